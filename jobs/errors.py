@@ -1,0 +1,54 @@
+"""The errors a user can meet, and the exit code each one ends with.
+
+LaunchError                 exit  2  usage: what was typed or written is wrong
+├── EnvironmentFailure      exit  1  disk, network, Pulumi or Azure failed
+├── Refused                 exit  3  a guard said no (quota, cost, policy, cluster size)
+└── NotFound                exit 102 no such run, dataset or job
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What `launch` returns to the shell; part of its interface."""
+
+    SUCCEEDED = 0
+    ENVIRONMENT = 1
+    USAGE = 2
+    REFUSED = 3
+    FAILED = 100  # failed, preempted or lost
+    UNFINISHED = 101
+    NOT_FOUND = 102
+    CANCELLED = 103
+    INTERRUPTED = 130
+
+
+class LaunchError(Exception):
+    """A mistake its user can mend: says what, which value, and what to type instead."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class EnvironmentFailure(LaunchError):
+    """Something outside failed: the disk, the network, Pulumi, Azure."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+
+class Refused(LaunchError):
+    """A guard refused before anything was started."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class NotFound(LaunchError):
+    """The run, dataset or job that was named does not exist."""
+
+    exit_code = ExitCode.NOT_FOUND

@@ -1,0 +1,309 @@
+"""The contracts of `launch` as frozen structs: environment, job file, job, plan, run.
+
+`docs/schemas/*.json` are generated from these structs (`launch schema`). Everything that
+crosses a module or process border is one of them; nothing passes dicts.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+ENVIRONMENT_SCHEMA = 1
+RUN_RECORD_SCHEMA = 1
+
+Launcher = Literal["horovod", "torch", "tensorflow", "mpi", "none"]
+Priority = Literal["low", "normal", "high"]
+InputMode = Literal["mount", "download", "stream"]
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Duration = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?(s|m|h|d)$")]
+Positive = Annotated[int, Meta(ge=1)]
+
+
+# --- The environment: the stack output `environment` (docs/schemas/environment-1.json) ----
+
+
+class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where runs are kept: an Azure ML workspace, or locally a folder (endpoint file://...)."""
+
+    name: str
+    id: str
+    endpoint: str
+
+
+class Containers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names of the two blob containers."""
+
+    data: str
+    runs: str
+
+
+class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The blob store. `folder` is local only: where Azurite keeps its data and key file."""
+
+    account: str
+    blob_endpoint: str
+    containers: Containers
+    folder: str | None = None
+
+
+class Registry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The container registry; none on the local stack."""
+
+    login_server: str
+
+
+class KeyVault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where named secrets live; none on the local stack."""
+
+    uri: str
+
+
+class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One cluster; `compute` is its physical name, the key in `clusters` the stable one."""
+
+    compute: str
+    size: str
+    gpus_per_node: Annotated[int, Meta(ge=0)]
+    cpus_per_node: Positive
+    processes_per_node: Positive
+    rdma: bool
+    priority: Literal["dedicated", "low_priority"]
+    min_nodes: Annotated[int, Meta(ge=0)]
+    max_nodes: Positive
+    idle_s: Annotated[int, Meta(ge=0)]
+    price_per_node_hour: float | None
+    currency: str | None
+
+
+class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that `jobs` knows of a stack. Never holds a key, SAS or connection string."""
+
+    schema: Literal[1]
+    stack: str
+    engine: Literal["local", "azureml"]
+    location: str
+    subscription_id: str | None
+    resource_group: str | None
+    workspace: Workspace
+    storage: Storage
+    registry: Registry | None
+    key_vault: KeyVault | None
+    clusters: dict[str, Cluster]
+    images: dict[str, str]
+
+
+# --- The job file (docs/schemas/job-1.json) ------------------------------------------------
+
+
+class JobInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A dataset (`name` or `name@version`) that the job reads."""
+
+    dataset: str
+    mode: InputMode = "download"
+
+
+class JobOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A folder that the job writes and `launch fetch` brings back."""
+
+
+class JobLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`wall_clock` and `hang` as durations (`90s`, `30m`, `12h`); `cost` in the currency."""
+
+    wall_clock: Duration | None = None
+    cost: Annotated[float, Meta(gt=0)] | None = None
+    hang: Duration = "30m"
+
+
+class JobRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often, and after what, a run is started again."""
+
+    max: Annotated[int, Meta(ge=0)] = 0
+    on: tuple[Literal["preemption", "node_failure"], ...] = ("preemption", "node_failure")
+
+
+class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job file as written; paths in it are relative to the file."""
+
+    name: Name
+    image: str
+    launcher: Launcher = "none"
+    module: str | None = None
+    script: str | None = None
+    command: tuple[str, ...] | None = None
+    code: str | None = None
+    args: dict[str, bool | int | float | str | list[int | float | str] | None] = {}
+    cluster: str | None = None
+    nodes: Positive | Literal["max"] = 1
+    processes_per_node: Positive | Literal["gpu"] = "gpu"
+    parameter_servers: Annotated[int, Meta(ge=0)] = 0
+    inputs: dict[VariableName, JobInput] = {}
+    outputs: dict[VariableName, JobOutput] = {}
+    setup: tuple[str, ...] = ()
+    env: dict[VariableName, str] = {}
+    secrets: dict[VariableName, str] = {}
+    limits: JobLimits = JobLimits()
+    retry: JobRetry = JobRetry()
+    shm_size: Annotated[str, Meta(pattern=r"^[0-9]+[kmg]$")] | None = None
+    priority: Priority = "normal"
+    experiment: Name | None = None
+    tags: dict[str, str] = {}
+
+
+# --- The resolved job, the plan, the run ---------------------------------------------------
+
+
+class DatasetVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One immutable version of a dataset; its blobs are `data/NAME/DIGEST/...` (design 3.4)."""
+
+    name: str
+    version: int
+    digest: str
+    files: int
+    bytes: int
+
+
+class InputSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job's input with its dataset version pinned."""
+
+    dataset: DatasetVersion
+    mode: InputMode
+
+
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The job's limits in seconds."""
+
+    wall_clock_s: float | None
+    hang_s: float
+
+
+class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job with everything decided: what `Engine.plan` takes. Holds no secret's value.
+
+    `command` is the whole argv of one rank; its first word `python` means the image's own
+    interpreter. `code` is the absolute folder whose copy the command runs in; `code_only`
+    names the sub-folders of it that travel (all when empty).
+    """
+
+    name: str
+    stack: str
+    image: str
+    launcher: Launcher
+    command: tuple[str, ...]
+    code: str | None
+    code_only: tuple[str, ...]
+    cluster: str
+    compute: str
+    nodes: int
+    processes_per_node: int
+    parameter_servers: int
+    inputs: dict[str, InputSpec]
+    outputs: tuple[str, ...]
+    setup: tuple[str, ...]
+    env: dict[str, str]
+    secrets: dict[str, str]
+    limits: Limits
+    retry: JobRetry
+    shm_size: str | None
+    priority: Priority
+    experiment: str | None
+    tags: dict[str, str]
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks of the whole job."""
+        return self.nodes * self.processes_per_node
+
+
+class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an engine will do, as data: `launch plan` prints it, `submit` takes it."""
+
+    engine: str
+    spec: JobSpec
+    request: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+class RunState(StrEnum):
+    """The states of a run."""
+
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    LOST = "lost"
+
+    def is_terminal(self) -> bool:
+        """Whether the run can change no more."""
+        return self not in (RunState.QUEUED, RunState.PREPARING, RunState.RUNNING)
+
+
+class RunHandle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names one submitted run; all an engine needs to find it again."""
+
+    id: str
+    engine: str
+    run_dir: str
+
+
+class RunStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run as `launch ls` and `launch show` give it; times are ISO 8601 in UTC."""
+
+    id: str
+    name: str
+    state: RunState
+    reason: str | None
+    exit_code: int | None
+    stack: str
+    cluster: str
+    nodes: int
+    world_size: int
+    created: str
+    started: str | None
+    ended: str | None
+    run_dir: str
+
+
+class GitState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The commit that the code came from, and the diff that was not committed."""
+
+    commit: str
+    dirty_diff: str | None
+
+
+class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`run.json`: what was asked for and with what; written once, before anything starts."""
+
+    schema: Literal[1]
+    id: str
+    created: str
+    plan: Plan
+    git: GitState | None
+    image_digest: str | None
+    environment_digest: str
+
+
+class RankError(Struct, frozen=True, kw_only=True):
+    """`error.json`: the rank that failed first, why, and its traceback where it left one."""
+
+    rank: int | None
+    host: str
+    cause: str
+    message: str
+    traceback: str | None
+    exit_code: int | None
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """One line of one rank; `ts` is ISO 8601 in UTC with microseconds."""
+
+    ts: str
+    rank: int
+    text: str
