@@ -1,0 +1,1 @@
+"""Declares the environment (storage, workspace, registry, clusters) as one Pulumi stack."""

@@ -1,0 +1,1 @@
+"""Runs training jobs on the environments that stacks declare."""

@@ -1,0 +1,1 @@
+"""What runs inside the containers: training programs and what they share."""
