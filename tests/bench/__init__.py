@@ -1,0 +1,1 @@
+"""The benchmarks of `make bench`: ours and a peer in turn, medians and ratios, one table."""
