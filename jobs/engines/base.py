@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from re import Pattern
 from typing import Protocol
 
 from jobs.spec import JobSpec, LogLine, Plan, RunHandle, RunStatus
@@ -32,11 +33,20 @@ class Engine(Protocol):
         ...
 
     def logs(
-        self, handle: RunHandle, ranks: Sequence[int] | None, *, follow: bool
+        self,
+        handle: RunHandle,
+        ranks: Sequence[int] | None,
+        *,
+        follow: bool,
+        since: str | None = None,
+        tail: int | None = None,
+        grep: Pattern[str] | None = None,
     ) -> Iterator[LogLine]:
         """Yield the lines of the ranks asked for (all when None), merged by time.
 
         Reads by byte range, never the whole file again; with `follow` ends when the run does.
+        `since` is a time as the lines carry it, `tail` the number of matching lines to begin
+        with, of all ranks together.
         """
         ...
 
@@ -45,5 +55,8 @@ class Engine(Protocol):
         ...
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
-        """Copy outputs, metrics, summary and logs home; resumable, and while the run is on."""
+        """Copy outputs, metrics, summary and logs into the folder `into`, which is returned.
+
+        Resumable, and while the run is on: a file that is there already is not copied again.
+        """
         ...

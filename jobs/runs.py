@@ -1,0 +1,320 @@
+"""The run store: one folder a run, named so that names sort by time (docs/run-directory.md).
+
+There is no database and no index: `mkdir` is the claim of an id, `run.json` makes the run exist,
+`events.jsonl` says where it stands, and a lock held by its supervisor says that somebody still
+looks after it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-z]{4}")
+T = TypeVar("T")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class RunEvent(Struct, frozen=True, kw_only=True):
+    """One line of `events.jsonl`: the state that the run entered at `ts`."""
+
+    ts: str
+    state: RunState
+    reason: str | None = None
+    exit_code: int | None = None
+
+
+class RunStore:
+    """The runs of one workspace folder.
+
+    Names are listed and sorted, records are read only of those asked for, so that the newest
+    twenty cost the same among ten runs and among ten thousand.
+    """
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+        self.runs = workspace / "runs"
+
+    @classmethod
+    def of(cls, environment: Environment) -> RunStore:
+        """The store of a local environment."""
+        return cls(workspace_folder(environment))
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Ids of all runs, newest first; a claimed folder that is no run yet is among them."""
+        try:
+            names = os.listdir(self.runs)  # noqa: PTH208 (10,000 names: strings, not Paths)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unreadable(self.runs, error) from error
+        return sorted(filter(RUN_ID.fullmatch, names), reverse=True)
+
+    def list(self, limit: int | None = 20) -> list[RunStatus]:
+        """Status of the newest `limit` runs (all when None), newest first."""
+        found: list[RunStatus] = []
+        for name in self.names():
+            if limit is not None and len(found) >= limit:
+                break
+            if self._exists(name):
+                found.append(self.status(self.handle(name)))
+        return found
+
+    def find(self, name: str) -> RunHandle:
+        """The run that an id, a unique prefix of one or `last` names.
+
+        Raises NotFound where there is none, LaunchError where a prefix fits several.
+        """
+        if RUN_ID.fullmatch(name) and self._exists(name):
+            return self.handle(name)
+        if name == "last":
+            for newest in self.names():
+                if self._exists(newest):
+                    return self.handle(newest)
+            message = "there is no run yet"
+            raise NotFound(message, hint="launch run JOB")
+        matches = [each for each in self.names() if each.startswith(name) and self._exists(each)]
+        if not name or not matches:
+            message = f"there is no run `{name}`"
+            raise NotFound(message, hint="launch ls")
+        if len(matches) > 1:
+            message = f"`{name}` fits {len(matches)} runs"
+            several = ", ".join(matches[:4]) + (", ..." if len(matches) > 4 else "")
+            raise LaunchError(message, hint=f"one of {several}")
+        return self.handle(matches[0])
+
+    def handle(self, run_id: str) -> RunHandle:
+        """The handle of an id; does not look whether there is such a run."""
+        return RunHandle(id=run_id, engine="local", run_dir=str(self.runs / run_id))
+
+    def record(self, handle: RunHandle) -> RunRecord:
+        """What the run was asked to do, and with what."""
+        return read_record(Path(handle.run_dir))
+
+    def events(self, handle: RunHandle) -> list[RunEvent]:
+        """The states that the run went through, oldest first."""
+        return read_events(Path(handle.run_dir))
+
+    def status(self, handle: RunHandle) -> RunStatus:
+        """Where the run stands; `lost` where nobody looks after it any more."""
+        return read_status(Path(handle.run_dir))
+
+    def error(self, handle: RunHandle) -> RankError | None:
+        """The rank that failed first, or None."""
+        return read_error(Path(handle.run_dir))
+
+    def _exists(self, name: str) -> bool:
+        return os.path.lexists(f"{self.runs}/{name}/run.json")
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def claim(self) -> RunHandle:
+        """Take the next free id by making its folder. The run exists only after `commit`."""
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            microseconds = time.time_ns() // 1000
+            while True:
+                handle = self.handle(run_id(microseconds))
+                try:
+                    Path(handle.run_dir).mkdir()
+                except FileExistsError:
+                    microseconds += 1
+                else:
+                    return handle
+        except OSError as error:
+            raise _unwritable(self.runs, error) from error
+
+    def commit(self, record: RunRecord) -> None:
+        """Make the run exist: its record and its first event, on disk before this returns."""
+        run_dir = self.runs / record.id
+        append_event(run_dir, RunEvent(ts=record.created, state=RunState.QUEUED))
+        write_file(run_dir / "run.json", msgspec.json.format(msgspec.json.encode(record)))
+        _sync_folder(self.runs)
+
+
+def workspace_folder(environment: Environment) -> Path:
+    """The folder that a local environment's workspace names (`file://...`)."""
+    parts = urlsplit(environment.workspace.endpoint)
+    if parts.scheme != "file" or not parts.path:
+        message = f"workspace endpoint `{environment.workspace.endpoint}` is no file:// folder"
+        raise EnvironmentFailure(message, hint="launch env show")
+    return Path(unquote(parts.path))
+
+
+def run_id(microseconds: int) -> str:
+    """The id of a run made at that time (microseconds since 1970, UTC)."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    tail = ""
+    for _ in range(4):
+        rest, digit = divmod(rest, 36)
+        tail = _DIGITS[digit] + tail
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(seconds)) + tail
+
+
+def now() -> str:
+    """The time as the run directory writes it: ISO 8601, UTC, microseconds."""
+    seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{microseconds:06d}Z"
+
+
+# --- One run directory, for whoever holds only its path --------------------------------------
+
+
+class _RunBrief(Struct, frozen=True, kw_only=True):
+    """The few fields of `run.json` that a status needs; the rest is skipped, not parsed."""
+
+    class _Plan(Struct, frozen=True, kw_only=True):
+        class _Spec(Struct, frozen=True, kw_only=True):
+            name: str
+            stack: str
+            cluster: str
+            nodes: int
+            processes_per_node: int
+
+        spec: _Spec
+
+    id: str
+    created: str
+    plan: _Plan
+
+
+def read_record(run_dir: Path) -> RunRecord:
+    """Parse `run.json`."""
+    return _decode(run_dir / "run.json", RunRecord)
+
+
+def read_events(run_dir: Path) -> list[RunEvent]:
+    """Parse `events.jsonl`; a last line cut off by a full disk is passed over."""
+    try:
+        lines = (run_dir / "events.jsonl").read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreadable(run_dir, error) from error
+    events: list[RunEvent] = []
+    for line in lines:
+        try:
+            events.append(msgspec.json.decode(line, type=RunEvent))
+        except msgspec.DecodeError:
+            continue
+    return events
+
+
+def read_status(run_dir: Path) -> RunStatus:
+    """Where the run stands, from its record, its events and its lock."""
+    brief = _decode(run_dir / "run.json", _RunBrief)
+    events = read_events(run_dir)
+    if not _is_terminal(events) and not _is_supervised(run_dir):
+        events = read_events(run_dir)  # it may have ended between the two looks
+        if not _is_terminal(events):
+            events.append(RunEvent(ts="", state=RunState.LOST, reason="its supervisor is gone"))
+    last = events[-1]
+    started = next((each.ts for each in events if each.state is RunState.RUNNING), None)
+    spec = brief.plan.spec
+    return RunStatus(
+        id=brief.id,
+        name=spec.name,
+        state=last.state,
+        reason=last.reason,
+        exit_code=last.exit_code,
+        stack=spec.stack,
+        cluster=spec.cluster,
+        nodes=spec.nodes,
+        world_size=spec.nodes * spec.processes_per_node,
+        created=brief.created,
+        started=started,
+        ended=(last.ts or None) if last.state.is_terminal() else None,
+        run_dir=str(run_dir),
+    )
+
+
+def read_error(run_dir: Path) -> RankError | None:
+    """Parse `error.json` where there is one."""
+    if not (run_dir / "error.json").exists():
+        return None
+    return _decode(run_dir / "error.json", RankError)
+
+
+def append_event(run_dir: Path, event: RunEvent) -> None:
+    """Add one line to `events.jsonl` in a single write, on disk before this returns."""
+    line = msgspec.json.encode(event) + b"\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(run_dir / "events.jsonl", flags, 0o644)
+    try:
+        written = os.write(descriptor, line)
+        if written != len(line):
+            raise OSError(28, "no space left for an event", str(run_dir / "events.jsonl"))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a whole file so that it is there complete or not at all, on disk on return."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _is_terminal(events: list[RunEvent]) -> bool:
+    return bool(events) and events[-1].state.is_terminal()
+
+
+def _is_supervised(run_dir: Path) -> bool:
+    # Linux only (fcntl), so loaded only where a run of the local engine is looked at.
+    from jobs.supervision import is_supervised  # noqa: PLC0415
+
+    return is_supervised(run_dir)
+
+
+def _decode(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError as error:
+        message = f"there is no run in `{path.parent}`"
+        raise NotFound(message, hint="launch ls") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except msgspec.DecodeError as error:
+        message = f"`{path}` is not what this version writes: {error}"
+        raise EnvironmentFailure(message, hint="use the version of `launch` that made it") from None
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
+    message = f"cannot read `{path}`: {error.strerror or error}"
+    return EnvironmentFailure(message, hint="launch doctor")
+
+
+def _unwritable(path: Path, error: OSError) -> EnvironmentFailure:
+    message = f"cannot write a run in `{path}`: {error.strerror or error}"
+    return EnvironmentFailure(message, hint="free some space or mend the folder's permissions")

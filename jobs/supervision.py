@@ -1,0 +1,80 @@
+"""Who looks after a run: the lock that a supervisor holds, and how to reach it.
+
+The lock is taken by `launch` before the run exists and handed on to the supervisor as an open
+file, so there is no moment at which a run that exists and is alive is not locked. It is a
+`flock`: the kernel lets go of it when the last process that holds the file is gone, however that
+process ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+LOCK_NAME = "supervisor.lock"
+CANCEL_NAME = "cancel"
+
+
+def take_lock(run_dir: Path) -> int:
+    """Take the run's lock; gives the open file that holds it. For a run that is just made."""
+    descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def is_supervised(run_dir: Path) -> bool:
+    """Whether a supervisor or its watcher lives."""
+    try:
+        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two who look at once do not take each other for a supervisor.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def announce(lock: int) -> None:
+    """Write this process's id into the lock file, for `poke`."""
+    os.pwrite(lock, b"%-20d\n" % os.getpid(), 0)
+
+
+def ask_to_cancel(run_dir: Path) -> None:
+    """Leave the wish to cancel on disk, then wake the supervisor where it runs already.
+
+    In this order nothing is missed: a supervisor says who it is before it looks for the wish.
+    """
+    (run_dir / CANCEL_NAME).touch()
+    poke(run_dir)
+
+
+def is_cancel_asked(run_dir: Path) -> bool:
+    """Whether somebody asked to cancel the run."""
+    return os.path.lexists(run_dir / CANCEL_NAME)
+
+
+def poke(run_dir: Path) -> None:
+    """Wake the run's supervisor so that it looks at its queue and at cancellation again."""
+    try:
+        pid = int((run_dir / LOCK_NAME).read_bytes() or b"0")
+        if pid <= 1:
+            return
+        # A handle first, then the look at who it is: the id cannot change hands in between.
+        handle = os.pidfd_open(pid)
+    except (OSError, ValueError):
+        return
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if os.fsencode(run_dir) in command:
+            signal.pidfd_send_signal(handle, signal.SIGUSR1)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
