@@ -1,0 +1,1 @@
+"""What every training program shares, whatever its framework. Standard library only."""

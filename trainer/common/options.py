@@ -1,0 +1,65 @@
+"""Turns a frozen dataclass into a program's command line."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
+
+
+def option(default: Any, description: str) -> Any:
+    """Give one field its default and its line in `--help`."""
+    return dataclasses.field(default=default, metadata={"help": description})
+
+
+def parse_options(
+    options: type[T], argv: Sequence[str] | None = None, *, description: str = ""
+) -> T:
+    """Read `--kebab-case` flags, one per field, into the dataclass.
+
+    Fields may be int, float, str, Path, bool (`--name` and `--no-name`), a Literal of strings,
+    or one of these `| None`. A wrong flag, and a ValueError of the dataclass's own
+    `__post_init__`, end the program with exit code 2 and one line that says what is wrong.
+    """
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    hints = typing.get_type_hints(options)
+    for field in dataclasses.fields(typing.cast(Any, options)):
+        _add_flag(parser, field, hints[field.name])
+    try:
+        return options(**vars(parser.parse_args(argv)))
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: Any) -> None:
+    kind = _without_none(hint)
+    arguments: dict[str, Any] = {"default": field.default, "help": _help(field)}
+    if kind is bool:
+        arguments["action"] = argparse.BooleanOptionalAction
+    elif typing.get_origin(kind) is Literal:
+        arguments["choices"] = typing.get_args(kind)
+    elif kind in (int, float, str, Path):
+        arguments["type"] = kind
+        arguments["metavar"] = "PATH" if kind is Path else "TEXT" if kind is str else "N"
+    else:
+        message = f"option {field.name} has the type {hint}, which no flag can carry"
+        raise AssertionError(message)
+    parser.add_argument(f"--{field.name.replace('_', '-')}", dest=field.name, **arguments)
+
+
+def _without_none(hint: Any) -> Any:
+    if not isinstance(hint, types.UnionType):
+        return hint
+    rest = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return rest[0] if len(rest) == 1 else hint
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    text = str(field.metadata.get("help", ""))
+    return text if field.default is None else f"{text} (default: {field.default})"

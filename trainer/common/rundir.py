@@ -1,0 +1,72 @@
+"""Finds the folders of a run: where inputs lie, and where metrics, summary and outputs go."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.common.errors import TrainingError
+
+_INPUT = "TRAINYARD_INPUT_"
+_OUTPUT = "TRAINYARD_OUTPUT_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDir:
+    """A run's folders; without Trainyard everything goes to `./outputs`."""
+
+    path: Path
+    outputs: Path
+    named_inputs: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    named_outputs: Mapping[str, Path] = field(default_factory=dict[str, Path])
+
+    @classmethod
+    def from_environment(
+        cls, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> RunDir:
+        """Read TRAINYARD_RUN_DIR, TRAINYARD_INPUT_<NAME> and TRAINYARD_OUTPUT_<NAME>."""
+        environ = os.environ if environ is None else environ
+        outputs = (cwd or Path.cwd()) / "outputs"
+        return cls(
+            path=Path(environ.get("TRAINYARD_RUN_DIR") or outputs),
+            outputs=outputs,
+            named_inputs=_folders(environ, _INPUT),
+            named_outputs=_folders(environ, _OUTPUT),
+        )
+
+    @property
+    def metrics(self) -> Path:
+        """The metrics file (docs/run-directory.md)."""
+        return self.path / "metrics.jsonl"
+
+    def input(self, name: str) -> Path:
+        """Give the folder of the input `name`, else the only input there is."""
+        found = self.named_inputs.get(name.upper())
+        if found is None and len(self.named_inputs) == 1:
+            found = next(iter(self.named_inputs.values()))
+        if found is None:
+            message = f"no input `{name}` was handed to this run"
+            raise TrainingError(message, hint="name the folder with --data DIR")
+        return found
+
+    def output(self, name: str) -> Path:
+        """Give the folder of the output `name`; made where it is missing."""
+        folder = self.named_outputs.get(name.upper(), self.outputs / name)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def write_summary(self, figures: Mapping[str, object]) -> None:
+        """Write `summary.json` whole or not at all."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(figures, indent=2, allow_nan=False) + "\n"
+        partial = self.path / ".summary.json.partial"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.path / "summary.json")
+
+
+def _folders(environ: Mapping[str, str], prefix: str) -> dict[str, Path]:
+    names = sorted(name for name in environ if name.startswith(prefix))
+    return {name.removeprefix(prefix): Path(environ[name]) for name in names}

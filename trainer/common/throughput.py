@@ -1,0 +1,57 @@
+"""Measures samples per second over the steps of training, warm-up left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+
+class Throughput:
+    """Global samples divided by the wall time of the same steps.
+
+    `step` takes the samples of all ranks together, so the rate is the whole job's. What lies
+    between two `training` blocks (evaluation, saving) counts neither as time nor as samples,
+    nor do the first `num_warmup_steps`. `synchronise` waits until the device has finished
+    what it was given; without it a GPU's queue would be timed, not its work.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_warmup_steps: int,
+        synchronise: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._warmup_left = num_warmup_steps
+        self._synchronise = synchronise
+        self._clock = clock
+        self._began = 0.0
+        self._samples = 0
+        self._seconds = 0.0
+
+    @contextmanager
+    def training(self) -> Generator[None]:
+        """Time the steps taken inside."""
+        self._began = self._now()
+        yield
+        if self._warmup_left == 0:
+            self._seconds += self._now() - self._began
+
+    def step(self, num_samples: int) -> None:
+        """Count one optimizer step over `num_samples` of all ranks together."""
+        if self._warmup_left == 0:
+            self._samples += num_samples
+            return
+        self._warmup_left -= 1
+        if self._warmup_left == 0:
+            self._began = self._now()
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """The rate so far, up to the last finished `training` block; None within the warm-up."""
+        return self._samples / self._seconds if self._samples and self._seconds else None
+
+    def _now(self) -> float:
+        self._synchronise()
+        return self._clock()

@@ -1,0 +1,1 @@
+"""PyTorch training programs, one per file."""
