@@ -13,22 +13,18 @@ from typing import Any, Literal, TypeVar
 T = TypeVar("T")
 
 
-def option(default: Any, description: str) -> Any:
-    """Give one field its default and its line in `--help`."""
-    return dataclasses.field(default=default, metadata={"help": description})
-
-
 def parse_options(
     options: type[T], argv: Sequence[str] | None = None, *, description: str = ""
 ) -> T:
     """Read `--kebab-case` flags, one per field, into the dataclass.
 
-    Fields may be int, float, str, Path, bool (`--name` and `--no-name`), a Literal of strings,
-    or one of these `| None`. A wrong flag, and a ValueError of the dataclass's own
+    A field is written `epochs: Annotated[int, "passes over the data"] = 12`; the text is its
+    line in `--help`. It may be an int, float, str, Path, bool (`--name` and `--no-name`), a
+    Literal of strings, or one of these `| None`. A wrong flag, and a ValueError of the dataclass's own
     `__post_init__`, end the program with exit code 2 and one line that says what is wrong.
     """
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
-    hints = typing.get_type_hints(options)
+    hints = typing.get_type_hints(options, include_extras=True)
     for field in dataclasses.fields(typing.cast(Any, options)):
         _add_flag(parser, field, hints[field.name])
     try:
@@ -38,8 +34,10 @@ def parse_options(
 
 
 def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: Any) -> None:
+    hint, text = typing.get_args(hint)
     kind = _without_none(hint)
-    arguments: dict[str, Any] = {"default": field.default, "help": _help(field)}
+    shown = text if field.default is None else f"{text} (default: {field.default})"
+    arguments: dict[str, Any] = {"default": field.default, "help": shown}
     if kind is bool:
         arguments["action"] = argparse.BooleanOptionalAction
     elif typing.get_origin(kind) is Literal:
@@ -54,12 +52,8 @@ def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hi
 
 
 def _without_none(hint: Any) -> Any:
-    if not isinstance(hint, types.UnionType):
+    # `Literal[...] | None` is a typing.Union, `int | None` a types.UnionType.
+    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
         return hint
     rest = [kind for kind in typing.get_args(hint) if kind is not type(None)]
     return rest[0] if len(rest) == 1 else hint
-
-
-def _help(field: dataclasses.Field[Any]) -> str:
-    text = str(field.metadata.get("help", ""))
-    return text if field.default is None else f"{text} (default: {field.default})"

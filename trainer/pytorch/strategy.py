@@ -1,0 +1,179 @@
+"""How the ranks of a PyTorch program work as one: alone, with Horovod, or with DDP."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from trainer.common.errors import TrainingError
+from trainer.common.world import World
+
+StrategyName = Literal["single", "horovod", "ddp"]
+DeviceName = Literal["auto", "cpu", "cuda"]
+
+
+class Strategy(Protocol):
+    """Every method but `shutdown` is a collective: all ranks call it, in the same order."""
+
+    name: StrategyName
+
+    def init(self, world: World, device: torch.device) -> None:
+        """Meet the other ranks; blocks until all are there."""
+        ...
+
+    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        """Give all ranks rank 0's weights, and average gradients from now on.
+
+        The optimizer must be as fresh as it was made: its state is not sent.
+        """
+        ...
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up the tensor over all ranks."""
+        ...
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Give every rank's tensor, in the order of ranks; all have the same shape."""
+        ...
+
+    def shutdown(self) -> None:
+        """Leave the group; silent where `init` was never reached."""
+        ...
+
+
+def make_strategy(name: StrategyName | None, world: World) -> Strategy:
+    """Make the strategy of that name; None is single for one rank and DDP for more."""
+    name = name or ("single" if world.size == 1 else "ddp")
+    if name == "single" and world.size > 1:
+        message = f"strategy single cannot train on {world.size} ranks"
+        raise TrainingError(message, hint="--strategy horovod or --strategy ddp")
+    return {"single": Single, "horovod": Horovod, "ddp": Ddp}[name]()
+
+
+def pick_device(name: DeviceName, world: World) -> torch.device:
+    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none."""
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        message = "--device cuda, but PyTorch sees no GPU here"
+        raise TrainingError(message, hint="--device cpu")
+    # A launcher may show each rank its own GPU only: then that is number 0 for every rank.
+    device = torch.device("cuda", world.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+class Single:
+    """One process, nobody to talk to."""
+
+    name: StrategyName = "single"
+
+    def init(self, world: World, device: torch.device) -> None:
+        """Nobody to meet."""
+
+    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        """Give both back as they are."""
+        return model, optimizer
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Give the tensor back."""
+        return tensor
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Give the one tensor there is."""
+        return [tensor]
+
+    def shutdown(self) -> None:
+        """Nothing to leave."""
+
+
+class Horovod:
+    """Horovod, over Gloo or MPI as it was started; over NCCL on GPUs."""
+
+    name: StrategyName = "horovod"
+
+    def __init__(self) -> None:
+        self._hvd: Any = None
+
+    def init(self, world: World, device: torch.device) -> None:
+        """Meet the other ranks; refuses a group that is not the one World says."""
+        try:
+            import horovod.torch as hvd  # noqa: PLC0415 (only where this strategy is asked for)
+        except ImportError as error:
+            message = f"Horovod cannot be loaded here: {error}"
+            raise TrainingError(message, hint="--strategy ddp, or an image with Horovod") from None
+        if device.type == "cuda" and not hvd.nccl_built():
+            message = "this Horovod was built without NCCL, which it needs on a GPU"
+            raise TrainingError(message, hint="--strategy ddp, or --device cpu")
+        hvd.init()
+        if (hvd.rank(), hvd.size()) != (world.rank, world.size):
+            message = (
+                f"Horovod says rank {hvd.rank()} of {hvd.size()}, "
+                f"the launcher says rank {world.rank} of {world.size}"
+            )
+            raise TrainingError(message, hint="start it with `launcher: horovod` or `mpi`")
+        self._hvd = hvd
+
+    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        """Broadcast the weights and average gradients as they become ready."""
+        self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        # broadcast_optimizer_state would send pickles; a fresh optimizer has no state to send.
+        wrapped = self._hvd.DistributedOptimizer(
+            optimizer, named_parameters=model.named_parameters()
+        )
+        return model, wrapped
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up by allreduce."""
+        return self._hvd.allreduce(tensor, op=self._hvd.Sum)
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Gather along a new first dimension."""
+        return list(self._hvd.allgather(tensor.unsqueeze(0)))
+
+    def shutdown(self) -> None:
+        """Tell the other ranks that this one leaves."""
+        if self._hvd is not None:
+            self._hvd.shutdown()
+            self._hvd = None
+
+
+class Ddp:
+    """PyTorch's DistributedDataParallel, over NCCL on GPUs and Gloo elsewhere."""
+
+    name: StrategyName = "ddp"
+
+    def init(self, world: World, device: torch.device) -> None:
+        """Meet the other ranks at MASTER_ADDR:MASTER_PORT, which torch reads itself."""
+        distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            rank=world.rank,
+            world_size=world.size,
+            timeout=timedelta(minutes=10),
+        )
+
+    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        """Wrap the model; DDP broadcasts its weights when it is made."""
+        return DistributedDataParallel(model), optimizer
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up by allreduce, on a copy."""
+        total = tensor.clone()
+        distributed.all_reduce(total)
+        return total
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Gather into one tensor per rank."""
+        parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size())]
+        distributed.all_gather(parts, tensor)
+        return parts
+
+    def shutdown(self) -> None:
+        """Leave the process group."""
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
