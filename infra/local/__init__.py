@@ -1,0 +1,1 @@
+"""The embedded environment: one machine, real processes, no cloud account."""
