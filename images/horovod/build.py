@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,8 +99,7 @@ def unpack_source(work: Path, python: Path) -> Path:
         ]
     )
     (archive,) = work.glob("horovod-*.tar.gz")
-    with tarfile.open(archive) as tar:
-        tar.extractall(work, filter="data")
+    shutil.unpack_archive(archive, work)
     return work / archive.name.removesuffix(".tar.gz")
 
 

@@ -1,0 +1,33 @@
+# A few lines each that call real tools. PYTHON=... picks the Python; 3.11 or 3.12.
+SHELL := /bin/sh
+PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null \
+	&& echo $$p && break; done)
+TOOLS = "$(or $(PYTHON),python3)" -m tools
+BIN = .venv/bin
+
+.PHONY: setup demo test check bench faults
+
+setup:
+	@$(TOOLS).setup
+
+demo:
+	@$(TOOLS).demo
+
+test: setup
+	@$(TOOLS).testbed
+	$(BIN)/pytest -rs
+
+check:
+	@$(TOOLS).setup environment
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/pytest -rs -m bench tests/bench
+
+faults: setup
+	@$(TOOLS).testbed
+	$(BIN)/pytest -rs -m faults

@@ -1,0 +1,65 @@
+"""Writes `.venv/bin/pulumi`, and the record of the local stack that `pulumi up` wants to find."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from jobs.build_cache import run_logged
+from tools.phases import Phases
+from tools.project import Project
+
+WRAPPER = """\
+#!/bin/sh
+# Written by `make setup`: Pulumi with this clone's home and, for the local stack, its own state.
+repo={repo}
+export PATH="$repo/.venv/bin:"{pulumi}":$PATH" PULUMI_HOME="$repo/.trainyard/pulumi-home"
+export PULUMI_SKIP_UPDATE_CHECK=true
+stack=${{PULUMI_STACK:-${{PULUMI_BACKEND_URL:+other}}}} before=
+for word in "$@"; do
+    case $before in -s | --stack | init | select | rm) case $word in -*) ;; *) stack=$word ;; esac ;; esac
+    case $word in --stack=*) stack=${{word#*=}} ;; login | logout) stack=other ;; esac
+    before=$word
+done
+if [ "${{stack:-local}}" = local ]; then
+    mkdir -p "$repo/.trainyard/state"
+    export PULUMI_BACKEND_URL="file://$repo/.trainyard/state"
+    export PULUMI_CONFIG_PASSPHRASE="${{PULUMI_CONFIG_PASSPHRASE-}}"
+fi
+exec {program} "$@"
+"""
+
+
+def write_wrapper(project: Project, pulumi: Path) -> Path:
+    """Write the wrapper; dev, test and prod keep the caller's PULUMI_BACKEND_URL or login."""
+    text = WRAPPER.format(
+        repo=shlex.quote(str(project.root)),
+        pulumi=shlex.quote(str(pulumi)),
+        program=shlex.quote(str(pulumi / "pulumi")),
+    )
+    wrapper = project.venv / "bin" / "pulumi"
+    if not wrapper.exists() or wrapper.read_text() != text:
+        partial = wrapper.with_name("pulumi.partial")
+        partial.write_text(text)
+        partial.chmod(0o755)
+        partial.replace(wrapper)
+    return wrapper
+
+
+def ensure_local_stack(project: Project, wrapper: Path, phases: Phases) -> None:
+    """Make the empty stack `local`, so that `pulumi up -s local` works in a fresh clone."""
+    name = re.search(r"^name: *(\S+)", (project.root / "Pulumi.yaml").read_text(), re.MULTILINE)
+    assert name is not None, "Pulumi.yaml has no name"
+    record = project.state / "state" / ".pulumi" / "stacks" / name[1] / "local.json"
+    if record.exists():
+        return
+    with phases.phase("Pulumi stack `local` recorded"):
+        run_logged(
+            [wrapper, "stack", "init", "local", "--non-interactive"],
+            what="pulumi stack init local",
+            log=project.log("pulumi-stack"),
+            env={**os.environ, "PULUMI_STACK": "local"},
+            cwd=project.root,
+        )

@@ -1,0 +1,97 @@
+"""Brings a fresh clone to where `pulumi` and `launch` work: `python3 -m tools.setup`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.images import build_runtime
+from tools.azurite import Azurite, ensure_azurite
+from tools.local_stack import ensure_local_stack, write_wrapper
+from tools.phases import Phases
+from tools.project import Project, this_project
+from tools.pulumi import ensure_pulumi
+from tools.uv import ensure_uv, require_python, sync_environment
+
+IMAGES = ("pytorch",)
+
+
+def main() -> int:
+    """Set this clone up; returns the exit code."""
+    project = this_project(os.environ)
+    with Phases(sys.stdout, environ=os.environ) as phases:
+        try:
+            set_up(project, phases)
+        except LaunchError as error:
+            phases.say(explain(error))
+            return ExitCode.ENVIRONMENT
+        except KeyboardInterrupt:
+            phases.say("interrupted; typed again, it goes on from here")
+            return ExitCode.INTERRUPTED
+    return 0
+
+
+def set_up(project: Project, phases: Phases) -> None:
+    """Lay the environment, then what it needs side by side: compilers here, downloads there.
+
+    Raises LaunchError where a part failed; says at once what the others' end would only hide.
+    """
+    require_python(sys.version_info[:2])
+    with phases.phase("set-up, all of it"):
+        uv = ensure_uv(project, phases)
+        os.environ["UV"] = str(uv)
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            pulumi = pool.submit(ensure_pulumi, project, phases)
+            rest = pool.submit(lay_environment, project, uv, phases)
+            wait_for(pulumi, rest, phases=phases)
+        wrapper = write_wrapper(project, pulumi.result())
+        write_tools(project, rest.result(), pulumi.result())
+        ensure_local_stack(project, wrapper, phases)
+
+
+def lay_environment(project: Project, uv: Path, phases: Phases) -> Azurite:
+    sync_environment(project, uv, phases)
+    azurite = ensure_azurite(project, phases)
+    for image in IMAGES:
+        build_runtime(image, project.root, report=phases.phase)
+    return azurite
+
+
+def wait_for(*parts: Future[Path] | Future[Azurite], phases: Phases) -> None:
+    """Wait for all parts; a failure is explained when it happens, not when the last part ends."""
+    failed = False
+    for part in as_completed(parts):
+        error = part.exception()
+        if isinstance(error, LaunchError):
+            phases.say(explain(error))
+            failed = True
+        elif error is not None:
+            raise error
+    if failed:
+        message = "set-up is not complete"
+        raise EnvironmentFailure(message, hint="mend what failed, then try again")
+
+
+def write_tools(project: Project, azurite: Azurite, pulumi: Path) -> None:
+    """Tell the local stack where its tools are, without its importing this package."""
+    tools = {
+        "node": str(azurite.node),
+        "azurite": str(azurite.azurite),
+        "pulumi": str(pulumi / "pulumi"),
+    }
+    target = project.state / "tools.json"
+    partial = target.with_name("tools.json.partial")
+    partial.write_text(json.dumps(tools, indent=2) + "\n")
+    partial.replace(target)
+
+
+def explain(error: LaunchError) -> str:
+    return f"{error.message}\nhint: {error.hint}" if error.hint else error.message
+
+
+if __name__ == "__main__":
+    sys.exit(main())
