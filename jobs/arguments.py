@@ -1,0 +1,64 @@
+"""A job's `args` as the words of a command line, and back again (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+Argument = bool | int | float | str | list[int | float | str] | None
+
+_NEGATIVE_NUMBER = re.compile(r"-(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+
+def to_argv(args: Mapping[str, Argument]) -> tuple[str, ...]:
+    """`{epochs: 3, amp: true, size: [8, 16]}` becomes `--epochs 3 --amp --size 8 16`.
+
+    What is false, null or an empty list is left out. A value that begins with a dash and is no
+    number is joined to its key, so that no parser takes it for an option.
+    """
+    words: list[str] = []
+    for key, value in args.items():
+        if value is None or value is False or value == []:
+            continue
+        if value is True:
+            words.append(f"--{key}")
+        elif isinstance(value, list):
+            words += [f"--{key}", *map(str, value)]
+        elif _looks_like_an_option(str(value)):
+            words.append(f"--{key}={value}")
+        else:
+            words += [f"--{key}", str(value)]
+    return tuple(words)
+
+
+def split_argv(argv: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Argument]]:
+    """A command's own words, and the args that `to_argv` put behind them.
+
+    Words that `to_argv` would not have written so are left to the command.
+    """
+    for start in range(1, len(argv)):
+        args = _parse(argv[start:]) if argv[start].startswith("--") else None
+        if args is not None:
+            return tuple(argv[:start]), args
+    return tuple(argv), {}
+
+
+def _parse(words: Sequence[str]) -> dict[str, Argument] | None:
+    args: dict[str, Argument] = {}
+    position = 0
+    while position < len(words):
+        key, equals, joined = words[position].removeprefix("--").partition("=")
+        position += 1
+        values: list[int | float | str] = []
+        while position < len(words) and not words[position].startswith("--"):
+            values.append(words[position])
+            position += 1
+        if not key or key in args or (equals and values):
+            return None
+        single = values[0] if len(values) == 1 else values
+        args[key] = joined if equals else single if values else True
+    return args if to_argv(args) == tuple(words) else None
+
+
+def _looks_like_an_option(value: str) -> bool:
+    return value.startswith("-") and not _NEGATIVE_NUMBER.fullmatch(value)

@@ -1,0 +1,161 @@
+"""What `launch` writes: data on stdout, talk on stderr, colour only on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal, TextIO
+
+from jobs.errors import LaunchError
+
+Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
+
+# What a shell reports for a program that a closed pipe ended: 128 + SIGPIPE.
+READER_GONE = 141
+
+_CODES: dict[Style, str] = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+
+
+def out(text: str = "") -> None:
+    """Write a line of data to stdout."""
+    _write(sys.stdout, text + "\n")
+
+
+def say(text: str = "") -> None:
+    """Write a line of talk to stderr."""
+    _write(sys.stderr, text + "\n")
+
+
+def out_json(value: Any) -> None:
+    """Write a value (structs included) as indented JSON to stdout."""
+    import msgspec
+
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    out(msgspec.json.format(encoded, indent=2).decode())
+
+
+def warn(message: str) -> None:
+    """Tell of something that does not stop the command."""
+    say(f"{styled('warning:', 'yellow', 'bold', stream=sys.stderr)} {message}")
+
+
+def report_error(error: LaunchError) -> None:
+    """Write an error the way every command ends with one."""
+    say(f"{styled('error:', 'red', 'bold', stream=sys.stderr)} {error.message}")
+    if error.hint:
+        say(f"\n{styled('hint:', 'cyan', 'bold', stream=sys.stderr)} {error.hint}")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at this stream."""
+    try:
+        return stream.isatty()
+    except ValueError:  # the stream was closed
+        return False
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Whether to colour: a terminal, and neither NO_COLOR nor TERM=dumb."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    if os.name == "nt" and not os.environ.get("WT_SESSION"):
+        return False  # the old console shows the codes themselves
+    return is_terminal(stream)
+
+
+def styled(text: str, *styles: Style, stream: TextIO | None = None) -> str:
+    """The text in the styles where the stream (stdout) shows colour, else as it is."""
+    if not has_colour(stream or sys.stdout):
+        return text
+    return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def confirm(question: str) -> bool:
+    """Ask for a yes, default no; a refusal where nobody can answer."""
+    if not is_terminal(sys.stdin):
+        message = f"{question} Nobody is there to answer"
+        raise LaunchError(message, hint="add --yes to go ahead without being asked")
+    _write(sys.stderr, f"{question} [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
+) -> str:
+    """Columns aligned by their widest cell; `right` names the columns of numbers."""
+    cells = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([styled(lines[0], "bold"), *lines[1:]])
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values under each other, values aligned."""
+    width = max((len(name) for name, _ in pairs), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in pairs)
+
+
+def tree(title: str, branches: Sequence[tuple[str, str]]) -> str:
+    """A title and its branches: what it is for, and the command to paste."""
+    width = max((len(label) for label, _ in branches), default=0)
+    lines = [title]
+    for number, (label, command) in enumerate(branches):
+        corner = "└──" if number == len(branches) - 1 else "├──"
+        lines.append(f"{corner} {label.ljust(width)}  {command}")
+    return "\n".join(lines)
+
+
+def duration_text(seconds: float) -> str:
+    """A length of time in its two largest units: 42 s, 3 min 5 s, 2 h 7 min, 3 d 4 h."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def size_text(num_bytes: int) -> str:
+    """A number of bytes in decimal units: 812 B, 3.4 kB, 1.2 GB."""
+    if num_bytes < 1000:
+        return f"{num_bytes} B"
+    value = float(num_bytes)
+    for unit in ("kB", "MB", "GB"):
+        value /= 1000
+        if value < 999.95:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1000:.1f} TB"
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # What is still in the buffer would raise again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise SystemExit(READER_GONE) from None
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()

@@ -1,0 +1,220 @@
+"""Finds a job by path or catalog name, and reads it; every mistake named with line and column."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from jobs.errors import LaunchError, NotFound
+from jobs.located import Node, parse_override, parse_yaml, with_override
+from jobs.spec import JobFile
+from jobs.typed import decode
+
+CATALOG = Path(__file__).parent / "catalog"
+SUFFIXES = (".yaml", ".yml", ".json")
+# Editors take the schema's address from this key of a JSON (or YAML) file.
+SCHEMA_KEY = "$schema"
+# What rank.py sets; a job that set them would part ranks from each other.
+RESERVED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+RESERVED_PREFIX = "TRAINYARD_"
+TRAINER = "trainer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeLocation:
+    """Where a job's code is: an absolute folder, the sub-folders that travel (all when empty)."""
+
+    folder: str
+    only: tuple[str, ...] = ()
+    script: str | None = None  # the script's path in that folder, with forward slashes
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedJob:
+    """A job and where it came from: paths in it are relative to `folder`."""
+
+    job: JobFile
+    source: str
+    folder: Path
+    code: CodeLocation | None
+
+
+def load_job(
+    name: str, overrides: Sequence[str] = (), options: Mapping[str, str] = {}
+) -> LoadedJob:
+    """Read a job file or a job of the catalog, with `--set` and the options that stand for one.
+
+    `options` maps keys of the job file to the values that options gave them. Raises NotFound for
+    an unknown job, LaunchError for every mistake in it and for paths that lead nowhere.
+    """
+    path = find_job(name)
+    root = read_tree(path, name)
+    job = decode_job(override(root, overrides, options))
+    folder = path.parent.resolve()
+    return LoadedJob(job=job, source=name, folder=folder, code=_locate_code(job, folder, name))
+
+
+def find_job(name: str) -> Path:
+    """The file that a path or a catalog name stands for."""
+    if name.endswith(SUFFIXES) or os.sep in name or "/" in name:
+        path = Path(name).expanduser()
+        if path.is_file():
+            return path
+        what = "is a folder" if path.is_dir() else "is not there"
+        message = f"the job file `{name}` {what}"
+        raise NotFound(message, hint=_nearest_job(path.name, path.parent))
+    path = CATALOG / f"{name}.yaml"
+    if name in catalog_names():
+        return path
+    message = f"there is no job `{name}`"
+    raise NotFound(message, hint=_nearest_job(name, Path()))
+
+
+def catalog_names() -> list[str]:
+    """The names of the ready-made jobs."""
+    return sorted(file.stem for file in CATALOG.glob("*.yaml"))
+
+
+def read_tree(path: Path, name: str) -> Node:
+    """The file as a tree of located values."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        message = f"cannot read the job file `{name}`: {error.strerror}"
+        raise LaunchError(message, hint=f"ls -l {name}") from None
+    except UnicodeDecodeError as error:
+        message = f"the job file `{name}` is no UTF-8 text (byte {error.start})"
+        raise LaunchError(message, hint="save it as UTF-8") from None
+    return parse_yaml(text, name if path.parent != CATALOG else f"catalog/{path.name}")
+
+
+def override(root: Node, overrides: Sequence[str], options: Mapping[str, str]) -> Node:
+    """The tree with the values that the command line gives; the options come last."""
+    for assignment in overrides:
+        root = with_override(root, *parse_override(assignment))
+    for key, value in options.items():
+        option = f"--{key.replace('_', '-')} {value}"
+        root = with_override(root, *parse_override(f"{key}={value}", option))
+    return root
+
+
+def decode_job(root: Node) -> JobFile:
+    """The tree as a job file, its keys checked one by one and against each other."""
+    job = decode(root, JobFile, ignored=(SCHEMA_KEY,))
+    _check_program(job, root)
+    _check_variables(job, root)
+    return job
+
+
+def _check_program(job: JobFile, root: Node) -> None:
+    programs = [key for key in ("module", "script", "command") if getattr(job, key)]
+    if len(programs) != 1:
+        given = " and ".join(f"`{key}`" for key in programs) or "none of them"
+        message = f"{root.where}: a job has one of `module`, `script`, `command`; here is {given}"
+        raise LaunchError(message, hint="for your own program: `script: train.py`")
+    if job.parameter_servers and job.launcher != "tensorflow":
+        message = f"{_place(root, 'parameter_servers')}: only the launcher `tensorflow` has them"
+        raise LaunchError(message, hint="remove `parameter_servers`")
+
+
+def _check_variables(job: JobFile, root: Node) -> None:
+    for key in ("env", "secrets"):
+        for name in getattr(job, key):
+            if name in RESERVED or name.startswith(RESERVED_PREFIX):
+                message = f"{_place(root, key, name)}: `{name}` is set by launch for every rank"
+                raise LaunchError(message, hint="use a name of your own")
+    for name in job.secrets:
+        if name in job.env:
+            message = f"{_place(root, 'secrets', name)}: `{name}` is in `env`, too"
+            raise LaunchError(message, hint="keep one of them")
+
+
+def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None:
+    """The folder that travels, looked at before anything starts.
+
+    `code:` where it is given. Without it: the folder of the job file for a `script`, our own
+    programs for a `module: trainer.*`, and nothing for the rest.
+    """
+    if job.code is None and job.module and job.module.split(".")[0] == TRAINER:
+        from jobs.project import project_root
+
+        return CodeLocation(folder=str(project_root()), only=(TRAINER,))
+    if job.code is None and job.script is None:
+        _refuse_forgotten_code(job, folder, source)
+        return None
+    code = (folder / Path(job.code or ".").expanduser()).resolve()
+    if not code.is_dir():
+        what = "is no folder" if code.exists() else "is not there"
+        message = f"{source}: the folder `code: {job.code}` {what} ({code})"
+        raise LaunchError(message, hint="paths are relative to the job file")
+    if job.code is None and code in (Path.home(), Path(code.anchor)):
+        message = f"{source}: without `code:` the whole of `{code}` would be copied"
+        raise LaunchError(message, hint="put job and script into a folder of their own")
+    return CodeLocation(folder=str(code), script=_find_script(job, folder, code, source))
+
+
+def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | None:
+    if job.script is None:
+        return None
+    script = (folder / Path(job.script).expanduser()).resolve()
+    if not script.is_file():
+        what = "is a folder" if script.is_dir() else "is not there"
+        message = f"{source}: the script `{job.script}` {what} ({script})"
+        near = get_close_matches(script.name, _names(script.parent), n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "paths are relative to the job file"
+        raise LaunchError(message, hint=hint)
+    if not script.is_relative_to(code):
+        message = f"{source}: the script `{job.script}` is outside the folder that travels ({code})"
+        raise LaunchError(message, hint="name a folder that holds it: `code: ..`")
+    return script.relative_to(code).as_posix()
+
+
+def _refuse_forgotten_code(job: JobFile, folder: Path, source: str) -> None:
+    """A program that lies beside the job file would not be found where the ranks run."""
+    if job.module:
+        top = job.module.split(".")[0]
+        candidates = [top, f"{top}.py"]
+    else:
+        candidates = [word for word in job.command or () if not word.startswith(("-", "/"))]
+    beside = next((name for name in candidates if _is_beside(folder, name)), None)
+    if beside:
+        message = f"{source}: `{beside}` lies beside the job file, but the job has no `code:`"
+        raise LaunchError(message, hint="add `code: .` to take the job file's folder along")
+
+
+def _is_beside(folder: Path, name: str) -> bool:
+    try:
+        return folder != CATALOG and (folder / name).exists()
+    except (OSError, ValueError):  # a word too long for a name, or with a NUL
+        return False
+
+
+def _place(root: Node, *path: str) -> str:
+    node = root
+    for key in path:
+        if not isinstance(node.value, dict) or key not in node.value:
+            break
+        entry = node.value[key]
+        node = Node(where=entry.where, value=entry.node.value)
+    return node.where
+
+
+def _nearest_job(name: str, folder: Path) -> str:
+    files = [file for file in _names(folder) if file.endswith(SUFFIXES)]
+    jobs = {file: str(folder / file) for file in files if not file.startswith("Pulumi.")}
+    near = get_close_matches(name, [*jobs, *catalog_names()], n=1)
+    if not near and f"{name}.yaml" in jobs:
+        near = [f"{name}.yaml"]
+    if near:
+        return f"did you mean `{jobs.get(near[0], near[0])}`?"
+    return f"a path to a job file, or one of the catalog: {', '.join(catalog_names())}"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
+    except OSError:
+        return []

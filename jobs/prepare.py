@@ -1,0 +1,51 @@
+"""From what was typed to a plan: reads the job, pins its datasets, resolves, asks the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobs.engines.base import Engine
+from jobs.jobfile import CodeLocation, LoadedJob
+from jobs.resolve import resolve
+from jobs.spec import DatasetVersion, Environment, JobFile, Plan
+
+
+def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
+    """What would be started; nothing is."""
+    return plan_on(loaded.job, loaded.code, environment, engine)
+
+
+def plan_on(
+    job: JobFile,
+    code: CodeLocation | None,
+    environment: Environment,
+    engine: Engine,
+    pinned: Mapping[str, DatasetVersion] | None = None,
+) -> Plan:
+    """The same for a job in memory; `pinned` are dataset versions that are known already."""
+    # Refuse what cannot fit before the store is asked for anything.
+    known = dict(pinned or {})
+    datasets = {each.dataset for each in job.inputs.values()} - known.keys()
+    if datasets:
+        from jobs.resolve import choose_cluster
+
+        choose_cluster(job, environment)
+    spec = resolve(
+        job,
+        environment=environment,
+        datasets=known | {name: _version(environment, name) for name in sorted(datasets)},
+        code=code,
+    )
+    return engine.plan(spec)
+
+
+def secret_folders(folder: Path) -> list[Path]:
+    """Where `.secrets.env` is looked for: the working folder, then the job file's."""
+    return list(dict.fromkeys([Path.cwd(), folder]))
+
+
+def _version(environment: Environment, name: str) -> DatasetVersion:
+    from jobs.data import resolve_dataset
+
+    return resolve_dataset(environment, name)

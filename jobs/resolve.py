@@ -1,0 +1,176 @@
+"""Job file + environment + dataset versions -> JobSpec: everything decided, nothing touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from jobs.arguments import to_argv
+from jobs.errors import LaunchError, Refused
+from jobs.jobfile import CodeLocation
+from jobs.spec import (
+    Cluster,
+    DatasetVersion,
+    Environment,
+    InputSpec,
+    JobFile,
+    JobLimits,
+    JobSpec,
+    Limits,
+)
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def resolve(
+    job: JobFile,
+    *,
+    environment: Environment,
+    datasets: Mapping[str, DatasetVersion],
+    code: CodeLocation | None,
+) -> JobSpec:
+    """Decide everything that the job file leaves open.
+
+    `datasets` maps what `inputs` name (`digits`, `digits@3`) to versions. Raises Refused where no
+    cluster is large enough, LaunchError where the job does not fit the environment otherwise.
+    """
+    cluster_name = choose_cluster(job, environment)
+    cluster = environment.clusters[cluster_name]
+    nodes, processes = size_on(job, cluster)
+    return JobSpec(
+        name=job.name,
+        stack=environment.stack,
+        image=_image(job, environment),
+        launcher=job.launcher,
+        command=command_of(job, code),
+        code=code.folder if code else None,
+        code_only=code.only if code else (),
+        cluster=cluster_name,
+        compute=cluster.compute,
+        nodes=nodes,
+        processes_per_node=processes,
+        parameter_servers=job.parameter_servers,
+        inputs={
+            name: InputSpec(dataset=datasets[each.dataset], mode=each.mode)
+            for name, each in job.inputs.items()
+        },
+        outputs=tuple(job.outputs),
+        setup=job.setup,
+        env=job.env,
+        secrets=job.secrets,
+        limits=Limits(
+            wall_clock_s=wall_clock_s(job.limits, cluster, nodes),
+            hang_s=duration_s(job.limits.hang),
+        ),
+        retry=job.retry,
+        shm_size=job.shm_size,
+        priority=job.priority,
+        experiment=job.experiment,
+        tags=job.tags,
+    )
+
+
+def choose_cluster(job: JobFile, environment: Environment) -> str:
+    """The cluster that the job names, else the first that is large enough."""
+    clusters = environment.clusters
+    if job.cluster is not None and job.cluster not in clusters:
+        message = f"stack `{environment.stack}` has no cluster `{job.cluster}`"
+        near = get_close_matches(job.cluster, list(clusters), n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"it has: {', '.join(clusters) or 'none'}"
+        raise LaunchError(message, hint=hint)
+    candidates = [job.cluster] if job.cluster else list(clusters)
+    for name in candidates:
+        if is_large_enough(job, clusters[name]):
+            return name
+    if not candidates:
+        message = f"stack `{environment.stack}` has no cluster"
+        raise Refused(message, hint="add one to its settings and `pulumi up`")
+    largest = max(
+        candidates, key=lambda name: clusters[name].max_nodes * process_slots(clusters[name])
+    )
+    raise _too_large(job, environment, largest)
+
+
+def process_slots(cluster: Cluster) -> int:
+    """The most ranks that a node takes: one a GPU, else as many as the cluster says."""
+    return cluster.gpus_per_node or cluster.processes_per_node
+
+
+def size_on(job: JobFile, cluster: Cluster) -> tuple[int, int]:
+    """Nodes, and ranks on each."""
+    nodes = cluster.max_nodes if job.nodes == "max" else job.nodes
+    per_node = job.processes_per_node
+    return nodes, process_slots(cluster) if per_node == "gpu" else per_node
+
+
+def is_large_enough(job: JobFile, cluster: Cluster) -> bool:
+    """Whether the cluster could ever hold the job."""
+    nodes, processes = size_on(job, cluster)
+    return nodes <= cluster.max_nodes and processes <= process_slots(cluster)
+
+
+def command_of(job: JobFile, code: CodeLocation | None) -> tuple[str, ...]:
+    """The argv of one rank; the word `python` in front means the image's own interpreter."""
+    if job.module:
+        words = ("python", "-m", job.module)
+    elif job.script:
+        words = ("python", (code.script if code else None) or job.script)
+    else:
+        words = job.command or ()
+    return (*words, *to_argv(job.args))
+
+
+def duration_s(text: str) -> float:
+    """Seconds of a duration such as `90s`, `30m`, `1.5h`, `2d`."""
+    return float(text[:-1]) * _UNITS_S[text[-1]]
+
+
+def wall_clock_s(limits: JobLimits, cluster: Cluster, nodes: int) -> float | None:
+    """The wall-clock limit, and the one that the limit on cost comes to, whichever is less."""
+    given = duration_s(limits.wall_clock) if limits.wall_clock else None
+    price = cluster.price_per_node_hour
+    if limits.cost is None or price == 0:
+        return given
+    if price is None:
+        message = f"the price of `{cluster.size}` is unknown, so `limits.cost` cannot be kept"
+        raise LaunchError(message, hint="give `limits.wall_clock` instead")
+    affordable = limits.cost / (price * nodes) * 3600
+    return affordable if given is None else min(given, affordable)
+
+
+def _image(job: JobFile, environment: Environment) -> str:
+    """On Azure the reference that the stack pins; this machine realises images by name."""
+    if environment.engine == "local":
+        return job.image
+    is_reference = any(mark in job.image for mark in "/:@")
+    if job.image not in environment.images and not is_reference:
+        message = f"stack `{environment.stack}` has no image `{job.image}`"
+        near = get_close_matches(job.image, list(environment.images), n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "launch image push makes one"
+        raise LaunchError(message, hint=hint)
+    return environment.images.get(job.image, job.image)
+
+
+def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:
+    cluster = environment.clusters[name]
+    nodes, processes = size_on(job, cluster)
+    fitting = (min(nodes, cluster.max_nodes), min(processes, process_slots(cluster)))
+    where = f"cluster `{name}` of stack `{environment.stack}`"
+    message = (
+        f"`{job.name}` asks for {size_text(nodes, processes)}, and {where} "
+        f"takes {size_text(cluster.max_nodes, process_slots(cluster))} at most"
+    )
+    options: list[str] = []
+    if fitting[0] != nodes:
+        options.append(f"--nodes {fitting[0]}")
+    if fitting[1] != processes:
+        options.append(f"--processes-per-node {fitting[1]}")
+    return Refused(message, hint=f"what fits: {' '.join(options)}")
+
+
+def size_text(nodes: int, processes_per_node: int) -> str:
+    """A job's size in words: `2 nodes x 4 processes`."""
+    return (
+        f"{nodes} node{'s' if nodes != 1 else ''} x "
+        f"{processes_per_node} process{'es' if processes_per_node != 1 else ''}"
+    )

@@ -1,0 +1,213 @@
+"""From located values to frozen structs, every mistake named with its place.
+
+Beside `msgspec.convert` it knows lines and columns, the nearest known key, and takes a number
+where text is wanted, as it was written (`env: {OMP_NUM_THREADS: 4}`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
+
+from jobs.errors import LaunchError
+from jobs.located import Node
+from jobs.spec import Duration, Name, VariableName
+
+S = TypeVar("S", bound=Struct)
+
+_WORDED: dict[Any, str] = {
+    Name: "a name (letters, digits, `.`, `_`, `-`; at most 63)",
+    VariableName: "a variable's name (letters, digits, `_`)",
+    Duration: "a duration such as `90s`, `30m` or `12h`",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One mistake: what it is, at its place, and what to write instead."""
+
+    message: str
+    hint: str | None = None
+
+
+def decode(node: Node, kind: type[S], *, ignored: Sequence[str] = ()) -> S:
+    """The struct that the tree describes; top-level keys in `ignored` are passed over.
+
+    Raises one LaunchError with every mistake.
+    """
+    problems: list[Problem] = []
+    value = _struct(node, kind, "", problems, ignored)
+    if problems:
+        raise _combined(problems)
+    return cast("S", value)
+
+
+def describe(kind: Any) -> str:
+    """What a type wants, in words."""
+    if kind in _WORDED:
+        return _WORDED[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(describe(each) for each in arguments if each is not NoneType)
+    if origin is Literal:
+        return _one_of([str(each) for each in arguments])
+    if origin is Annotated:
+        return describe(arguments[0]) + _bounds(arguments[1])
+    if origin in (list, tuple):
+        return "a list"
+    if origin is dict or (isinstance(kind, type) and issubclass(kind, Struct)):
+        return "a mapping (`key: value`)"
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    return words.get(kind, str(kind))
+
+
+def found(node: Node) -> str:
+    """What stands there, in words."""
+    value = node.value
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return f"`{node.text}`"
+    return f"the text `{node.text}`" if isinstance(value, str) else f"the number `{node.text}`"
+
+
+def _struct(
+    node: Node, kind: type[Struct], path: str, problems: list[Problem], ignored: Sequence[str] = ()
+) -> Struct | None:
+    if not isinstance(node.value, dict):
+        problems.append(_wrong(node, kind, path))
+        return None
+    known = {field.name: field for field in fields(kind)}
+    values: dict[str, Any] = {}
+    before = len(problems)
+    for key, entry in node.value.items():
+        if key in known:
+            values[key] = _value(entry.node, known[key].type, f"{path}{key}", problems)
+        elif key not in ignored:
+            problems.append(_unknown(entry.where, f"{path}{key}", key, list(known)))
+    problems.extend(
+        Problem(message=f"{node.where}: `{path}{name}` is missing", hint=f"add `{name}: ...`")
+        for name, field in known.items()
+        if field.required and name not in node.value
+    )
+    return kind(**values) if len(problems) == before else None
+
+
+def _value(node: Node, kind: Any, path: str, problems: list[Problem]) -> Any:
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _struct(node, kind, f"{path}.", problems)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is dict:
+        return _mapping(node, arguments, path, problems)
+    if origin in (list, tuple):
+        items = _items(node, arguments[0], path, problems)
+        return tuple(items) if origin is tuple else items
+    if origin in (Union, UnionType) and isinstance(node.value, list):
+        lists = [each for each in arguments if get_origin(each) in (list, tuple)]
+        if lists:
+            return _value(node, lists[0], path, problems)
+    return _scalar(node, kind, path, problems)
+
+
+def _mapping(
+    node: Node, types: Sequence[Any], path: str, problems: list[Problem]
+) -> dict[str, Any]:
+    if not isinstance(node.value, dict):
+        problems.append(_wrong(node, dict[str, str], path))
+        return {}
+    result: dict[str, Any] = {}
+    for key, entry in node.value.items():
+        if not _fits(key, types[0]):
+            message = f"{entry.where}: `{key}` in `{path}` has to be {describe(types[0])}"
+            problems.append(Problem(message=message))
+        result[key] = _value(entry.node, types[1], f"{path}.{key}", problems)
+    return result
+
+
+def _items(node: Node, kind: Any, path: str, problems: list[Problem]) -> list[Any]:
+    if not isinstance(node.value, list):
+        problems.append(_wrong(node, list[str], path))
+        return []
+    return [
+        _value(item, kind, f"{path}[{number}]", problems) for number, item in enumerate(node.value)
+    ]
+
+
+def _scalar(node: Node, kind: Any, path: str, problems: list[Problem]) -> Any:
+    value = node.value
+    if not isinstance(value, dict | list) and value is not None and not isinstance(value, str):
+        # `1.10` and `007` reach a program as they were written where text will do.
+        is_exact = isinstance(value, bool) or str(value) == node.text
+        if _fits(node.text, kind) and (not _fits(value, kind) or not is_exact):
+            return node.text
+    if isinstance(value, dict | list) or not _fits(value, kind):
+        problems.append(_wrong(node, kind, path))
+        return None
+    return msgspec.convert(value, kind)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _wrong(node: Node, kind: Any, path: str) -> Problem:
+    name = f"`{path.rstrip('.')}`" if path else "the job"
+    message = f"{node.where}: {name} has to be {describe(kind)}, and is {found(node)}"
+    near = get_close_matches(str(node.value), _choices(kind), n=1) if path else []
+    return Problem(message=message, hint=f"did you mean `{near[0]}`?" if near else None)
+
+
+def _unknown(where: str, path: str, key: str, known: list[str]) -> Problem:
+    near = get_close_matches(key.replace("-", "_"), known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+    return Problem(message=f"{where}: unknown key `{path}`", hint=hint)
+
+
+def _choices(kind: Any) -> list[str]:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return [str(each) for each in arguments]
+    if origin in (Union, UnionType):
+        return [choice for each in arguments for choice in _choices(each)]
+    return []
+
+
+def _bounds(meta: Any) -> str:
+    if meta.ge is not None:
+        return f" of at least {meta.ge}"
+    if meta.gt is not None:
+        return f" above {meta.gt}"
+    if meta.pattern is not None:
+        return f" of the form {meta.pattern}"
+    return ""
+
+
+def _one_of(choices: list[str]) -> str:
+    quoted = [f"`{choice}`" for choice in choices]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def _combined(problems: list[Problem]) -> LaunchError:
+    if len(problems) == 1:
+        return LaunchError(problems[0].message, hint=problems[0].hint)
+    lines = [
+        f"  {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
+        for problem in problems
+    ]
+    message = "\n".join([f"{len(problems)} mistakes:", *lines])
+    return LaunchError(message, hint="`launch schema job` prints all keys; see docs/job-file.md")
