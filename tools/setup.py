@@ -1,4 +1,7 @@
-"""Brings a fresh clone to where `pulumi` and `launch` work: `python3 -m tools.setup`."""
+"""Brings a fresh clone to where `pulumi` and `launch` work: `python3 -m tools.setup`.
+
+`python3 -m tools.setup environment` stops at the Python packages, which is all that checks need.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,13 @@ IMAGES = ("pytorch",)
 def main() -> int:
     """Set this clone up; returns the exit code."""
     project = this_project(os.environ)
+    only_environment = sys.argv[1:] == ["environment"]
     with Phases(sys.stdout, environ=os.environ) as phases:
         try:
-            set_up(project, phases)
+            if only_environment:
+                lay_environment(project, phases)
+            else:
+                set_up(project, phases)
         except LaunchError as error:
             phases.say(explain(error))
             return ExitCode.ENVIRONMENT
@@ -40,20 +47,31 @@ def set_up(project: Project, phases: Phases) -> None:
 
     Raises LaunchError where a part failed; says at once what the others' end would only hide.
     """
-    require_python(sys.version_info[:2])
     with phases.phase("set-up, all of it"):
-        uv = ensure_uv(project, phases)
-        os.environ["UV"] = str(uv)
+        uv = lay_uv(project, phases)
         with ThreadPoolExecutor(max_workers=2) as pool:
             pulumi = pool.submit(ensure_pulumi, project, phases)
-            rest = pool.submit(lay_environment, project, uv, phases)
+            rest = pool.submit(lay_runtimes, project, uv, phases)
             wait_for(pulumi, rest, phases=phases)
         wrapper = write_wrapper(project, pulumi.result())
         write_tools(project, rest.result(), pulumi.result())
         ensure_local_stack(project, wrapper, phases)
 
 
-def lay_environment(project: Project, uv: Path, phases: Phases) -> Azurite:
+def lay_environment(project: Project, phases: Phases) -> None:
+    """Lay the Python packages of uv.lock."""
+    sync_environment(project, lay_uv(project, phases), phases)
+
+
+def lay_uv(project: Project, phases: Phases) -> Path:
+    require_python(sys.version_info[:2])
+    uv = ensure_uv(project, phases)
+    os.environ["UV"] = str(uv)  # jobs.images looks there first
+    return uv
+
+
+def lay_runtimes(project: Project, uv: Path, phases: Phases) -> Azurite:
+    """Lay the packages, then what they bring the tools for: Azurite, and the images' runtimes."""
     sync_environment(project, uv, phases)
     azurite = ensure_azurite(project, phases)
     for image in IMAGES:
