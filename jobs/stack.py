@@ -1,0 +1,271 @@
+"""Reads the environment from a Pulumi stack or a file, and mends a stack after a crash.
+
+The only module that starts Pulumi. What it reads is kept under .trainyard/cache, so that most
+commands start none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobs.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.project import NAME, project_root
+from jobs.spec import ENVIRONMENT_SCHEMA, Environment
+from jobs.stack_lock import StackLock, read_locks
+
+LOCAL_STACK = "local"
+OUTPUT = "environment"
+CACHE_FOLDER = ".trainyard/cache"
+# Where the backend is not a folder, nothing tells us of a change.
+MAX_CACHE_AGE_S = 600
+OUTPUT_TIMEOUT_S = 120
+REFRESH_TIMEOUT_S = 600
+
+
+def load_environment(
+    stack: str, env_file: Path | None = None, *, refresh: bool = False
+) -> Environment:
+    """The environment of a stack, or of the file where one is given.
+
+    `refresh` leaves the cache aside. May start Pulumi and then blocks for about a second.
+    Raises LaunchError (no project, no stack up, another schema, damaged), EnvironmentFailure
+    (Pulumi is missing or failed).
+    """
+    if env_file is not None:
+        return read_environment(env_file)
+    root = project_root()
+    state = _state_file(root, stack)
+    if state is not None and not state.exists():
+        raise _not_up(stack)
+    stamp = _stamp(state)
+    cache = root / CACHE_FOLDER / f"environment-{stack}.json"
+    cached = None if refresh else _read_cache(cache, stamp)
+    if cached is not None:
+        return parse_environment(cached, f"stack `{stack}`")
+    text = _read_output(root, stack)
+    environment = parse_environment(text, f"stack `{stack}`")
+    _write_cache(cache, stamp, text)
+    return environment
+
+
+def read_environment(path: Path) -> Environment:
+    """The environment from a file that `launch env export` wrote."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        message = f"{path}: {error.strerror}"
+        raise LaunchError(message, hint="`launch env export --output FILE` writes one") from error
+    return parse_environment(text, str(path))
+
+
+def parse_environment(text: bytes, source: str) -> Environment:
+    """Check and decode; `source` names where it came from in the message of an error."""
+    try:
+        schema = msgspec.json.decode(text, type=_SchemaOnly).schema
+    except msgspec.DecodeError as error:
+        message = f"the environment of {source} is damaged: {error}"
+        raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
+    if schema != ENVIRONMENT_SCHEMA:
+        message = (
+            f"the environment of {source} has schema {schema}, "
+            f"this launch reads schema {ENVIRONMENT_SCHEMA}"
+        )
+        newer = isinstance(schema, int) and schema > ENVIRONMENT_SCHEMA
+        hint = "update launch (`git pull`, `make setup`)" if newer else "`pulumi up` again"
+        raise LaunchError(message, hint=hint)
+    try:
+        return msgspec.json.decode(text, type=Environment)
+    except msgspec.DecodeError as error:
+        message = f"the environment of {source} is wrong: {error}"
+        raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
+
+
+def list_stacks() -> list[tuple[str, bool]]:
+    """Name of every stack that has settings, and whether its state is known on this machine."""
+    root = project_root()
+    names = sorted(
+        path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+        for path in root.glob("Pulumi.*.yaml")
+    )
+    return [(name, _has_resources(_state_file(root, name))) for name in names]
+
+
+def repair(stack: str) -> list[str]:
+    """Mend what a killed `pulumi up` left behind; says what was done, empty when all was right.
+
+    Removes locks of dead processes of this host, and clears operations that were cut off by
+    looking at what is really there. Raises Refused while the owner of a lock may live.
+    """
+    root = project_root()
+    state = _state_file(root, stack)
+    if state is None:
+        message = f"the state of stack `{stack}` is in no folder of this machine"
+        raise LaunchError(message, hint=f"`pulumi cancel -s {stack}`, `pulumi refresh -s {stack}`")
+    if not state.exists():
+        raise _not_up(stack)
+    done: list[str] = []
+    locks = read_locks(_locks_folder(state))
+    for lock in locks:
+        if reason := lock.why_alive():
+            raise _locked(stack, lock, reason)
+    for lock in locks:
+        lock.path.unlink(missing_ok=True)
+        done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")
+    if pending := _pending_operations(state):
+        _run_pulumi(
+            root,
+            ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "-s", stack],
+            timeout_s=REFRESH_TIMEOUT_S,
+        )
+        done += [f"cleared: {operation}" for operation in pending]
+    return done
+
+
+class _SchemaOnly(msgspec.Struct, frozen=True):
+    schema: Any
+
+
+class _Cached(msgspec.Struct, frozen=True, kw_only=True):
+    stamp: str
+    read_s: float
+    environment: msgspec.Raw
+
+
+def _state_file(root: Path, stack: str) -> Path | None:
+    """The stack's record where the backend is a folder; None where it is a service or a bucket."""
+    if stack == LOCAL_STACK:
+        backend = root / ".trainyard" / "state"
+    else:
+        url = os.environ.get("PULUMI_BACKEND_URL", "")
+        if not url.startswith("file://"):
+            return None
+        backend = Path(url.removeprefix("file://")).expanduser()
+    return backend / ".pulumi" / "stacks" / NAME / f"{stack}.json"
+
+
+def _locks_folder(state: Path) -> Path:
+    return state.parents[2] / "locks" / "organization" / NAME / state.stem
+
+
+def _stamp(state: Path | None) -> str:
+    if state is None:
+        return ""
+    status = state.stat()
+    return f"{status.st_mtime_ns}-{status.st_size}"
+
+
+def _read_cache(path: Path, stamp: str) -> bytes | None:
+    try:
+        cached = msgspec.json.decode(path.read_bytes(), type=_Cached)
+    except (OSError, msgspec.DecodeError):
+        return None
+    if cached.stamp != stamp:
+        return None
+    if not stamp and not 0 <= time.time() - cached.read_s < MAX_CACHE_AGE_S:
+        return None
+    return bytes(cached.environment)
+
+
+def _write_cache(path: Path, stamp: str, text: bytes) -> None:
+    cached = _Cached(stamp=stamp, read_s=time.time(), environment=msgspec.Raw(text))
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.encode(cached))
+        draft.replace(path)
+    except OSError:
+        # A cache that cannot be written makes the next command slower, no more.
+        draft.unlink(missing_ok=True)
+
+
+def _read_output(root: Path, stack: str) -> bytes:
+    result = _start_pulumi(
+        root, ["stack", "output", OUTPUT, "--json", "-s", stack], timeout_s=OUTPUT_TIMEOUT_S
+    )
+    if result.returncode == 0:
+        return result.stdout
+    said = _last_line(result.stderr)
+    if "does not have output property" in said or "no stack named" in said:
+        raise _not_up(stack)
+    message = f"`pulumi stack output -s {stack}` failed: {said}"
+    raise EnvironmentFailure(message, hint="launch doctor")
+
+
+def _run_pulumi(root: Path, arguments: list[str], *, timeout_s: float) -> None:
+    result = _start_pulumi(root, arguments, timeout_s=timeout_s)
+    if result.returncode != 0:
+        said = (result.stdout + result.stderr).decode(errors="replace").strip()
+        message = f"`pulumi {' '.join(arguments)}` failed:\n{said}"
+        raise EnvironmentFailure(message)
+
+
+def _start_pulumi(
+    root: Path, arguments: list[str], *, timeout_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    pulumi = next(
+        (
+            folder / "pulumi"
+            for folder in (root / ".venv" / "bin", Path(sys.executable).parent)
+            if (folder / "pulumi").exists()
+        ),
+        None,
+    )
+    if pulumi is None:
+        message = f"{root / '.venv' / 'bin' / 'pulumi'} is missing"
+        raise EnvironmentFailure(message, hint="`make setup` installs it")
+    try:
+        return subprocess.run(
+            [pulumi, *arguments, "--non-interactive"],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"`pulumi {arguments[0]}` did not end within {timeout_s:.0f} s"
+        raise EnvironmentFailure(message) from error
+
+
+def _checkpoint(state: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(state.read_bytes())["checkpoint"]["latest"] or {}
+    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+        message = f"the record of the stack, {state}, is damaged: {error}"
+        raise EnvironmentFailure(message, hint=f"{state}.bak is the one before it") from error
+
+
+def _has_resources(state: Path | None) -> bool:
+    return state is not None and state.exists() and bool(_checkpoint(state).get("resources"))
+
+
+def _pending_operations(state: Path) -> list[str]:
+    return [
+        f"{operation['type']} {operation['resource']['urn'].rpartition('::')[2]}"
+        for operation in _checkpoint(state).get("pending_operations") or ()
+    ]
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+
+
+def _not_up(stack: str) -> LaunchError:
+    message = f"stack `{stack}` is not up"
+    return LaunchError(message, hint=f"uv run pulumi up -s {stack}")
+
+
+def _locked(stack: str, lock: StackLock, reason: str) -> Refused:
+    message = (
+        f"stack `{stack}` is locked by {lock.username}@{lock.hostname}, pid {lock.pid}, "
+        f"since {lock.age()}: {reason}"
+    )
+    return Refused(message, hint=f"wait for it, or end it; then `launch env repair -s {stack}`")

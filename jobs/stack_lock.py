@@ -1,0 +1,101 @@
+"""The locks of Pulumi's folder backend: who holds a stack, and whether he still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from jobs.errors import Refused
+
+# The kernel counts a process's start in ticks since boot, the lock in wall time.
+CLOCK_SLACK_S = 2.0
+
+
+class _Content(msgspec.Struct, frozen=True, kw_only=True):
+    pid: int
+    username: str
+    hostname: str
+    timestamp: datetime
+
+
+class StackLock(msgspec.Struct, frozen=True, kw_only=True):
+    """One lock file and what it says of its owner."""
+
+    path: Path
+    pid: int
+    username: str
+    hostname: str
+    taken: datetime
+
+    def age(self) -> str:
+        """How long ago it was taken."""
+        seconds = max(0, int((datetime.now(UTC) - self.taken).total_seconds()))
+        if seconds < 120:
+            return f"{seconds} s"
+        return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+
+    def why_alive(self) -> str | None:
+        """Why its owner may still be at work; None when he is surely gone."""
+        if self.hostname != socket.gethostname():
+            return "that is another host"
+        started_s = _started_s(self.pid)
+        if started_s is None:
+            return None
+        if started_s > self.taken.timestamp() + CLOCK_SLACK_S:
+            return None  # the pid was given to another process since
+        return "that process lives"
+
+
+def read_locks(folder: Path) -> list[StackLock]:
+    """All locks of a stack, oldest first. Raises Refused for one that does not say whose it is."""
+    locks: list[StackLock] = []
+    for path in folder.glob("*.json"):
+        try:
+            content = msgspec.json.decode(path.read_bytes(), type=_Content)
+        except FileNotFoundError:
+            continue  # its owner has just finished
+        except msgspec.DecodeError as error:
+            message = f"the lock {path} does not say whose it is: {error}"
+            raise Refused(message, hint="delete it when no pulumi runs") from error
+        locks.append(
+            StackLock(
+                path=path,
+                pid=content.pid,
+                username=content.username,
+                hostname=content.hostname,
+                taken=content.timestamp,
+            )
+        )
+    return sorted(locks, key=lambda lock: lock.taken)
+
+
+def _started_s(pid: int) -> float | None:
+    """When a living process started, in seconds since 1970; 0 where that cannot be known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    except FileNotFoundError:
+        return None if Path("/proc/self").exists() else _probe(pid)
+    fields = stat.rpartition(")")[2].split()
+    if fields[0] in "ZX":
+        return None
+    age_s = uptime_s - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.time() - age_s
+
+
+def _probe(pid: int) -> float | None:
+    """Without /proc: whether there is such a process at all."""
+    if os.name == "nt":
+        return 0.0  # no signal 0 there; rather ask the user than guess
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return 0.0
