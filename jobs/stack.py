@@ -11,14 +11,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.project import NAME, project_root
 from jobs.spec import ENVIRONMENT_SCHEMA, Environment
-from jobs.stack_lock import StackLock, read_locks
+
+if TYPE_CHECKING:
+    from jobs.stack_lock import StackLock
 
 LOCAL_STACK = "local"
 OUTPUT = "environment"
@@ -87,14 +89,28 @@ def parse_environment(text: bytes, source: str) -> Environment:
         raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
 
 
-def list_stacks() -> list[tuple[str, bool]]:
-    """Name of every stack that has settings, and whether its state is known on this machine."""
+def write_environment(environment: Environment, path: Path) -> None:
+    """Write a file that `read_environment` takes."""
+    text = msgspec.json.format(msgspec.json.encode(environment), indent=2)
+    try:
+        path.write_bytes(text + b"\n")
+    except OSError as error:
+        message = f"{path}: {error.strerror}"
+        raise LaunchError(message, hint="give another --output FILE") from error
+
+
+def list_stacks() -> list[tuple[str, bool | None]]:
+    """Every stack that has settings, and whether it is up; None where no folder tells."""
     root = project_root()
     names = sorted(
         path.name.removeprefix("Pulumi.").removesuffix(".yaml")
         for path in root.glob("Pulumi.*.yaml")
     )
-    return [(name, _has_resources(_state_file(root, name))) for name in names]
+    states = [_state_file(root, name) for name in names]
+    return [
+        (name, None if state is None else _has_resources(state))
+        for name, state in zip(names, states, strict=True)
+    ]
 
 
 def repair(stack: str) -> list[str]:
@@ -103,6 +119,8 @@ def repair(stack: str) -> list[str]:
     Removes locks of dead processes of this host, and clears operations that were cut off by
     looking at what is really there. Raises Refused while the owner of a lock may live.
     """
+    from jobs.stack_lock import read_locks
+
     root = project_root()
     state = _state_file(root, stack)
     if state is None:
@@ -242,8 +260,8 @@ def _checkpoint(state: Path) -> dict[str, Any]:
         raise EnvironmentFailure(message, hint=f"{state}.bak is the one before it") from error
 
 
-def _has_resources(state: Path | None) -> bool:
-    return state is not None and state.exists() and bool(_checkpoint(state).get("resources"))
+def _has_resources(state: Path) -> bool:
+    return state.exists() and bool(_checkpoint(state).get("resources"))
 
 
 def _pending_operations(state: Path) -> list[str]:

@@ -88,7 +88,7 @@ def read_server(folder: Path) -> Server | None:
 
 def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
     """Its containers that are not there; None when the server does not answer to our key."""
-    from infra.local.shared_key import StoreError, list_containers  # noqa: PLC0415
+    from infra.local.shared_key import StoreError, list_containers
 
     try:
         key = (folder / KEY_FILE).read_text(encoding="ascii")
@@ -162,13 +162,13 @@ def _launch(folder: Path, wanted: Server, lock_fd: int) -> Server:
     _ensure_key(folder)
     (folder / DATA_FOLDER).mkdir(exist_ok=True)
     _write_server(folder, wanted)
-    # The starter's own program, by path: it must also come up where the project is not installed.
-    root = Path(__file__).parents[2]
-    subprocess.run(  # noqa: PLW1510 - what went wrong is in the log
-        [sys.executable, "-m", "infra.local.azurite_server", "exec", str(folder), str(lock_fd)],
-        cwd=root,
+    # -P: a folder `infra` where we were called must not stand in for this one.
+    program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "exec"]
+    subprocess.run(
+        [*program, str(folder), str(lock_fd)],
         pass_fds=(lock_fd,),
         stdin=subprocess.DEVNULL,
+        check=False,  # what went wrong is seen, and said, below
     )
     _wait_until_answering(folder)
     _create_containers(folder, wanted)
@@ -227,7 +227,7 @@ def _is_answering(folder: Path, server: Server) -> bool:
 
 
 def _create_containers(folder: Path, server: Server) -> None:
-    from infra.local.shared_key import StoreError, create_container  # noqa: PLC0415
+    from infra.local.shared_key import StoreError, create_container
 
     key = (folder / KEY_FILE).read_text(encoding="ascii")
     try:
