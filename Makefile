@@ -26,7 +26,7 @@ check:
 	$(BIN)/lint-imports
 
 bench: setup
-	$(BIN)/pytest -rs -m bench tests/bench
+	$(BIN)/python -m tests.bench
 
 faults: setup
 	@$(TOOLS).testbed
