@@ -54,7 +54,7 @@ class Options:
     data: Annotated[Path | None, "folder of the IDX files; else the run's input `digits`"] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
     device: Annotated[DeviceName, "where to compute"] = "auto"
-    epochs: Annotated[int, "passes over the training set"] = 12
+    epochs: Annotated[int, "passes over the training set"] = 8
     batch_size: Annotated[int, "pictures a step, over all ranks together"] = 64
     lr: Annotated[float, "Adadelta's learning rate for that total batch"] = 1.0
     lr_decay: Annotated[float, "factor on the learning rate after each epoch"] = 0.7
