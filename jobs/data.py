@@ -215,7 +215,7 @@ class Datasets:
                 digest=digest,
                 files=len(files),
                 bytes=sum(file.bytes for file in files),
-                created=datetime.now(UTC).isoformat(timespec="seconds"),
+                created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             )
             blob = _record_name(name, record.version)
             if self._store.create(blob, msgspec.json.encode(record)):

@@ -32,7 +32,7 @@ class Metrics:
         """Write one line per named value; a value that is no finite number is our mistake."""
         if self._fd is None:
             return
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         place = {"ts": now, "step": step, "epoch": round(epoch, 4), "split": split}
         for name, value in values.items():
             line = json.dumps({**place, "name": name, "value": value}, allow_nan=False)
