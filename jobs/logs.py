@@ -6,11 +6,28 @@ is a merge of sorted streams, `since` a binary search, and `tail` a read from th
 
 from __future__ import annotations
 
+import heapq
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
+from jobs.errors import LaunchError
 from jobs.spec import LogLine
+
+BLOCK = 1 << 18
+# While something happens, and shortly after, the end of a run must be seen at once.
+POLL_S = 0.02
+IDLE_POLL_S = 0.2
+IDLE_AFTER_S = 20.0
+
+_NAME = re.compile(r"rank-(\d+)\.log")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_by_time = attrgetter("ts", "rank")
 
 
 def read_logs(
@@ -28,7 +45,12 @@ def read_logs(
     that match, of all ranks together. With `is_over` the reading goes on as lines are written,
     until `is_over()` is true and the last bytes were read.
     """
-    raise NotImplementedError
+    files = _Files(run_dir / "logs", ranks)
+    backlog = files.backwards(since) if tail is not None else files.forwards(since)
+    lines = _matching(backlog, grep)
+    yield from lines if tail is None else reversed(list(islice(lines, tail)))
+    if is_over is not None:
+        yield from _matching(_follow(files, is_over), grep)
 
 
 def since_time(text: str, now_s: float) -> str:
@@ -36,4 +58,161 @@ def since_time(text: str, now_s: float) -> str:
 
     Raises LaunchError for anything else.
     """
-    raise NotImplementedError
+    duration = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
+    try:
+        if duration:
+            ago_s = float(duration[1]) * _UNITS_S[duration[2]]
+            when = datetime.fromtimestamp(now_s - ago_s, UTC)
+        else:
+            when = datetime.fromisoformat(text).astimezone(UTC)  # without a zone: local time
+    except (ValueError, OverflowError, OSError):
+        message = f"`{text}` is neither a duration nor a time"
+        raise LaunchError(message, hint="--since 10m, or --since 2026-11-21T12:00:00Z") from None
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _matching(lines: Iterable[LogLine], grep: re.Pattern[str] | None) -> Iterator[LogLine]:
+    return (line for line in lines if grep is None or grep.search(line.text))
+
+
+def _follow(files: _Files, is_over: Callable[[], bool]) -> Iterator[LogLine]:
+    active_s = time.monotonic()
+    while True:
+        # Looked at first: what is read after the end is all there will be.
+        over = is_over()
+        new = list(files.forwards())
+        yield from new
+        if over:
+            return
+        now_s = time.monotonic()
+        if new:
+            active_s = now_s
+        time.sleep(POLL_S if now_s - active_s < IDLE_AFTER_S else IDLE_POLL_S)
+
+
+class _Files:
+    """The log files of the ranks asked for, each with how far it was read."""
+
+    def __init__(self, folder: Path, ranks: Sequence[int] | None) -> None:
+        self._folder = folder
+        self._ranks = None if ranks is None else set(ranks)
+        self._read: dict[int, int] = {}
+
+    def forwards(self, since: str | None = None) -> Iterator[LogLine]:
+        """All whole lines not read yet, oldest first."""
+        streams = (
+            _lines(path, rank, _first_since(path, start, end, since) if since else start, end)
+            for rank, path, start, end in self._advance()
+        )
+        return heapq.merge(*streams, key=_by_time)
+
+    def backwards(self, since: str | None = None) -> Iterator[LogLine]:
+        """All whole lines not read yet, newest first."""
+        streams = (
+            _lines_backwards(path, rank, start, end, since)
+            for rank, path, start, end in self._advance()
+        )
+        return heapq.merge(*streams, key=_by_time, reverse=True)
+
+    def _advance(self) -> list[tuple[int, Path, int, int]]:
+        """The byte range of each file that is new, up to its last whole line."""
+        found: list[tuple[int, Path, int, int]] = []
+        for rank, path in self._paths():
+            start = self._read.get(rank, 0)
+            try:
+                size = path.stat().st_size
+                end = _end_of_last_line(path, start, size) if size > start else start
+            except FileNotFoundError:
+                continue
+            self._read[rank] = end
+            if end > start:
+                found.append((rank, path, start, end))
+        return found
+
+    def _paths(self) -> list[tuple[int, Path]]:
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 (every 20 ms)
+        except FileNotFoundError:
+            return []
+        matches = ((_NAME.fullmatch(name), name) for name in names)
+        numbered = [(int(match[1]), self._folder / name) for match, name in matches if match]
+        return [each for each in numbered if self._ranks is None or each[0] in self._ranks]
+
+
+def _lines(path: Path, rank: int, start: int, end: int) -> Iterator[LogLine]:
+    rest = b""
+    with path.open("rb") as file:
+        file.seek(start)
+        while start < end:
+            block = file.read(min(BLOCK, end - start))
+            if not block:
+                return
+            start += len(block)
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines:
+                yield _parse(line, rank)
+
+
+def _lines_backwards(
+    path: Path, rank: int, start: int, end: int, since: str | None
+) -> Iterator[LogLine]:
+    rest = b""
+    with path.open("rb") as file:
+        while end > start:
+            size = min(BLOCK, end - start)
+            end -= size
+            file.seek(end)
+            first, *lines = (file.read(size) + rest).split(b"\n")
+            rest = first + b"\n" if end > start else b""
+            if end == start:
+                lines = [first, *lines]
+            for line in reversed(lines):
+                if not line:
+                    continue
+                parsed = _parse(line, rank)
+                if since and parsed.ts < since:
+                    return
+                yield parsed
+
+
+def _parse(line: bytes, rank: int) -> LogLine:
+    ts, _, text = line.decode(errors="replace").partition(" ")
+    return LogLine(ts=ts, rank=rank, text=text)
+
+
+def _end_of_last_line(path: Path, start: int, size: int) -> int:
+    """Where the last whole line before `size` ends; `start` where there is none."""
+    with path.open("rb") as file:
+        while size > start:
+            low = max(start, size - BLOCK)
+            file.seek(low)
+            at = file.read(size - low).rfind(b"\n")
+            if at >= 0:
+                return low + at + 1
+            size = low
+    return start
+
+
+def _first_since(path: Path, start: int, end: int, since: str) -> int:
+    """Where the first line that is not older than `since` begins (binary search)."""
+    wanted = since.encode()
+    with path.open("rb") as file:
+        low, high = start, end  # the line that begins at low, or after it, is the answer
+        while low < high:
+            middle = (low + high) // 2
+            file.seek(middle)
+            begin = middle
+            if middle > start:
+                file.seek(middle - 1)
+                begin = middle - 1 + len(file.readline())
+            if begin >= high:
+                high = middle
+                continue
+            file.seek(begin)
+            line = file.readline()
+            if line[: len(wanted)] < wanted:
+                low = begin + len(line)
+            else:
+                high = middle
+        file.seek(low)
+        return low

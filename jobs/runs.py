@@ -240,6 +240,13 @@ def read_status(run_dir: Path) -> RunStatus:
     )
 
 
+def is_over(run_dir: Path) -> bool:
+    """Whether the run has ended; cheaper than its status."""
+    if _is_terminal(read_events(run_dir)):
+        return True
+    return not _is_supervised(run_dir)
+
+
 def read_error(run_dir: Path) -> RankError | None:
     """Parse `error.json` where there is one."""
     if not (run_dir / "error.json").exists():
@@ -282,7 +289,7 @@ def _is_terminal(events: list[RunEvent]) -> bool:
 
 def _is_supervised(run_dir: Path) -> bool:
     # Linux only (fcntl), so loaded only where a run of the local engine is looked at.
-    from jobs.supervision import is_supervised  # noqa: PLC0415
+    from jobs.supervision import is_supervised
 
     return is_supervised(run_dir)
 

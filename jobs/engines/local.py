@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from re import Pattern
 
+import msgspec
+
+from jobs import supervision
+from jobs.errors import LaunchError
+from jobs.launchers import gang_request
 from jobs.logs import read_logs
-from jobs.runs import RunStore, read_status
-from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
+from jobs.processes import kill_leftovers
+from jobs.runs import RunStore, is_over, read_status
+from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
+from jobs.submission import Handover, submit_run
+
+PROJECT = Path(__file__).parents[2]
+KILL_TIMEOUT_S = 5.0
+
+
+def image_runtime(image: str) -> Path:
+    """The interpreter that realises an image of this project."""
+    from jobs.images import runtime_python
+
+    return runtime_python(image, PROJECT)
 
 
 class LocalEngine:
-    """Runs jobs on this machine. `runtime` maps an image to its interpreter (tests set it)."""
+    """Runs jobs on this machine. `runtime` gives the interpreter that realises an image."""
 
     def __init__(
-        self, environment: Environment, *, runtime: Callable[[str], Path] | None = None
+        self, environment: Environment, *, runtime: Callable[[str], Path] = image_runtime
     ) -> None:
         self.environment = environment
         self.store = RunStore.of(environment)
@@ -23,11 +41,22 @@ class LocalEngine:
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the request that the gang's supervisor will read; see `Engine.plan`."""
-        raise NotImplementedError
+        cluster = self.environment.clusters.get(spec.cluster)
+        if cluster is None:
+            message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
+            raise LaunchError(message, hint=f"it has: {', '.join(self.environment.clusters)}")
+        request = gang_request(spec, cluster)
+        notes = ("retry has no effect on this machine",) if spec.retry.max else ()
+        return Plan(engine="local", spec=spec, request=msgspec.to_builtins(request), notes=notes)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""
-        raise NotImplementedError
+        handover = Handover(
+            interpreter=str(self._runtime(plan.spec.image)),
+            environment=self.environment,
+            secrets=dict(secrets),
+        )
+        return submit_run(self.store, plan, handover)
 
     def status(self, handle: RunHandle) -> RunStatus:
         """Say where the run stands; see `Engine.status`."""
@@ -44,17 +73,22 @@ class LocalEngine:
         grep: Pattern[str] | None = None,
     ) -> Iterator[LogLine]:
         """Yield the ranks' lines; see `Engine.logs`."""
-
-        def is_over() -> bool:
-            return self.status(handle).state.is_terminal()
-
         run_dir = Path(handle.run_dir)
-        ending = is_over if follow else None
+        ending = partial(is_over, run_dir) if follow else None
         return read_logs(run_dir, ranks, since=since, tail=tail, grep=grep, is_over=ending)
 
     def cancel(self, handle: RunHandle) -> None:
-        """End the run; silent when it is over; see `Engine.cancel`."""
-        raise NotImplementedError
+        """End the run; silent when it is over; see `Engine.cancel`.
+
+        Returns at once: the supervisor needs some seconds to end the ranks.
+        """
+        run_dir = Path(handle.run_dir)
+        state = self.status(handle).state
+        if state is RunState.LOST:
+            # Supervisor and watcher were both killed: nobody else ends what they left behind.
+            kill_leftovers(0, run_dir, timeout_s=KILL_TIMEOUT_S)
+        elif not state.is_terminal():
+            supervision.ask_to_cancel(run_dir)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
         """Copy what the run made into `into`; see `Engine.fetch`."""

@@ -1,0 +1,216 @@
+"""The copy of a job's code that travels with a run: what .gitignore and .launchignore leave."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from jobs.errors import LaunchError, NotFound
+from jobs.spec import GitState
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE_FILES = (".gitignore", ".launchignore")  # the later one overrides the earlier
+# Never sent, whatever the ignore files say: repositories, caches, and the local secrets.
+NEVER_SENT = frozenset({".git", ".hg", ".svn", "__pycache__", ".secrets.env"})
+MAX_DIFF_CHARACTERS = 1 << 20
+GIT_TIMEOUT_S = 10
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """What was copied, and links that were left out because they lead to folders outside."""
+
+    files: int
+    bytes: int
+    left_out: tuple[str, ...]
+
+
+def snapshot(
+    source: Path, target: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] = ()
+) -> Snapshot:
+    """Copy the code in `source` to the new folder `target`.
+
+    `only` names the files or folders of it that travel (all when empty), `exclude` folders that
+    never do, such as the workspace that holds `target`. Links to files and folders inside stay
+    links; a link to a file outside becomes that file; other links are left out. Ignored folders
+    are not even listed.
+    """
+    if not source.is_dir():
+        message = f"`code: {source}` is no folder"
+        raise NotFound(message, hint="paths in a job file are relative to the file")
+    target.mkdir()
+    files = 0
+    size = 0
+    left_out: list[str] = []
+    for entry in _travelling(source, only, {str(each.resolve()) for each in exclude}):
+        copy = target / entry.name
+        if entry.kind == "folder":
+            copy.mkdir(parents=True, exist_ok=True)
+        elif entry.kind == "left out":
+            left_out.append(entry.name)
+        else:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            files += 1
+            size += _copy(source / entry.name, copy, as_link=entry.kind == "link")
+    return Snapshot(files=files, bytes=size, left_out=tuple(left_out))
+
+
+def git_state(folder: Path) -> GitState | None:
+    """The commit that the folder is at and what was changed since; None outside of git."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD").strip()
+        diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--", ".")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return GitState(commit=commit, dirty_diff=diff[:MAX_DIFF_CHARACTERS] or None)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        check=True,
+        capture_output=True,
+        timeout=GIT_TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.stdout.decode(errors="replace")
+
+
+# --- What travels ------------------------------------------------------------------------------
+
+
+class _Entry(NamedTuple):
+    name: str
+    kind: str  # folder | file | link | left out
+
+
+class _Rules:
+    """The ignore files met on the way down to a folder, outermost first."""
+
+    def __init__(self, parts: tuple[tuple[str, GitIgnoreSpec], ...] = ()) -> None:
+        self._parts = parts
+
+    def with_folder(self, folder: Path, prefix: str) -> _Rules:
+        """The rules inside a folder; `prefix` is its path below the source, ending in `/`."""
+        lines: list[str] = []
+        for name in IGNORE_FILES:
+            try:
+                lines += (folder / name).read_text(errors="replace").splitlines()
+            except OSError:
+                continue
+        if not lines:
+            return self
+        # Loaded for the jobs that have ignore files only.
+        from pathspec import GitIgnoreSpec
+
+        return _Rules((*self._parts, (prefix, GitIgnoreSpec.from_lines(lines))))
+
+    def ignore(self, path: str) -> bool:
+        """Whether a path is ignored (folders end in `/`): the innermost file with a say decides."""
+        for prefix, spec in reversed(self._parts):
+            # Rules from above the source have the way down to it as a negative prefix.
+            inner = prefix[1:] + path if prefix.startswith("^") else path.removeprefix(prefix)
+            verdict = spec.check_file(inner).include
+            if verdict is not None:
+                return verdict
+        return False
+
+
+def _travelling(source: Path, only: Sequence[str], exclude: set[str]) -> Iterator[_Entry]:
+    """All that travels, folders before what is in them."""
+    root = source.resolve()
+    rules = _rules_above(root)
+    for name in only or ("",):
+        path = root / name
+        if not path.exists():
+            message = f"there is no `{name}` in `{source}`"
+            raise NotFound(message, hint="look at `code` in the job file")
+        if path.is_dir():
+            yield from _walk(root, f"{name.rstrip('/')}/" if name else "", rules, exclude)
+        else:
+            yield _Entry(name, "file")
+
+
+def _rules_above(root: Path) -> _Rules:
+    """The rules of a repository that the source is a folder of."""
+    above = [root, *root.parents]
+    top = next((at for at, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    rules = _Rules()
+    for folder in reversed(above[1 : top + 1]):
+        way = root.relative_to(folder).as_posix() + "/"
+        rules = rules.with_folder(folder, "^" + way)
+    return rules
+
+
+def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[_Entry]:
+    waiting = [(start, _rules_on_the_way(root, start, rules))]
+    while waiting:
+        prefix, outer = waiting.pop()
+        inside = outer.with_folder(root / prefix, prefix)
+        if prefix:
+            yield _Entry(prefix, "folder")
+        for item in _listed(root / prefix):
+            name = prefix + item.name
+            if item.name in NEVER_SENT or item.path in exclude:
+                continue
+            if item.is_symlink():
+                if not inside.ignore(name) and not inside.ignore(f"{name}/"):
+                    yield _Entry(name, _kind_of_link(root, Path(item.path)))
+            elif item.is_dir(follow_symlinks=False):
+                if not inside.ignore(f"{name}/"):
+                    waiting.append((f"{name}/", inside))
+            elif item.is_file(follow_symlinks=False) and not inside.ignore(name):
+                yield _Entry(name, "file")
+
+
+def _rules_on_the_way(root: Path, start: str, rules: _Rules) -> _Rules:
+    way = ""
+    for part in start.split("/")[:-1]:
+        rules = rules.with_folder(root / way, way)
+        way += f"{part}/"
+    return rules
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except PermissionError as error:
+        message = f"cannot read `{folder}`, which belongs to the job's code"
+        raise LaunchError(message, hint="name it in .launchignore") from error
+
+
+def _kind_of_link(root: Path, link: Path) -> str:
+    try:
+        aim = link.resolve(strict=True)
+    except (OSError, RuntimeError):  # leads nowhere, or round in a circle
+        return "left out"
+    if aim.is_relative_to(root):
+        return "link" if not link.readlink().is_absolute() else _kind_of_content(aim)
+    return _kind_of_content(aim)
+
+
+def _kind_of_content(aim: Path) -> str:
+    return "file" if aim.is_file() else "left out"
+
+
+def _copy(source: Path, target: Path, *, as_link: bool) -> int:
+    if as_link:
+        target.symlink_to(source.readlink())
+        return 0
+    with source.open("rb") as read:
+        status = os.fstat(read.fileno())
+        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "wb") as write:  # noqa: PTH123 (a descriptor)
+            while chunk := read.read(1 << 20):
+                write.write(chunk)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return status.st_size

@@ -1,0 +1,272 @@
+"""Which rank failed first, and why; which rank hangs. Pure: from reports to a verdict.
+
+When one rank of a gang dies, the others die of it: their connections close, their collectives
+time out, and often they are the louder ones. So the order of exits says little. What counts is
+the order of evidence (the first line of the traceback that ended a rank, or its exit), and
+whether the evidence is only about a peer that went away.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from jobs.spec import Launcher, RankError
+
+HANG_EXIT_CODE = 124  # as of timeout(1): a limit of the job ended it
+PREEMPTED_EXIT_CODE = 75
+TEARDOWN_S = 30.0  # a traceback older than this at the rank's end was not its end
+
+PEER_LOSS = re.compile(
+    r"HorovodInternalError|[Cc]onnection (was )?(closed|reset|refused|aborted)|closed by peer"
+    r"|Connection(Reset|Refused|Aborted)Error|Broken ?[Pp]ipe|Socket (closed|Timeout)"
+    r"|remote process exited|NCCL communicator was aborted|ncclRemoteError|Timed out waiting"
+    r"|recvValue failed|sendBytes failed|failed to recv|DistNetworkError|DistStoreError"
+    r"|connectFullMesh failed|timed out after \d+ ?(ms|seconds)|MPI_ABORT was invoked"
+)
+COLLECTIVE = re.compile(
+    r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
+)
+OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
+FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+
+
+class RankReport(Struct, frozen=True, kw_only=True):
+    """`ranks/NNNNN.json`: what rank.py knows of its rank. Times are of the monotonic clock."""
+
+    rank: int
+    node: int = 0
+    host: str = "localhost"
+    pid: int = 0
+    child: int = 0
+    stage: str | None = None
+    setup: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    exited_s: float | None = None
+    ended_s: float | None = None
+    stopped_s: float | None = None
+    output_closed_s: float | None = None
+    out_of_memory: bool = False
+    traceback: str | None = None
+    traceback_s: float | None = None
+    last_lines: str = ""
+    log_error: str | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the rank ended, and not with 0."""
+        return bool(self.exit_code) or self.signal is not None
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether the rank ended with 0."""
+        return self.exit_code == 0
+
+    @property
+    def evidence_s(self) -> float:
+        """When the failure first showed."""
+        end_s = self.exited_s or self.ended_s or float("inf")
+        if self.traceback_s is not None and end_s - self.traceback_s < TEARDOWN_S:
+            return self.traceback_s
+        return end_s
+
+    @property
+    def is_about_a_peer(self) -> bool:
+        """Whether the rank seems to have died of another one's death."""
+        text = self.traceback or self.last_lines
+        return bool(PEER_LOSS.search(text)) and self.signal in (None, signal.SIGABRT)
+
+    @property
+    def shell_exit_code(self) -> int | None:
+        """The exit code as a shell gives it: 128 + n for signal n."""
+        return self.exit_code if self.signal is None else 128 + self.signal
+
+
+class Sign(Struct, frozen=True, kw_only=True):
+    """What was seen of one rank when the gang stood still.
+
+    `cpu` is in cores, `silent_s` the time since its last output. `is_in_collective` is read from
+    its stack afterwards, None where it left none.
+    """
+
+    rank: int
+    is_stopped: bool
+    has_exited: bool
+    has_closed_output: bool
+    cpu: float
+    silent_s: float
+    is_in_collective: bool | None = None
+
+
+def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> RankError | None:
+    """The rank whose failure came first; None when none failed by itself.
+
+    `stopped_s` is when the gang began to end the others: what shows later was done by that.
+    """
+    failed = [each for each in reports if each.has_failed]
+    own = [each for each in failed if _failed_by_itself(each, stopped_s)]
+    if not own:
+        return None
+    first = min(own, key=lambda each: (each.is_about_a_peer, each.evidence_s))
+    error = describe(first)
+    if first.is_about_a_peer:
+        early = [
+            each for each in reports if each.has_succeeded and each.evidence_s <= first.evidence_s
+        ]
+        if early:
+            ranks = ", ".join(str(each.rank) for each in early)
+            note = f"{error.message}; before that, rank {ranks} had ended with exit code 0"
+            return structs.replace(error, message=note)
+    return error
+
+
+def _failed_by_itself(report: RankReport, stopped_s: float | None) -> bool:
+    if stopped_s is not None and report.evidence_s > stopped_s:
+        return False
+    # mpirun ends its ranks by itself when one fails; rank.py notes when it was told to stop.
+    return report.stopped_s is None or report.evidence_s < report.stopped_s
+
+
+def is_conclusive(reports: Sequence[RankReport]) -> bool:
+    """Whether some rank's failure so far is surely its own, so that none need be waited for."""
+    return any(each.has_failed and not each.is_about_a_peer for each in reports)
+
+
+def describe(report: RankReport) -> RankError:
+    """Say how a rank failed."""
+    cause, message = _cause(report)
+    return RankError(
+        rank=report.rank,
+        host=report.host,
+        cause=cause,
+        message=message,
+        traceback=report.traceback,
+        exit_code=report.shell_exit_code,
+    )
+
+
+def _cause(report: RankReport) -> tuple[str, str]:
+    code = report.shell_exit_code
+    if report.stage == "setup" and report.setup:
+        return "setup failed", f"`{report.setup}` gave exit code {code}"
+    if report.out_of_memory:
+        return "out of memory", "the kernel killed it (SIGKILL) because memory ran out"
+    if report.traceback and not report.traceback.startswith("Fatal Python error"):
+        last = report.traceback.rstrip().splitlines()[-1]
+        where = _place(report.traceback)
+        cause = "out of memory" if OUT_OF_MEMORY.search(last) else "uncaught exception"
+        if report.signal is None and code != 1:
+            return f"exit code {code}", f"{last}{where}"
+        return cause, f"{last}{where}"
+    if report.signal is not None:
+        name = signal_name(report.signal)
+        where = _place(report.traceback) if report.traceback else ""
+        what = signal.strsignal(report.signal) or name
+        return f"killed by {name}", f"{what.lower()}{where}"
+    last = report.last_lines.strip().splitlines()[-1:]
+    return f"exit code {code}", last[0] if last else "it left no message"
+
+
+def _place(traceback: str) -> str:
+    """Where it happened: the innermost frame, which faulthandler puts first, Python last."""
+    frames = FRAME.findall(traceback)
+    if not frames:
+        return ""
+    file, line = frames[0] if traceback.startswith("Fatal Python error") else frames[-1]
+    return f" ({file.rpartition('/')[2]}:{line})"
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def summary_line(error: RankError) -> str:
+    """The first line of a failed run's summary: rank, host, cause."""
+    who = "the gang" if error.rank is None else f"rank {error.rank}"
+    return f"{who} on {error.host}: {error.cause}: {error.message}".splitlines()[0]
+
+
+# --- Hangs -----------------------------------------------------------------------------------
+
+
+def name_hanging(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str]:
+    """The rank that the others wait for, and how it shows.
+
+    In the order of how sure the sign is: a stopped process, one that left early, one that
+    closed its output, one that behaves unlike all others, the one that was silent longest.
+    """
+    for sign in signs:
+        if sign.is_stopped:
+            return sign.rank, "its process is stopped (SIGSTOP)"
+    for sign in signs:
+        if sign.has_exited:
+            return sign.rank, "it ended early with exit code 0, and the others wait for it"
+    for sign in signs:
+        if sign.has_closed_output:
+            return sign.rank, "it closed its output, and the others wait"
+    return _odd_one_out(signs, launcher) or _most_silent(signs)
+
+
+def _odd_one_out(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str] | None:
+    if len(signs) > 1:
+        busy = [sign.rank for sign in signs if sign.cpu > 0.5]
+        idle = [sign.rank for sign in signs if sign.cpu < 0.2]
+        if len(busy) + len(idle) == len(signs):
+            # Open MPI's ranks spin while they wait; everyone else's sleep.
+            if launcher == "mpi" and len(idle) == 1:
+                return idle[0], "it stands still while the others spin in MPI"
+            if launcher != "mpi" and len(busy) == 1:
+                return busy[0], "it is busy while the others wait for it"
+    outside = [sign.rank for sign in signs if sign.is_in_collective is False]
+    if len(outside) == 1 and any(sign.is_in_collective for sign in signs):
+        return outside[0], "it is not in the collective that the others wait in"
+    return None
+
+
+def _most_silent(signs: Sequence[Sign]) -> tuple[int, str]:
+    if len(signs) == 1:
+        return signs[0].rank, "it gave no sign of life"
+    oldest = max(signs, key=lambda sign: sign.silent_s)
+    return oldest.rank, "its last sign of life is the oldest"
+
+
+def is_in_collective(stack: str | None) -> bool | None:
+    """Whether a stack dumped by faulthandler shows a wait for the other ranks."""
+    if not stack:
+        return None
+    _, _, current = stack.partition("Current thread")
+    return bool(COLLECTIVE.search(current or stack))
+
+
+def hang_error(report: RankReport, limit_s: float, why: str) -> RankError:
+    """The verdict on a gang that stood still."""
+    message = f"no output of any rank and no metrics for {limit_s:g} s; {why}"
+    where = _place(report.traceback) if report.traceback else ""
+    return RankError(
+        rank=report.rank,
+        host=report.host,
+        cause="hang",
+        message=message + where,
+        traceback=report.traceback,
+        exit_code=HANG_EXIT_CODE,
+    )
+
+
+def stalled_error(report: RankReport) -> RankError:
+    """The verdict on a stopped rank whose peers gave up waiting before the limit."""
+    return RankError(
+        rank=report.rank,
+        host=report.host,
+        cause="hang",
+        message="its process is stopped (SIGSTOP); the others gave up waiting for it",
+        traceback=report.traceback,
+        exit_code=HANG_EXIT_CODE,
+    )

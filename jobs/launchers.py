@@ -1,0 +1,216 @@
+"""From a job to the argv and environment of its ranks: pure, and the same on every machine.
+
+What is known only when the gang starts (ports, cores, the interpreter) is added by the functions
+at the end; they are pure, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from jobs.errors import LaunchError, Refused
+from jobs.spec import Cluster, JobSpec, Launcher
+
+LOOPBACK = "127.0.0.1"
+# Quick start: no site, no environment of the interpreter's own. rank.py needs neither.
+RANK_ARGV = ("python", "-I", "-S", "rank.py", "rank.json")
+
+
+class RankRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rank: its place, and what only its environment has."""
+
+    rank: int
+    node: int
+    local_rank: int
+    env: dict[str, str]
+
+
+class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that a gang needs to run a job on this machine; the `request` of a local plan.
+
+    `argv` starts one rank, or with the launcher `mpi` all of them. `env` is common to all ranks;
+    ports are not in it.
+    """
+
+    compute: str
+    capacity_nodes: int
+    cpus_per_node: int
+    nodes: int
+    processes_per_node: int
+    launcher: Launcher
+    argv: tuple[str, ...]
+    command: tuple[str, ...]
+    setup: tuple[str, ...]
+    env: dict[str, str]
+    ranks: tuple[RankRequest, ...]
+
+
+class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """RANK.json: what rank.py reads, the same for all ranks of a run; no secret's value."""
+
+    run_dir: str
+    command: tuple[str, ...]
+    setup: tuple[str, ...]
+    interpreter: str
+    processes_per_node: int
+    inputs: dict[str, str]
+    outputs: tuple[str, ...]
+    secrets: tuple[str, ...]
+    cpus: list[list[int]]
+    gpus: list[str] | None
+    die_with_parent: bool = False
+
+
+def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
+    """What the local engine will start for a job.
+
+    Raises Refused where the job is larger than the cluster, LaunchError for what this engine
+    cannot do.
+    """
+    _check(spec, cluster)
+    return GangRequest(
+        compute=cluster.compute,
+        capacity_nodes=cluster.max_nodes,
+        cpus_per_node=cluster.cpus_per_node,
+        nodes=spec.nodes,
+        processes_per_node=spec.processes_per_node,
+        launcher=spec.launcher,
+        argv=mpirun_argv(spec.world_size) if spec.launcher == "mpi" else RANK_ARGV,
+        command=spec.command,
+        setup=spec.setup,
+        env={**_launcher_environment(spec), **spec.env},
+        ranks=tuple(_rank_request(spec, rank) for rank in range(spec.world_size)),
+    )
+
+
+def _check(spec: JobSpec, cluster: Cluster) -> None:
+    if spec.launcher == "tensorflow":
+        message = "the local engine does not run the launcher `tensorflow` yet"
+        raise LaunchError(message, hint="launcher: horovod, torch, mpi or none")
+    for name, each in spec.inputs.items():
+        if each.mode == "stream":
+            message = f"input `{name}`: the local engine does not stream yet"
+            raise LaunchError(message, hint="mode: download")
+    if spec.nodes > cluster.max_nodes or spec.processes_per_node > cluster.processes_per_node:
+        asked = f"{spec.nodes} x {spec.processes_per_node}"
+        largest = f"{cluster.max_nodes} x {cluster.processes_per_node}"
+        message = (
+            f"cluster `{spec.cluster}` has no room for {asked} (nodes x processes per node); "
+            f"the largest that fits is {largest}"
+        )
+        fitting_nodes = min(spec.nodes, cluster.max_nodes)
+        fitting_processes = min(spec.processes_per_node, cluster.processes_per_node)
+        hint = f"--nodes {fitting_nodes} --set processes_per_node={fitting_processes}"
+        raise Refused(message, hint=hint)
+
+
+def _launcher_environment(spec: JobSpec) -> dict[str, str]:
+    """What all ranks of the launcher's kind share; the job's own `env` may override it."""
+    # Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks
+    # would give up first and look like the guilty ones, and Horovod's warnings about a stall
+    # would pass for signs of life.
+    patience_s = str(math.ceil(spec.limits.hang_s) + 60)
+    if spec.launcher == "horovod":
+        return {
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_IFACE": "lo",
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": patience_s,
+            "HOROVOD_STALL_CHECK_TIME_SECONDS": patience_s,
+            "NCCL_SOCKET_IFNAME": "lo",
+        }
+    if spec.launcher == "torch":
+        return {
+            "GLOO_SOCKET_IFNAME": "lo",
+            "NCCL_SOCKET_IFNAME": "lo",
+            "TP_SOCKET_IFNAME": "lo",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+        }
+    if spec.launcher == "mpi":
+        # Ranks oversubscribe cores on a laptop: a waiting rank must give its core away.
+        return {"OMPI_MCA_mpi_yield_when_idle": "1", "HOROVOD_STALL_CHECK_TIME_SECONDS": patience_s}
+    return {}
+
+
+def _rank_request(spec: JobSpec, rank: int) -> RankRequest:
+    node, local_rank = divmod(rank, spec.processes_per_node)
+    if spec.launcher == "mpi":  # mpirun gives each rank its place
+        return RankRequest(rank=rank, node=node, local_rank=local_rank, env={})
+    env = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(spec.world_size),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(spec.processes_per_node),
+        "NODE_RANK": str(node),
+    }
+    if spec.launcher == "horovod":
+        env |= {
+            "HOROVOD_RANK": str(rank),
+            "HOROVOD_SIZE": str(spec.world_size),
+            "HOROVOD_LOCAL_RANK": str(local_rank),
+            "HOROVOD_LOCAL_SIZE": str(spec.processes_per_node),
+            "HOROVOD_CROSS_RANK": str(node),
+            "HOROVOD_CROSS_SIZE": str(spec.nodes),
+            # Horovod's key for who shares a host: our nodes do not, though the machine is one.
+            "HOROVOD_HOSTNAME": f"node-{node}",
+        }
+    return RankRequest(rank=rank, node=node, local_rank=local_rank, env=env)
+
+
+def mpirun_argv(world_size: int) -> tuple[str, ...]:
+    """Open MPI's own launcher; the environment is inherited, never written on its command line."""
+    # btl self,sm: shared memory only, so that no rank listens on the network.
+    return (
+        *("mpirun", "-np", str(world_size), "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"),
+        *("--mca", "btl", "self,sm", "--mca", "pml", "ob1"),
+        *RANK_ARGV,
+    )
+
+
+# --- When the gang starts --------------------------------------------------------------------
+
+
+def meeting_environment(launcher: Launcher, port: int) -> dict[str, str]:
+    """How the ranks find each other, once the port is known."""
+    if launcher == "horovod":
+        return {
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": LOOPBACK,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        }
+    if launcher == "mpi":
+        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {}
+
+
+def share_cpus(
+    allowed: Sequence[int], *, cpus_per_node: int, nodes: Sequence[int], processes_per_node: int
+) -> list[list[int]]:
+    """Deal the cores of the claimed nodes to the ranks: contiguous, disjoint, as equal as it goes.
+
+    `nodes` are the claimed places in the cluster; each owns `cpus_per_node` of the allowed cores,
+    wrapping round where the cluster promises more than the machine has. With fewer cores than
+    ranks each rank gets one, in turn.
+    """
+    owned = (node * cpus_per_node + core for node in nodes for core in range(cpus_per_node))
+    cores = list(dict.fromkeys(allowed[index % len(allowed)] for index in owned))
+    num_ranks = len(nodes) * processes_per_node
+    if len(cores) < num_ranks:
+        return [[cores[rank % len(cores)]] for rank in range(num_ranks)]
+    bounds = [rank * len(cores) // num_ranks for rank in range(num_ranks + 1)]
+    return [cores[low:high] for low, high in pairwise(bounds)]
+
+
+def share_gpus(num_gpus: int, *, nodes: int, processes_per_node: int) -> list[str] | None:
+    """`CUDA_VISIBLE_DEVICES` of each node, or None where every node may see all.
+
+    Our nodes are one machine: without this the first local rank of each would take GPU 0.
+    """
+    if nodes == 1 or num_gpus < nodes * processes_per_node:
+        return None
+    size = num_gpus // nodes
+    return [",".join(str(node * size + gpu) for gpu in range(size)) for node in range(nodes)]

@@ -1,0 +1,144 @@
+"""What a gang finds when it starts: the run's folders, its inputs, rank.py and RANK.json."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
+from jobs.spec import Environment, JobSpec
+
+FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """What the child that fetches inputs tells: folders by input, or what went wrong."""
+
+    folders: dict[str, str] = {}
+    error: str | None = None
+    hint: str | None = None
+
+
+def prepare(
+    run_dir: Path,
+    spec: JobSpec,
+    request: GangRequest,
+    *,
+    environment: Environment,
+    interpreter: str,
+    nodes: tuple[int, ...],
+    wait: Callable[..., None],
+) -> None:
+    """Make everything that the ranks need; raises LaunchError or OSError.
+
+    `wait(timeout, fd)` sleeps until the descriptor is readable; it may raise to end the run.
+    """
+    for name in FOLDERS:
+        (run_dir / name).mkdir(exist_ok=True)
+    for name in spec.outputs:
+        (run_dir / "outputs" / name).mkdir(exist_ok=True)
+    (run_dir / "rank.py").write_bytes(Path(__file__).with_name("rank.py").read_bytes())
+    inputs = _fetch_inputs(spec, environment, run_dir.parent.parent, wait) if spec.inputs else {}
+    job = RankJob(
+        run_dir=str(run_dir),
+        command=request.command,
+        setup=request.setup,
+        interpreter=interpreter,
+        processes_per_node=request.processes_per_node,
+        inputs=inputs,
+        outputs=spec.outputs,
+        secrets=tuple(spec.secrets),
+        cpus=share_cpus(
+            sorted(os.sched_getaffinity(0)),
+            cpus_per_node=request.cpus_per_node,
+            nodes=nodes,
+            processes_per_node=request.processes_per_node,
+        ),
+        gpus=share_gpus(
+            count_gpus(), nodes=request.nodes, processes_per_node=request.processes_per_node
+        ),
+        die_with_parent=True,
+    )
+    (run_dir / "rank.json").write_bytes(msgspec.json.encode(job))
+
+
+def count_gpus() -> int:
+    """GPUs of this machine, by their device files."""
+    try:
+        devices = os.listdir("/dev")  # noqa: PTH208 (names are all that is needed)
+    except OSError:
+        return 0
+    return sum(1 for name in devices if re.fullmatch(r"nvidia\d+", name))
+
+
+def _fetch_inputs(
+    spec: JobSpec, environment: Environment, workspace: Path, wait: Callable[..., None]
+) -> dict[str, str]:
+    """Download the inputs in a child, which can be killed at any moment when the run is ended."""
+    answer, inlet = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(answer)
+        _answer_with_inputs(spec, environment, workspace, inlet)
+    os.close(inlet)
+    received = b""
+    try:
+        while chunk := _read_when_ready(answer, wait):
+            received += chunk
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.close(answer)
+        os.waitpid(child, 0)
+    if not received:
+        message = "the download of the inputs was killed"
+        raise EnvironmentFailure(message, hint="look at supervisor.log in the run's folder")
+    told = msgspec.json.decode(received, type=_Answer)
+    if told.error is not None:
+        raise EnvironmentFailure(told.error, hint=told.hint)
+    return told.folders
+
+
+def _read_when_ready(fd: int, wait: Callable[..., None]) -> bytes:
+    os.set_blocking(fd, False)
+    while True:
+        try:
+            return os.read(fd, 1 << 16)
+        except BlockingIOError:
+            wait(None, fd)
+
+
+def _answer_with_inputs(
+    spec: JobSpec, environment: Environment, workspace: Path, inlet: int
+) -> None:
+    """In the child: fetch and tell. Does not return."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+        # Only a job with inputs pays for the store's client.
+        from jobs.data import materialise
+
+        try:
+            folders = {
+                name: str(materialise(each.dataset, environment, workspace))
+                for name, each in spec.inputs.items()
+            }
+            answer = _Answer(folders=folders)
+        except LaunchError as error:
+            answer = _Answer(error=error.message, hint=error.hint)
+        except OSError as error:
+            answer = _Answer(error=f"cannot fetch the inputs: {error}")
+        os.write(inlet, msgspec.json.encode(answer))
+    except BaseException:  # noqa: BLE001 (a forked child must never come back into its parent)
+        sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]
+    finally:
+        os._exit(0)

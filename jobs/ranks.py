@@ -1,0 +1,145 @@
+"""The processes of one gang: started, reaped, ended; what their rank.py reported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from jobs.failure import RankReport
+from jobs.launchers import GangRequest
+from jobs.processes import kill_leftovers, send
+
+KILL_TIMEOUT_S = 3.0
+LAST_WORDS_S = 1.0  # for rank.py to write what its command left, once the command is dead
+
+
+class Ranks:
+    """The ranks of a run as processes: one child each, or mpirun's one child for all of them.
+
+    `wait` sleeps until a signal or so many seconds, `root` is the process below which everything
+    of the run lives.
+    """
+
+    def __init__(
+        self, run_dir: Path, request: GangRequest, *, wait: Callable[[float], None], root: int
+    ) -> None:
+        self._run_dir = run_dir
+        self._request = request
+        self._wait = wait
+        self._root = root
+        self._living: dict[int, int] = {}
+        self._ended: dict[int, tuple[int, float]] = {}
+        self._helper: int | None = None
+        self.is_helper_lost = False
+        self.has_failure = False
+
+    @property
+    def are_living(self) -> bool:
+        """Whether some rank (or mpirun) is not over yet."""
+        return bool(self._living)
+
+    def start(
+        self, interpreter: str, environment: Mapping[str, str], *, helper: int | None
+    ) -> None:
+        """Start them all; `environment` is what they share, `helper` hosts their meeting place."""
+        self._helper = helper
+        if self._request.launcher == "mpi":
+            mpirun = str(Path(interpreter).with_name("mpirun"))
+            self._spawn(0, [mpirun, *self._argv(interpreter)[1:]], environment)
+            return
+        argv = self._argv(interpreter)
+        for each in self._request.ranks:
+            self._spawn(each.rank, argv, {**environment, **each.env})
+
+    def _argv(self, interpreter: str) -> list[str]:
+        return [interpreter if word == "python" else word for word in self._request.argv]
+
+    def _spawn(self, rank: int, argv: list[str], environment: Mapping[str, str]) -> None:
+        actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        pid = os.posix_spawn(argv[0], argv, environment, file_actions=actions, setsid=True)
+        self._living[pid] = rank
+
+    def reap(self) -> None:
+        """Note which of them ended."""
+        for pid in list(self._living):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                rank = self._living.pop(pid)
+                self._ended[rank] = (status, time.monotonic())
+                self.has_failure = self.has_failure or status != 0
+        if self._helper is not None and os.waitpid(self._helper, os.WNOHANG)[0]:
+            self._helper = None
+            self.is_helper_lost = True
+
+    def reports(self) -> list[RankReport]:
+        """What is known of each rank, in order."""
+        return [self._report(each.rank, each.node) for each in self._request.ranks]
+
+    def _report(self, rank: int, node: int) -> RankReport:
+        try:
+            content = (self._run_dir / "ranks" / f"{rank:05d}.json").read_bytes()
+            report = msgspec.json.decode(content, type=RankReport)
+        except (FileNotFoundError, msgspec.DecodeError):
+            report = RankReport(rank=rank, node=node)
+        if report.ended_s is None and rank in self._ended and self._request.launcher != "mpi":
+            # rank.py itself was killed, or could not write: its own end is what is known.
+            status, when_s = self._ended[rank]
+            code = os.waitstatus_to_exitcode(status)
+            return msgspec.structs.replace(
+                report,
+                exit_code=code if code >= 0 else None,
+                signal=-code if code < 0 else None,
+                exited_s=when_s,
+                ended_s=when_s,
+            )
+        return report
+
+    # --- ending them -----------------------------------------------------------------------
+
+    def stop(self, grace_s: float) -> None:
+        """End all that is left: asked first, then killed; nothing of the run lives after this."""
+        for pid in self._living:
+            send(pid, signal.SIGTERM)
+            send(pid, signal.SIGCONT)
+        self._wait_for_ends(grace_s)
+        self.clean_up()
+
+    def abort(self, grace_s: float) -> None:
+        """Have each command write the stacks of all its threads (faulthandler), and end."""
+        for report in self.reports():
+            if report.ended_s is None and report.child:
+                for number in (signal.SIGABRT, signal.SIGCONT):
+                    _send_to_group(report.child, number)
+            if report.ended_s is None and report.pid:
+                send(report.pid, signal.SIGCONT)
+        self._wait_for_ends(grace_s)
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Kill every process of the run; commands first, so that rank.py can write their end."""
+        if self._living:
+            spare = {report.pid for report in self.reports()} | set(self._living)
+            if self._helper is not None:
+                spare.add(self._helper)
+            kill_leftovers(self._root, self._run_dir, spare=spare, timeout_s=LAST_WORDS_S)
+            self._wait_for_ends(LAST_WORDS_S)
+        kill_leftovers(self._root, self._run_dir, timeout_s=KILL_TIMEOUT_S)
+        self.reap()
+
+    def _wait_for_ends(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        self.reap()
+        while self._living and (left_s := deadline - time.monotonic()) > 0:
+            self._wait(left_s)
+            self.reap()
+
+
+def _send_to_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)

@@ -1,0 +1,151 @@
+"""A cluster's nodes and the queue for them: files under one flock, no scheduler process.
+
+    clusters/<compute>/lock
+    clusters/<compute>/queue/<0-2>-<run id>    waits; names sort by priority, then by age
+    clusters/<compute>/claims/<run id>         runs, and on which nodes
+
+A run is put into the queue when it is submitted, so that the order is that of the submits. Its
+supervisor claims nodes for it when it is the first and they are free: strictly in order, so that
+a large job is never passed for ever by small ones. Entries of runs whose supervisor is gone are
+dropped by whoever meets them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from jobs.spec import Priority
+from jobs.supervision import is_supervised, poke
+
+T = TypeVar("T")
+_ORDER: dict[Priority, str] = {"high": "0", "normal": "1", "low": "2"}
+
+
+class Ticket(Struct, frozen=True, kw_only=True):
+    """A place in the queue."""
+
+    run_dir: str
+    nodes: int
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """Nodes of the cluster that a run holds, as places 0..capacity-1."""
+
+    run_dir: str
+    nodes: tuple[int, ...]
+
+
+def free_nodes(asked: int, claims: Sequence[Claim], capacity_nodes: int) -> tuple[int, ...] | None:
+    """The lowest free places for a run, or None while there are too few."""
+    taken = {node for claim in claims for node in claim.nodes}
+    free = [node for node in range(capacity_nodes) if node not in taken]
+    return tuple(free[:asked]) if len(free) >= asked else None
+
+
+class Slots:
+    """The queue and the claims of one cluster."""
+
+    def __init__(self, workspace: Path, compute: str) -> None:
+        self._folder = workspace / "clusters" / compute
+        self._queue = self._folder / "queue"
+        self._claims = self._folder / "claims"
+
+    def enqueue(self, run_dir: Path, nodes: int, priority: Priority) -> None:
+        """Put a run at the end of its priority's queue."""
+        self._queue.mkdir(parents=True, exist_ok=True)
+        self._claims.mkdir(exist_ok=True)
+        ticket = Ticket(run_dir=str(run_dir), nodes=nodes)
+        with self._locked():
+            _write(self._queue / f"{_ORDER[priority]}-{run_dir.name}", ticket)
+
+    def claim(self, run_dir: Path, capacity_nodes: int) -> tuple[int, ...] | None:
+        """Take the run's nodes if it is first and they are free; None: it has to wait."""
+        with self._locked():
+            tickets = self._living_tickets(until=run_dir.name)
+            if not tickets or tickets[0].name.partition("-")[2] != run_dir.name:
+                return None
+            ticket = _read(tickets[0], Ticket)
+            nodes = free_nodes(ticket.nodes, self._living_claims(), capacity_nodes)
+            if nodes is None:
+                return None
+            _write(self._claims / run_dir.name, Claim(run_dir=str(run_dir), nodes=nodes))
+            tickets[0].unlink()
+        self.poke_first()  # there may be room for the next one, too
+        return nodes
+
+    def release(self, run_dir: Path) -> None:
+        """Give back what the run holds or its place in the queue; wakes the first that waits."""
+        if not self._folder.exists():
+            return
+        with self._locked():
+            (self._claims / run_dir.name).unlink(missing_ok=True)
+            for order in _ORDER.values():
+                (self._queue / f"{order}-{run_dir.name}").unlink(missing_ok=True)
+        self.poke_first()
+
+    def poke_first(self) -> None:
+        """Wake the supervisor of the first run in the queue."""
+        names = self._names(self._queue)
+        if names:
+            poke(self._run_dir(names[0].partition("-")[2]))
+
+    def ahead_of(self, run_dir: Path) -> int:
+        """How many runs wait before this one."""
+        names = [name.partition("-")[2] for name in self._names(self._queue)]
+        return names.index(run_dir.name) if run_dir.name in names else 0
+
+    def _living_tickets(self, *, until: str) -> list[Path]:
+        living: list[Path] = []
+        for name in self._names(self._queue):
+            run_id = name.partition("-")[2]
+            if run_id == until or is_supervised(self._run_dir(run_id)):
+                living.append(self._queue / name)
+            else:
+                (self._queue / name).unlink(missing_ok=True)
+            if living:  # only the first one matters
+                break
+        return living
+
+    def _living_claims(self) -> list[Claim]:
+        claims: list[Claim] = []
+        for name in self._names(self._claims):
+            if is_supervised(self._run_dir(name)):
+                claims.append(_read(self._claims / name, Claim))
+            else:
+                (self._claims / name).unlink(missing_ok=True)
+        return claims
+
+    def _run_dir(self, run_id: str) -> Path:
+        return self._folder.parent.parent / "runs" / run_id
+
+    @staticmethod
+    def _names(folder: Path) -> list[str]:
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 (names are all that is needed)
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in names if not name.startswith("."))
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        with (self._folder / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _write(path: Path, entry: Ticket | Claim) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(msgspec.json.encode(entry))
+    temporary.replace(path)
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    return msgspec.json.decode(path.read_bytes(), type=kind)

@@ -1,0 +1,120 @@
+"""Puts a run on disk and starts its supervisor, so that an acknowledged run is never lost.
+
+The order is what makes it safe: the lock, the place in the queue, the record, and only then the
+process. Whoever dies in between leaves either nothing that counts as a run, or a run that is
+shown as lost, because nobody holds its lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from jobs import supervision
+from jobs.code import git_state, snapshot
+from jobs.errors import EnvironmentFailure
+from jobs.runs import RunStore, now
+from jobs.slots import Slots
+from jobs.spec import RUN_RECORD_SCHEMA, Environment, Plan, RunHandle, RunRecord
+
+# What a rank may see of the shell that launched it. Everything else comes from the job file, so
+# that a job that runs here runs on a cluster, and no stray credential reaches someone's script.
+INHERITED = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+        *("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "XDG_CACHE_HOME"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    }
+)
+_LOCK_FD = 3
+
+
+class Handover(Struct, frozen=True, kw_only=True):
+    """What `launch` tells the supervisor through a pipe, and nobody else ever sees."""
+
+    interpreter: str
+    environment: Environment
+    secrets: dict[str, str]
+
+
+def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
+    """Make the run, start its supervisor; raises EnvironmentFailure and leaves nothing behind."""
+    handle = store.claim()
+    run_dir = Path(handle.run_dir)
+    slots = Slots(store.workspace, plan.request["compute"])
+    try:
+        _copy_code(plan, run_dir, exclude=store.workspace)
+        record = _record(handle, plan, handover)
+        lock = supervision.take_lock(run_dir)
+        try:
+            slots.enqueue(run_dir, plan.spec.nodes, plan.spec.priority)
+            store.commit(record)
+            _start_supervisor(run_dir, lock, handover)
+        finally:
+            os.close(lock)
+    except BaseException as error:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        slots.release(run_dir)
+        if not isinstance(error, OSError):
+            raise
+        message = f"cannot make a run in `{run_dir.parent}`: {error.strerror or error}"
+        hint = "free some space, or mend the folder's permissions"
+        raise EnvironmentFailure(message, hint=hint) from error
+    return handle
+
+
+def inherited_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the shell's environment goes on to the supervisor and the ranks."""
+    return {k: v for k, v in environ.items() if k in INHERITED or k.startswith("LC_")}
+
+
+def _copy_code(plan: Plan, run_dir: Path, *, exclude: Path) -> None:
+    code = run_dir / "code"
+    if plan.spec.code is None:
+        code.mkdir()
+    else:
+        snapshot(Path(plan.spec.code), code, only=plan.spec.code_only, exclude=(exclude,))
+
+
+def _record(handle: RunHandle, plan: Plan, handover: Handover) -> RunRecord:
+    environment = msgspec.json.encode(handover.environment, order="sorted")
+    return RunRecord(
+        schema=RUN_RECORD_SCHEMA,
+        id=handle.id,
+        created=now(),
+        plan=plan,
+        git=git_state(Path(plan.spec.code)) if plan.spec.code else None,
+        # The runtime's folder is named by all that went into it.
+        image_digest=Path(handover.interpreter).parent.parent.name or None,
+        environment_digest=f"sha256:{hashlib.sha256(environment).hexdigest()}",
+    )
+
+
+def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:
+    """Start the process that holds the lock from now on, in a session of its own."""
+    reading, writing = os.pipe()
+    log = os.open(run_dir / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    root = str(Path(__file__).parents[1])
+    argv = [sys.executable, "-m", "jobs.gang", str(run_dir), str(_LOCK_FD)]
+    environ = {**inherited_environment(os.environ), "PYTHONPATH": root}
+    actions: Iterable[tuple[int, ...]] = [
+        (os.POSIX_SPAWN_DUP2, reading, 0),
+        (os.POSIX_SPAWN_DUP2, log, 1),
+        (os.POSIX_SPAWN_DUP2, log, 2),
+        (os.POSIX_SPAWN_DUP2, lock, _LOCK_FD),
+    ]
+    try:
+        os.posix_spawn(sys.executable, argv, environ, file_actions=actions, setsid=True)
+        os.close(reading)
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(msgspec.json.encode(handover))
+    finally:
+        os.close(log)

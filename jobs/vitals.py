@@ -1,0 +1,90 @@
+"""Signs of life of a gang: when it last wrote something, and what its processes do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.failure import RankReport, Sign
+from jobs.processes import Process, descendants, read_table
+
+CPU_SAMPLE_S = 0.3
+STOPPED = ("T", "t")
+
+
+class Activity:
+    """When any rank last wrote a line, or rank 0 a metric."""
+
+    def __init__(self, run_dir: Path, world_size: int, limit_s: float) -> None:
+        logs = [run_dir / "logs" / f"rank-{rank:05d}.log" for rank in range(world_size)]
+        self._files = [*logs, run_dir / "metrics.jsonl"]
+        self._limit_s = limit_s
+        self._seen: list[tuple[int, int]] = self._look()
+        self._last_s = time.monotonic()
+
+    @property
+    def deadline_s(self) -> float:
+        """When the silence becomes a hang, as far as is known (monotonic clock)."""
+        return self._last_s + self._limit_s
+
+    def is_silent(self) -> bool:
+        """Look again: whether nothing was written for the whole limit."""
+        seen = self._look()
+        if seen != self._seen:
+            # Files have wall clock times; only their distance from now is used, so that a clock
+            # that jumps can make the wait longer but never shorter.
+            age_s = time.time() - max(when_ns for _, when_ns in seen) / 1e9
+            latest_s = time.monotonic() - min(max(age_s, 0.0), time.monotonic() - self._last_s)
+            self._seen, self._last_s = seen, latest_s
+        return time.monotonic() >= self.deadline_s
+
+    def _look(self) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for file in self._files:
+            try:
+                stat = file.stat()
+            except OSError:
+                found.append((0, 0))
+            else:
+                found.append((stat.st_size, stat.st_mtime_ns))
+        return found
+
+
+def observe(run_dir: Path, reports: Sequence[RankReport]) -> list[Sign]:
+    """Look at all ranks for a moment (CPU_SAMPLE_S)."""
+    before = read_table()
+    started_s = time.monotonic()
+    time.sleep(CPU_SAMPLE_S)
+    after = read_table()
+    elapsed_s = time.monotonic() - started_s
+    return [_sign(run_dir, report, before, after, elapsed_s) for report in reports]
+
+
+def _sign(
+    run_dir: Path,
+    report: RankReport,
+    before: dict[int, Process],
+    after: dict[int, Process],
+    elapsed_s: float,
+) -> Sign:
+    own = [after[pid] for pid in (report.pid, report.child) if pid in after]
+    below = descendants(report.child, after) if report.child in after else []
+    used = sum(
+        each.cpu_s - before[each.pid].cpu_s for each in [*own[1:], *below] if each.pid in before
+    )
+    return Sign(
+        rank=report.rank,
+        is_stopped=any(each.state in STOPPED for each in own),
+        has_exited=report.has_succeeded,
+        has_closed_output=report.output_closed_s is not None and report.ended_s is None,
+        cpu=used / elapsed_s,
+        silent_s=_silence(run_dir / "logs" / f"rank-{report.rank:05d}.log"),
+    )
+
+
+def _silence(log: Path) -> float:
+    try:
+        return time.time() - log.stat().st_mtime
+    except OSError:
+        return float("inf")

@@ -1,0 +1,62 @@
+"""Watches a supervisor: when it is gone, ends what it left behind and says how the run ended.
+
+Parent of the supervisor and subreaper: every process of the run, however it detached itself, is
+its descendant. It does nothing else, so that there is nothing in it to go wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+
+from jobs.failure import signal_name
+from jobs.processes import kill_leftovers
+from jobs.runs import RunEvent, append_event, now, read_events, read_record
+from jobs.slots import Slots
+from jobs.spec import RunState
+
+PR_SET_CHILD_SUBREAPER = 36
+KILL_TIMEOUT_S = 8.0
+
+
+def become_subreaper() -> None:
+    """From now on orphaned descendants become children of this process."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def watch(run_dir: Path, supervisor: int) -> int:
+    """Wait for the supervisor's end, then clean up after it; gives the exit code."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    # Asked to end, the whole run ends in order: the supervisor does it.
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        os.kill(supervisor, number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    status = _wait_for(supervisor)
+    # Most runs leave nothing behind, and then this looks once.
+    kill_leftovers(os.getpid(), run_dir, timeout_s=KILL_TIMEOUT_S)
+    events = read_events(run_dir)
+    if not events or not events[-1].state.is_terminal():
+        reason = f"its supervisor {_ending(status)}"
+        append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
+    Slots(run_dir.parent.parent, read_record(run_dir).plan.request["compute"]).release(run_dir)
+    return 0
+
+
+def _wait_for(supervisor: int) -> int:
+    """Reap whatever ends until the supervisor does; gives its wait status."""
+    while True:
+        pid, status = os.wait()
+        if pid == supervisor:
+            return status
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was killed by {signal_name(os.WTERMSIG(status))}"
+    return f"ended unexpectedly with exit code {os.WEXITSTATUS(status)} (see supervisor.log)"
