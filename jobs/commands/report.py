@@ -1,0 +1,63 @@
+"""`launch report`: the final figures of runs as a table, their curves as one picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs import completion, console
+from jobs.commands import options
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("report")(report)
+
+
+def report(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN...",
+            help="Runs to compare, by id, the beginning of one, or `last` (the default).",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The picture, .png or .svg; else report.png in the (first) run's folder.",
+        ),
+    ] = None,
+    json: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> None:
+    """Show final figures of runs as a table, and draw their loss and accuracy."""
+    from jobs.charts import check_format, draw_report
+    from jobs.report import HEADER, RIGHT, as_json, read_report, remarks, row
+
+    if output is not None:
+        check_format(output)
+    store = options.open_store(options.open_environment(stack, env))
+    handles = [store.find(run) for run in dict.fromkeys(runs or ["last"])]
+    reports = [read_report(Path(handle.run_dir)) for handle in handles]
+    picture = None
+    if any(each.curves for each in reports):
+        name = "report.png" if len(reports) == 1 else "comparison.png"
+        picture = output or Path(handles[0].run_dir, name)
+        draw_report(reports, picture)
+    if json:
+        shown = None if picture is None else str(picture.absolute())
+        console.out_json({"picture": shown, "runs": [as_json(each) for each in reports]})
+        return
+    console.out(console.table(HEADER, [row(each) for each in reports], right=RIGHT))
+    for remark in remarks(reports):
+        console.say(remark)
+    if picture is not None:
+        console.say(f"\ncurves: {picture}")
