@@ -79,30 +79,30 @@ def build_app(verbs: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _options(
-    version: Annotated[  # noqa: ARG001 - the callback acts on it
-        bool,
-        typer.Option(
-            "--version",
-            help="Print the version.",
-            is_eager=True,
-            callback=lambda value: _print_version(value=value),
-        ),
-    ] = False,
-    debug: Annotated[  # noqa: ARG001 - main() took it out already; here for the help
-        bool, typer.Option("--debug", help="Show the traceback of an error; after any verb, too.")
-    ] = False,
-) -> None:
-    """Take the options that stand before the verb."""
-
-
-def _print_version(*, value: bool) -> None:
+def _print_version(value: bool) -> None:
     if not value:
         return
     from importlib.metadata import version
 
     console.out(f"launch {version('trainyard')}")
     raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version.",
+            is_eager=True,
+            callback=_print_version,
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; after any verb, too.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the verb."""
 
 
 def _call(arguments: list[str]) -> int:

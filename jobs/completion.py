@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import typer
+import typer
 
+if TYPE_CHECKING:
     from jobs.spec import Environment
 
 Choice = tuple[str, str]
@@ -85,9 +85,9 @@ def _is_job_file(path: str) -> bool:
 
 
 def _runs(environment: Environment, incomplete: str) -> list[Choice]:
-    from jobs.engines import load_store
+    from jobs.runs import RunStore
 
-    found = load_store(environment).newest(NUM_RUNS)
+    found = RunStore.of(environment).list(NUM_RUNS)
     choices = [(run.id, f"{run.state.value} {run.name}") for run in found]
     newest = [("last", f"{choices[0][1]} ({choices[0][0]})")] if choices else []
     return [choice for choice in [*choices, *newest] if choice[0].startswith(incomplete)]
@@ -125,4 +125,4 @@ def _environment(ctx: typer.Context) -> Environment:
     from jobs.stack import load_environment
 
     params: dict[str, Any] = ctx.params
-    return load_environment(params.get("stack") or "local", params.get("env_file"))
+    return load_environment(params.get("stack") or "local", params.get("env"))

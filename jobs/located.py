@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from jobs.errors import LaunchError
 
@@ -103,7 +103,7 @@ def with_override(root: Node, path: Sequence[str], value: Node) -> Node:
 def located(value: Any, where: str) -> Node:
     """Plain data as a tree that stands at one place."""
     if isinstance(value, dict):
-        pairs: dict[str, Any] = value
+        pairs = cast("dict[str, Any]", value)
         return Node(
             where=where,
             value={
@@ -111,7 +111,7 @@ def located(value: Any, where: str) -> Node:
             },
         )
     if isinstance(value, list | tuple):
-        items: Sequence[Any] = value
+        items = cast("Sequence[Any]", value)
         return Node(where=where, value=[located(item, where) for item in items])
     text = value if isinstance(value, str) else str(value)
     return Node(where=where, value=value, text=text)

@@ -64,8 +64,13 @@ def describe(kind: Any) -> str:
         return "a list"
     if origin is dict or (isinstance(kind, type) and issubclass(kind, Struct)):
         return "a mapping (`key: value`)"
-    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    return words.get(kind, str(kind))
+    words: dict[Any, str] = {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+    }
+    return words[kind]
 
 
 def found(node: Node) -> str:

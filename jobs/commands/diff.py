@@ -1,0 +1,88 @@
+"""`launch diff`: what parts two runs, and their final figures side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from jobs import console
+from jobs.commands import options
+
+if TYPE_CHECKING:
+    from jobs.rundiff import RunDiff, RunSide
+    from jobs.runs import RunStore
+
+MAX_CELL = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("diff")(diff)
+
+
+def diff(
+    a: options.Run,
+    b: options.Run = "last",
+    *,
+    json: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> None:
+    """Show what parts two runs: arguments, code, data, image, environment, final figures."""
+    from jobs.rundiff import compare
+
+    store = options.open_store(options.open_environment(stack, env))
+    result = compare(_side(store, a), _side(store, b))
+    if json:
+        console.out_json(result)
+    else:
+        _print(result)
+
+
+def _side(store: RunStore, name: str) -> RunSide:
+    from jobs.report import read_curves
+    from jobs.rundiff import RunSide
+
+    handle = store.find(name)
+    curves = read_curves(Path(handle.run_dir) / "metrics.jsonl")
+    return RunSide(
+        status=store.status(handle),
+        record=store.record(handle),
+        metrics={f"{each.split} {each.name}": each.values[-1] for each in curves},
+    )
+
+
+def _print(result: RunDiff) -> None:
+    header = ["", result.a.id, result.b.id]
+    rows = [["state", result.a.state.value, result.b.state.value]]
+    rows += [
+        [each.key, _cell(each.a, each.b), _cell(each.b, each.a)] for each in result.differences
+    ]
+    console.out(console.table(header, rows))
+    if not result.differences:
+        console.out("same job, code, data, image and environment")
+    if result.metrics:
+        figures = [[each.name, _figure(each.a), _figure(each.b)] for each in result.metrics]
+        console.out()
+        console.out(console.table(["FINAL", result.a.id, result.b.id], figures, right=(1, 2)))
+    if result.code_diff:
+        console.out()
+        console.out(result.code_diff)
+
+
+def _cell(text: str | None, other: str | None) -> str:
+    """The text, shortened around where it begins to differ."""
+    if text is None:
+        return "-"
+    if len(text) <= MAX_CELL:
+        return text
+    pairs = enumerate(zip(text, other or "", strict=False))
+    first = next((at for at, (mine, theirs) in pairs if mine != theirs), 0)
+    start = max(min(first - 10, len(text) - MAX_CELL), 0)
+    return ("..." if start else "") + text[start : start + MAX_CELL] + "..."
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

@@ -1,0 +1,55 @@
+"""`launch fetch`: brings a run's outputs, metrics and logs home."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs import console
+from jobs.commands import options
+from jobs.errors import EnvironmentFailure
+
+# Between two looks at a run that is still on.
+PAUSE_S = 2.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("fetch")(fetch)
+
+
+def fetch(
+    run: options.Run = "last",
+    *,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="DIR", help="Where to; else ./RUN.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the run is over.")
+    ] = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> None:
+    """Copy outputs, metrics, summary and logs of a run, also while it is on; prints the folder."""
+    environment = options.open_environment(stack, env)
+    engine, handle = options.open_run(run, environment)
+    folder = Path(handle.id) if into is None else into.expanduser()
+    while True:
+        # Looked at before the copy: what is written in between would be missed otherwise.
+        is_over = engine.status(handle).state.is_terminal()
+        try:
+            folder = engine.fetch(handle, folder)
+        except OSError as error:
+            message = f"cannot write to `{error.filename or folder}`: {error.strerror}"
+            raise EnvironmentFailure(
+                message, hint="--into DIR, a folder with space in it"
+            ) from error
+        if is_over or not follow:
+            break
+        time.sleep(PAUSE_S)
+    console.out(str(folder))
+    if not is_over:
+        console.say(f"{handle.id} is still on; type it again for the rest, or --follow")

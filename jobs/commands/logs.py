@@ -1,0 +1,133 @@
+"""`launch logs`: the lines of all ranks, merged by time."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs import console
+from jobs.commands import options
+from jobs.errors import LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobs.spec import LogLine, RunStatus
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("logs")(logs)
+
+
+def logs(
+    run: options.Run = "last",
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the run is over.")
+    ] = False,
+    rank: Annotated[
+        str | None, typer.Option("--rank", metavar="N,N-M", help="These ranks only: 0,3 or 0-7.")
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option("--grep", metavar="RE", help="Lines that match only.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Later lines only: 5m, 2h or an ISO time."),
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", metavar="N", min=0, help="The last lines only.")
+    ] = None,
+    times: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Show each line's time (UTC).")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> int:
+    """Print the log lines of all ranks, merged by time.
+
+    With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C leaves the
+    run alone.
+    """
+    import time
+
+    from jobs.follow import wait_until_over, wait_until_started, write_lines
+    from jobs.logs import since_time
+    from jobs.outcome import exit_code
+    from jobs.starting import detached, read_error, say_summary
+
+    pattern = _pattern(grep)
+    earliest = since_time(since, time.time()) if since is not None else None
+    environment = options.open_environment(stack, env)
+    engine, handle = options.open_run(run, environment)
+    status = engine.status(handle)
+    ranks = parse_ranks(rank, status.world_size) if rank is not None else None
+    words = options.stack_words(stack, env)
+    try:
+        if follow:
+            wait_until_started(engine, handle)
+        lines = engine.logs(handle, ranks, follow=follow, since=earliest, tail=tail, grep=pattern)
+        if json:
+            _write_json(lines)
+        else:
+            write_lines(lines, status.world_size, has_times=times)
+        if not follow:
+            _hint_at_nothing(status)
+            return 0
+        status = wait_until_over(engine, handle)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        return detached(engine, handle, words)
+    say_summary(status, read_error(environment, handle), words)
+    return exit_code(status)
+
+
+def parse_ranks(text: str, world_size: int) -> list[int]:
+    """The ranks that `0,3`, `0-7` or a mixture names, in order.
+
+    Raises LaunchError for what is no rank, or none of this run.
+    """
+    ranks: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if match is None:
+            message = f"`--rank {text}`: `{part}` is no rank"
+            raise LaunchError(message, hint="for example --rank 0,3 or --rank 0-7")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if max(first, last) >= world_size:
+            message = f"`--rank {text}`: the run has the ranks 0 to {world_size - 1}"
+            raise LaunchError(message, hint=f"--rank {world_size - 1}")
+        ranks.update(range(first, last + 1))
+    if not ranks:
+        message = f"`--rank {text}` names no rank"
+        raise LaunchError(message, hint="for example --rank 0,3 or --rank 0-7")
+    return sorted(ranks)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        message = f"`--grep {text}` is no regular expression: {error}"
+        raise LaunchError(
+            message, hint="a plain word needs no quoting; put \\ before ( [ * + ?"
+        ) from None
+
+
+def _write_json(lines: Iterable[LogLine]) -> None:
+    import msgspec
+
+    for line in lines:
+        console.out(msgspec.json.encode(line).decode())
+
+
+def _hint_at_nothing(status: RunStatus) -> None:
+    if not status.state.is_terminal():
+        console.say(f"{status.id} is {status.state.value}; -f goes on reading")

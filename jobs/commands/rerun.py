@@ -1,0 +1,57 @@
+"""`launch rerun`: a recorded run once more, with the same code, data and arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from jobs import console
+from jobs.commands import options
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("rerun")(rerun)
+
+
+def rerun(
+    run: options.Run = "last",
+    *,
+    nodes: options.Nodes = None,
+    processes_per_node: options.ProcessesPerNode = None,
+    cluster: options.ClusterName = None,
+    priority: options.PriorityName = None,
+    overrides: options.Overrides = None,
+    detach: options.Detach = False,
+    yes: options.Yes = False,
+    json: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> int:
+    """Run once more what a run's record says: the copied code, the data versions, the arguments.
+
+    With --set something can be changed, as in a job file. What cannot be the same is said.
+    """
+    from jobs.jobfile import decode_job, override
+    from jobs.planning import plan_on, secret_folders
+    from jobs.rerun import differences, recorded_job
+    from jobs.secret_values import find_secrets
+    from jobs.starting import Wish, start
+
+    environment = options.open_environment(stack, env)
+    store = options.open_store(environment)
+    handle = store.find(run)
+    record, run_dir = store.record(handle), Path(handle.run_dir)
+    recorded = recorded_job(record, run_dir, environment)
+    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    job = decode_job(override(recorded.tree, overrides or (), values))
+    for difference in differences(record, run_dir, environment):
+        console.warn(difference)
+    engine = options.open_engine(environment)
+    planned = plan_on(job, recorded.code, environment, engine, recorded.pinned)
+    secrets = find_secrets(planned.spec, environment, secret_folders(Path.cwd()))
+    words = options.stack_words(stack, env)
+    return start(
+        planned, secrets, environment, engine, Wish(detach=detach, yes=yes, json=json, stack=words)
+    )

@@ -1,0 +1,65 @@
+"""`launch run`: shows the plan, starts the run, follows it to its end."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from jobs.commands import options
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("run")(run)
+
+
+def run(
+    job: options.Job,
+    *,
+    nodes: options.Nodes = None,
+    processes_per_node: options.ProcessesPerNode = None,
+    cluster: options.ClusterName = None,
+    priority: options.PriorityName = None,
+    overrides: options.Overrides = None,
+    detach: options.Detach = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and start nothing; see `launch plan`.")
+    ] = False,
+    yes: options.Yes = False,
+    json: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> int:
+    """Run a job, and follow the logs of all its ranks.
+
+    Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 when it
+    failed, 103 when it was cancelled.
+    """
+    from jobs.commands import plan
+    from jobs.jobfile import load_job
+    from jobs.planning import plan_job, secret_folders
+    from jobs.secret_values import find_secrets
+    from jobs.starting import Wish, start
+
+    if dry_run:
+        plan.plan(
+            job,
+            nodes=nodes,
+            processes_per_node=processes_per_node,
+            cluster=cluster,
+            priority=priority,
+            overrides=overrides,
+            json=json,
+            stack=stack,
+            env=env,
+        )
+        return 0
+    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    loaded = load_job(job, overrides or (), values)
+    environment = options.open_environment(stack, env)
+    engine = options.open_engine(environment)
+    planned = plan_job(loaded, environment, engine)
+    secrets = find_secrets(planned.spec, environment, secret_folders(loaded.folder))
+    wish = Wish(detach=detach, yes=yes, json=json, stack=options.stack_words(stack, env))
+    return start(planned, secrets, environment, engine, wish)

@@ -1,0 +1,165 @@
+"""`launch show`: all that is known of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from jobs import console
+from jobs.commands import options
+
+if TYPE_CHECKING:
+    from jobs.failure import RankReport
+    from jobs.report import Curve
+    from jobs.runs import RunEvent
+    from jobs.spec import RankError, RunRecord, RunStatus
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("show")(show)
+
+
+def show(
+    run: options.Run = "last",
+    *,
+    json: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> None:
+    """Show a run: how it stands and why, its ranks, its last figures, its folders."""
+    from jobs.report import read_curves
+
+    environment = options.open_environment(stack, env)
+    store = options.open_store(environment)
+    handle = store.find(run)
+    status, record = store.status(handle), store.record(handle)
+    run_dir = Path(handle.run_dir)
+    ranks = read_ranks(run_dir)
+    curves = read_curves(run_dir / "metrics.jsonl")
+    error = store.error(handle)
+    if json:
+        console.out_json(_as_json(status, record, error, store.events(handle), ranks, curves))
+        return
+    _print_status(status, record, error)
+    _print_ranks(ranks)
+    _print_figures(curves)
+    if error is not None and error.traceback:
+        console.out()
+        console.out(error.traceback.rstrip())
+
+
+def read_ranks(run_dir: Path) -> list[RankReport]:
+    """What each rank left of itself, in order; none while they have not started."""
+    import msgspec
+
+    from jobs.failure import RankReport
+
+    ranks: list[RankReport] = []
+    for path in sorted(run_dir.glob("ranks/*.json")):
+        try:
+            ranks.append(msgspec.json.decode(path.read_bytes(), type=RankReport))
+        except (OSError, msgspec.DecodeError):
+            continue
+    return ranks
+
+
+def _as_json(  # noqa: PLR0917 - one a key of the JSON
+    status: RunStatus,
+    record: RunRecord,
+    error: RankError | None,
+    events: list[RunEvent],
+    ranks: list[RankReport],
+    curves: list[Curve],
+) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        **msgspec.to_builtins(status),
+        "error": error,
+        "events": events,
+        "ranks": ranks,
+        "metrics": [
+            {"split": each.split, "name": each.name, "epoch": each.epochs[-1]}
+            | {"value": each.values[-1]}
+            for each in curves
+        ],
+        "record": record,
+    }
+
+
+def _print_status(status: RunStatus, record: RunRecord, error: RankError | None) -> None:
+    import shlex
+
+    from jobs.outcome import COLOURS, run_time_s
+    from jobs.resolve import size_text
+
+    spec = record.plan.spec
+    length = run_time_s(status)
+    why = f"rank {error.rank} on {error.host}: {error.cause}" if error else status.reason
+    commit = ""
+    if record.git is not None:
+        commit = record.git.commit[:12] + (" and changes" if record.git.dirty_diff else "")
+    pairs = [
+        ("run", status.id),
+        ("name", status.name),
+        ("state", console.styled(status.state.value, COLOURS[status.state], "bold")),
+        ("reason", why or ""),
+        ("exit code", "" if status.exit_code is None else str(status.exit_code)),
+        ("cluster", f"{status.cluster} of stack {status.stack}"),
+        ("size", size_text(spec.nodes, spec.processes_per_node)),
+        ("image", f"{spec.image} {record.image_digest or ''}".rstrip()),
+        ("command", shlex.join(spec.command)),
+        ("inputs", ", ".join(_inputs(record))),
+        ("commit", commit),
+        ("created", status.created),
+        ("started", status.started or ""),
+        ("ended", status.ended or ""),
+        ("ran for", "" if length is None else console.duration_text(length)),
+        ("run folder", status.run_dir),
+        ("outputs", str(Path(status.run_dir) / "outputs")),
+    ]
+    console.out(console.fields([pair for pair in pairs if pair[1]]))
+
+
+def _inputs(record: RunRecord) -> list[str]:
+    inputs = record.plan.spec.inputs
+    return [f"{name} = {each.dataset.name}@{each.dataset.version}" for name, each in inputs.items()]
+
+
+def _print_ranks(ranks: list[RankReport]) -> None:
+    if not ranks:
+        return
+    rows = [
+        [str(each.rank), str(each.node), each.host, str(each.child or ""), _end(each)]
+        for each in ranks
+    ]
+    console.out()
+    header = ["RANK", "NODE", "HOST", "PROCESS", "END"]
+    console.out(console.table(header, rows, right=(0, 1, 3)))
+
+
+def _end(rank: RankReport) -> str:
+    import signal
+
+    if rank.signal is not None:
+        try:
+            return signal.Signals(rank.signal).name
+        except ValueError:
+            return f"signal {rank.signal}"
+    if rank.exit_code is not None:
+        return f"exit {rank.exit_code}"
+    return rank.stage or "on"
+
+
+def _print_figures(curves: list[Curve]) -> None:
+    if not curves:
+        return
+    rows = [
+        [f"{each.split} {each.name}", f"{each.values[-1]:.6g}", f"{each.epochs[-1]:g}"]
+        for each in curves
+    ]
+    console.out()
+    console.out(console.table(["LAST FIGURE", "VALUE", "EPOCH"], rows, right=(1, 2)))

@@ -1,0 +1,88 @@
+"""Follows a run: says where it waits, then writes every rank's lines until it is over."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+from jobs import console
+from jobs.console import Style, styled
+from jobs.engines.base import Engine
+from jobs.outcome import COLOURS
+from jobs.spec import LogLine, RunHandle, RunState, RunStatus
+
+RANK_COLOURS: tuple[Style, ...] = ("cyan", "green", "yellow", "magenta", "blue", "red")
+# A run that starts at once is seen at once; one that waits for hours costs nothing.
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+
+
+def follow(engine: Engine, handle: RunHandle, ranks: Sequence[int] | None = None) -> RunStatus:
+    """Follow the run from wherever it stands to its end; gives how it ended."""
+    status = wait_until_started(engine, handle)
+    write_lines(engine.logs(handle, ranks, follow=True), status.world_size)
+    return wait_until_over(engine, handle)
+
+
+def wait_until_started(engine: Engine, handle: RunHandle) -> RunStatus:
+    """Wait while the run is queued or prepared, saying every change and what it waits for."""
+    said: tuple[RunState, str | None] | None = None
+    pauses = Pauses()
+    while True:
+        status = engine.status(handle)
+        if status.state not in (RunState.QUEUED, RunState.PREPARING):
+            return status
+        if (status.state, status.reason) != said and (status.reason or pauses.waited_s > 1):
+            said = (status.state, status.reason)
+            console.say(state_line(status))
+        pauses.sleep()
+
+
+def wait_until_over(engine: Engine, handle: RunHandle, timeout_s: float | None = None) -> RunStatus:
+    """Wait for the end of the run, at most `timeout_s`; gives how it stands then."""
+    pauses = Pauses()
+    while True:
+        status = engine.status(handle)
+        is_late = timeout_s is not None and pauses.waited_s >= timeout_s
+        if status.state.is_terminal() or is_late:
+            return status
+        left_s = None if timeout_s is None else timeout_s - pauses.waited_s
+        pauses.sleep(at_most_s=left_s)
+
+
+def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = False) -> None:
+    """Write lines to stdout, each behind its rank in brackets and in the rank's colour."""
+    width = len(str(max(world_size - 1, 0)))
+    prefixes: dict[int, str] = {}
+    for line in lines:
+        prefix = prefixes.get(line.rank)
+        if prefix is None:
+            colour = RANK_COLOURS[line.rank % len(RANK_COLOURS)]
+            prefix = styled(f"[{line.rank:>{width}}]", colour, stream=sys.stdout)
+            prefixes[line.rank] = prefix
+        stamp = f" {line.ts}" if has_times else ""
+        console.out(f"{prefix}{stamp} {line.text}")
+
+
+def state_line(status: RunStatus) -> str:
+    """Where a run stands, in one line."""
+    state = styled(status.state.value, COLOURS[status.state], stream=sys.stderr)
+    return f"{status.id} {state}" + (f": {status.reason}" if status.reason else "")
+
+
+class Pauses:
+    """Sleeps that grow with the time waited, so that quick runs are seen quickly."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the first."""
+        return time.monotonic() - self._began_s
+
+    def sleep(self, *, at_most_s: float | None = None) -> None:
+        """Sleep a tenth of the time waited, within bounds."""
+        pause_s = min(max(self.waited_s / 10, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+        time.sleep(pause_s if at_most_s is None else max(min(pause_s, at_most_s), 0))

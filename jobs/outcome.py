@@ -1,0 +1,102 @@
+"""How a run stands or ended: in words, as an exit code, and what to type next (pure)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+
+from jobs.console import Style, duration_text, tree
+from jobs.errors import ExitCode
+from jobs.spec import RankError, RunState, RunStatus
+
+EXIT_CODES = {
+    RunState.QUEUED: ExitCode.UNFINISHED,
+    RunState.PREPARING: ExitCode.UNFINISHED,
+    RunState.RUNNING: ExitCode.UNFINISHED,
+    RunState.COMPLETED: ExitCode.SUCCEEDED,
+    RunState.FAILED: ExitCode.FAILED,
+    RunState.PREEMPTED: ExitCode.FAILED,
+    RunState.LOST: ExitCode.FAILED,
+    RunState.CANCELLED: ExitCode.CANCELLED,
+}
+
+COLOURS: dict[RunState, Style] = {
+    RunState.QUEUED: "yellow",
+    RunState.PREPARING: "yellow",
+    RunState.RUNNING: "cyan",
+    RunState.COMPLETED: "green",
+    RunState.FAILED: "red",
+    RunState.PREEMPTED: "magenta",
+    RunState.LOST: "red",
+    RunState.CANCELLED: "magenta",
+}
+
+
+def exit_code(status: RunStatus, *, passthrough: bool = False) -> int:
+    """The code that `launch` ends with; with `passthrough` the job's own where it has one."""
+    if passthrough and status.state.is_terminal() and status.exit_code is not None:
+        # As a shell gives a signal.
+        return status.exit_code if status.exit_code >= 0 else 128 - status.exit_code
+    return int(EXIT_CODES[status.state])
+
+
+def headline(status: RunStatus, error: RankError | None) -> str:
+    """One line: the run, its state, and on a failure the rank, its host and the cause."""
+    text = f"{status.id} {status.state.value}"
+    length = run_time_s(status)
+    if length is not None:
+        text += f" after {duration_text(length)}"
+    if status.state is RunState.COMPLETED:
+        return text
+    if error is not None and status.state is not RunState.CANCELLED:
+        rank = f"rank {error.rank}" if error.rank is not None else "the run"
+        return f"{text}: {rank} on {error.host}: {error.cause}"
+    return f"{text}: {status.reason}" if status.reason else text
+
+
+def explanation(error: RankError | None) -> str:
+    """What the rank that failed first said of it: its traceback, else its message."""
+    if error is None:
+        return ""
+    return (error.traceback or error.message).rstrip()
+
+
+def next_commands(status: RunStatus, error: RankError | None, stack: Sequence[str]) -> str:
+    """A small tree of commands to paste; `stack` are the words that name the stack."""
+    branches: list[tuple[str, Sequence[str]]] = []
+    if not status.state.is_terminal():
+        branches = [
+            ("follow again", ["logs", "-f", status.id]),
+            ("wait for the end", ["wait", status.id]),
+            ("end it", ["cancel", status.id]),
+        ]
+    elif status.state is RunState.COMPLETED:
+        branches = [
+            ("figures and curves", ["report", status.id]),
+            ("outputs and logs", ["fetch", status.id]),
+            ("read the log", ["logs", status.id]),
+            ("once more", ["rerun", status.id]),
+        ]
+    else:
+        rank = ["--rank", str(error.rank)] if error is not None and error.rank is not None else []
+        branches = [
+            ("read the log", ["logs", status.id, *rank]),
+            ("what is known", ["show", status.id]),
+            ("outputs and logs", ["fetch", status.id]),
+            ("once more", ["rerun", status.id]),
+        ]
+    lines = [(label, shlex.join(["launch", *words, *stack])) for label, words in branches]
+    return tree("next:", lines)
+
+
+def run_time_s(status: RunStatus) -> float | None:
+    """Seconds from start to end; None for a run that did not start or has not ended."""
+    if status.started is None or status.ended is None:
+        return None
+    return (parse_time(status.ended) - parse_time(status.started)).total_seconds()
+
+
+def parse_time(text: str) -> datetime:
+    """A time as runs carry it: ISO 8601 in UTC."""
+    return datetime.fromisoformat(text)

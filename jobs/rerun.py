@@ -1,0 +1,98 @@
+"""From a run's record back to a job: the same command, code copy and data versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from jobs.arguments import split_argv
+from jobs.jobfile import CodeLocation
+from jobs.located import Node, located
+from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, RunRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A recorded run as a job: its tree takes `--set` like a job file's."""
+
+    tree: Node
+    pinned: Mapping[str, DatasetVersion]
+    code: CodeLocation | None
+
+
+def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> Recorded:
+    """The job that was run. `cluster` is left open where the environment has it no more."""
+    spec = record.plan.spec
+    command, args = split_argv(spec.command)
+    job = JobFile(
+        name=spec.name,
+        image=spec.image,
+        launcher=spec.launcher,
+        command=command,
+        args=args,
+        cluster=spec.cluster if spec.cluster in environment.clusters else None,
+        nodes=spec.nodes,
+        processes_per_node=spec.processes_per_node,
+        parameter_servers=spec.parameter_servers,
+        setup=spec.setup,
+        env=spec.env,
+        secrets=spec.secrets,
+        retry=spec.retry,
+        shm_size=spec.shm_size,
+        priority=spec.priority,
+        experiment=spec.experiment,
+        tags=spec.tags,
+    )
+    written = msgspec.to_builtins(job)
+    written["inputs"] = {
+        name: {"dataset": _reference(each.dataset), "mode": each.mode}
+        for name, each in spec.inputs.items()
+    }
+    written["outputs"] = {name: {} for name in spec.outputs}
+    written["limits"] = _limits(spec)
+    # A record says null for what a job file leaves out.
+    given = {key: value for key, value in written.items() if value is not None}
+    return Recorded(
+        tree=located(given, f"run {record.id}"),
+        pinned={_reference(each.dataset): each.dataset for each in spec.inputs.values()},
+        code=_code(spec, run_dir),
+    )
+
+
+def differences(record: RunRecord, run_dir: Path, environment: Environment) -> list[str]:
+    """What cannot be as it was, one sentence each."""
+    spec = record.plan.spec
+    found: list[str] = []
+    if spec.cluster not in environment.clusters:
+        found.append(f"cluster `{spec.cluster}` is no more; the first that fits is taken")
+    elif environment.clusters[spec.cluster].compute != spec.compute:
+        found.append(f"cluster `{spec.cluster}` was made anew since ({spec.compute})")
+    if spec.stack != environment.stack:
+        found.append(f"it ran on stack `{spec.stack}`, now it is `{environment.stack}`")
+    if spec.code is not None and not (run_dir / "code").is_dir():
+        found.append(f"the copy of its code is gone; `{spec.code}` is taken as it is now")
+    return found
+
+
+def _code(spec: JobSpec, run_dir: Path) -> CodeLocation | None:
+    if spec.code is None:
+        return None
+    copy = run_dir / "code"
+    if copy.is_dir():
+        return CodeLocation(folder=str(copy))
+    return CodeLocation(folder=spec.code, only=spec.code_only)
+
+
+def _reference(dataset: DatasetVersion) -> str:
+    return f"{dataset.name}@{dataset.version}"
+
+
+def _limits(spec: JobSpec) -> dict[str, str]:
+    # Fixed point: a duration has no exponent.
+    limits = {"hang": f"{spec.limits.hang_s:f}s"}
+    if spec.limits.wall_clock_s is not None:
+        limits["wall_clock"] = f"{spec.limits.wall_clock_s:f}s"
+    return limits

@@ -1,0 +1,108 @@
+"""What parts two runs: arguments, code, data, image, environment, and their final figures (pure)."""
+
+from __future__ import annotations
+
+import difflib
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from jobs.arguments import split_argv
+from jobs.spec import RunRecord, RunStatus
+
+# What two runs of one job always differ in, or what is compared in another form.
+_LEFT_OUT = ("command", "inputs", "code", "code_only")
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One thing that is not the same; None where a run does not have it."""
+
+    key: str
+    a: str | None
+    b: str | None
+
+
+class FigurePair(Struct, frozen=True, kw_only=True):
+    """A final figure of both runs."""
+
+    name: str
+    a: float | None
+    b: float | None
+
+
+class RunSide(Struct, frozen=True, kw_only=True):
+    """All that is compared of one run."""
+
+    status: RunStatus
+    record: RunRecord
+    metrics: dict[str, float]  # final figures by split and name
+
+
+class RunDiff(Struct, frozen=True, kw_only=True):
+    """The whole comparison, as `--json` prints it."""
+
+    a: RunStatus
+    b: RunStatus
+    differences: tuple[Difference, ...]
+    code_diff: str
+    metrics: tuple[FigurePair, ...]
+
+
+def compare(a: RunSide, b: RunSide) -> RunDiff:
+    """Compare two runs; what is equal is left out, figures are all there."""
+    facts = facts_of(a.record), facts_of(b.record)
+    keys = list(dict.fromkeys([*facts[0], *facts[1]]))
+    labels = sorted({*a.metrics, *b.metrics})
+    return RunDiff(
+        a=a.status,
+        b=b.status,
+        differences=tuple(
+            Difference(key=key, a=facts[0].get(key), b=facts[1].get(key))
+            for key in keys
+            if facts[0].get(key) != facts[1].get(key)
+        ),
+        code_diff=_code_diff(a.record, b.record),
+        metrics=tuple(
+            FigurePair(name=label, a=a.metrics.get(label), b=b.metrics.get(label))
+            for label in labels
+        ),
+    )
+
+
+def facts_of(record: RunRecord) -> dict[str, str]:
+    """All that could part a run from another, one text a key."""
+    spec = record.plan.spec
+    command, args = split_argv(spec.command)
+    facts = {"command": " ".join(command)}
+    facts |= {f"args.{key}": _text(value) for key, value in args.items()}
+    for key, value in cast("dict[str, object]", msgspec.to_builtins(spec)).items():
+        if key in _LEFT_OUT:
+            continue
+        if isinstance(value, dict):
+            inside = cast("dict[str, object]", value)
+            facts |= {f"{key}.{inner}": _text(each) for inner, each in inside.items()}
+        else:
+            facts[key] = _text(value)
+    for name, each in spec.inputs.items():
+        data = each.dataset
+        facts[f"inputs.{name}"] = f"{data.name}@{data.version} {data.digest} {each.mode}"
+    if record.git is not None:
+        facts["commit"] = record.git.commit
+        facts["uncommitted"] = "yes" if record.git.dirty_diff else "no"
+    facts["image digest"] = record.image_digest or "unknown"
+    facts["environment"] = record.environment_digest
+    return facts
+
+
+def _code_diff(a: RunRecord, b: RunRecord) -> str:
+    """How what was not committed differs: a diff of the two diffs."""
+    dirty = [(record.git.dirty_diff or "").splitlines() if record.git else [] for record in (a, b)]
+    lines = difflib.unified_diff(*dirty, fromfile=a.id, tofile=b.id, lineterm="", n=1)
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,112 @@
+"""Starts a planned run and sees it through: plan, question, submit, follow, summary."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs import console
+from jobs.console import styled
+from jobs.cost import price_per_hour, price_text
+from jobs.engines.base import Engine
+from jobs.errors import ExitCode, Refused
+from jobs.follow import follow
+from jobs.outcome import COLOURS, exit_code, explanation, headline, next_commands
+from jobs.plan_text import plan_text
+from jobs.spec import Environment, Plan, RankError, RunHandle, RunStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """How the user wants a run started; `stack` are the words that name the stack."""
+
+    detach: bool = False
+    yes: bool = False
+    json: bool = False
+    stack: Sequence[str] = field(default_factory=tuple)
+
+
+def start(
+    plan: Plan, secrets: Mapping[str, str], environment: Environment, engine: Engine, wish: Wish
+) -> int:
+    """Show the plan, start the run and, unless detached, follow it; gives the exit code."""
+    console.say(plan_text(plan, environment))
+    console.say()
+    _ask_for_money(plan, environment, wish)
+    handle = engine.submit(plan, secrets)
+    if not wish.json:
+        console.out(handle.id)
+    if wish.detach:
+        return _leave(engine, handle, wish)
+    try:
+        # The lines are data, too; but JSON has stdout to itself.
+        status = _follow(engine, handle, is_quiet=wish.json)
+    except KeyboardInterrupt:
+        return detached(engine, handle, wish.stack)
+    error = read_error(environment, handle)
+    if wish.json:
+        console.out_json(status)
+    say_summary(status, error, wish.stack)
+    return exit_code(status)
+
+
+def say_summary(status: RunStatus, error: RankError | None, stack: Sequence[str]) -> None:
+    """Say how the run ended, first line first, and what can be typed next."""
+    head = headline(status, error)
+    console.say()
+    console.say(styled(head, COLOURS[status.state], "bold", stream=sys.stderr))
+    text = explanation(error) if error is not None else ""
+    if text:
+        console.say(text)
+    console.say()
+    console.say(next_commands(status, error, stack))
+
+
+def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
+    """Say that the run goes on, and how to come back; for a Ctrl-C."""
+    status = engine.status(handle)
+    console.say()
+    if status.state.is_terminal():
+        console.say(headline(status, None))
+    else:
+        console.say(f"detached; {handle.id} goes on ({status.state.value})")
+    console.say(next_commands(status, None, stack))
+    return int(ExitCode.INTERRUPTED)
+
+
+def read_error(environment: Environment, handle: RunHandle) -> RankError | None:
+    """The rank that failed first, where one did."""
+    from jobs.runs import RunStore
+
+    return RunStore.of(environment).error(handle)
+
+
+def _follow(engine: Engine, handle: RunHandle, *, is_quiet: bool) -> RunStatus:
+    from jobs.follow import wait_until_over, wait_until_started
+
+    if not is_quiet:
+        return follow(engine, handle)
+    wait_until_started(engine, handle)
+    return wait_until_over(engine, handle)
+
+
+def _leave(engine: Engine, handle: RunHandle, wish: Wish) -> int:
+    status = engine.status(handle)
+    if wish.json:
+        console.out_json(status)
+    console.say(next_commands(status, None, wish.stack))
+    return int(ExitCode.SUCCEEDED)
+
+
+def _ask_for_money(plan: Plan, environment: Environment, wish: Wish) -> None:
+    cluster = environment.clusters[plan.spec.cluster]
+    price = price_per_hour(plan.spec, cluster)
+    if wish.yes or price == 0:
+        return
+    question = f"This spends money ({price_text(plan.spec, cluster)}). Start it?"
+    if not console.confirm(question):
+        again = shlex.join(["launch", "plan", plan.spec.name])
+        message = "not started"
+        raise Refused(message, hint=f"`{again}` shows the plan without a question")
