@@ -126,13 +126,15 @@ def duration_text(seconds: float) -> str:
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    for unit_s, unit, lesser_s, lesser in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= unit_s:
+            rest = whole % unit_s // lesser_s
+            return f"{whole // unit_s} {unit}" + (f" {rest} {lesser}" if rest else "")
+    return f"{whole} s"
 
 
 def size_text(num_bytes: int) -> str:

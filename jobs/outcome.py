@@ -52,7 +52,8 @@ def headline(status: RunStatus, error: RankError | None) -> str:
     if error is not None and status.state is not RunState.CANCELLED:
         rank = f"rank {error.rank}" if error.rank is not None else "the run"
         return f"{text}: {rank} on {error.host}: {error.cause}"
-    return f"{text}: {status.reason}" if status.reason else text
+    has_more = status.reason and status.reason != status.state.value
+    return f"{text}: {status.reason}" if has_more else text
 
 
 def explanation(error: RankError | None) -> str:

@@ -1,0 +1,52 @@
+"""`launch doctor`: what is missing on this machine, and the command that mends it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from jobs import console
+from jobs.commands import options
+from jobs.errors import ExitCode
+
+if TYPE_CHECKING:
+    from jobs.doctor import Check
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the application."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    *,
+    json: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    env: options.EnvFile = None,
+) -> int:
+    """Look at this machine and the stack; under what is missing stands what mends it.
+
+    Ends with 1 when something that is needed is missing.
+    """
+    from jobs.doctor import Health, diagnose
+
+    checks: list[Check] = []
+    for check in diagnose(stack, env):
+        checks.append(check)
+        if not json:
+            _print(check)
+    missing = [check for check in checks if check.health is Health.MISSING]
+    if json:
+        console.out_json(checks)
+    elif missing:
+        console.say(f"\n{len(missing)} missing: {', '.join(check.part for check in missing)}")
+    return int(ExitCode.ENVIRONMENT if missing else ExitCode.SUCCEEDED)
+
+
+def _print(check: Check) -> None:
+    colours: dict[str, console.Style] = {"ok": "green", "note": "yellow", "missing": "red"}
+    word = console.styled(f"{check.health.value:<7}", colours[check.health.value])
+    console.out(f"{word}  {check.part}: {check.found}")
+    if check.mend:
+        console.out(f"{'':<9}{console.styled(check.mend, 'bold')}")

@@ -1,0 +1,281 @@
+"""Looks at this machine: what the local stack and its runs need, and what mends what is missing.
+
+Changes nothing and starts nothing but `--version` calls. What set-up builds once (Pulumi, the
+runtimes) makes its own builders needless: no compiler is asked for where Horovod is built.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from jobs.errors import LaunchError
+from jobs.spec import Environment
+
+OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
+# A runtime's packages take 6 GB, Pulumi's build 2 GB; a run writes megabytes.
+SPACE_TO_BUILD_GB = 12
+SPACE_TO_RUN_GB = 1
+VERSION_TIMEOUT_S = 20
+INSTALLERS = {
+    "apt-get": "apt-get install -y {}",
+    "dnf": "dnf install -y {}",
+    "apk": "apk add {}",
+    "brew": "brew install {}",
+}
+PACKAGES = {
+    "make": {"brew": "make"},
+    "c++": {"apt-get": "g++", "dnf": "gcc-c++", "apk": "g++", "brew": "gcc"},
+    "go": {"apt-get": "golang-go", "dnf": "golang"},
+}
+
+
+class Health(StrEnum):
+    """What a check came to; only `missing` makes the doctor end with 1."""
+
+    OK = "ok"
+    NOTE = "note"
+    MISSING = "missing"
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One thing looked at, what was found, and the exact command that mends it."""
+
+    part: str
+    health: Health
+    found: str
+    mend: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The clone that is looked at, and what set-up put there."""
+
+    root: Path
+    tools: dict[str, Any]
+
+    @classmethod
+    def at(cls, root: Path) -> Project:
+        """Read what set-up left; nothing where it was not run."""
+        try:
+            tools = json.loads((root / ".trainyard" / "tools.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            tools = {}
+        known = isinstance(tools, dict)
+        return cls(root=root, tools=cast("dict[str, Any]", tools) if known else {})
+
+
+def diagnose(stack: str, env_file: Path | None) -> Iterator[Check]:
+    """Look at everything, yielding each check as it is made."""
+    yield check_python(sys.version_info[:2])
+    if env_file is None:
+        try:
+            project = _find_project()
+        except LaunchError as error:
+            yield _missing("project", error.message, error.hint)
+            return
+        yield from check_set_up(project)
+    yield from check_environment_of(stack, env_file)
+
+
+def check_python(version: tuple[int, int]) -> Check:
+    """The Python that runs `launch` and lays the runtimes."""
+    found = ".".join(map(str, version))
+    if OLDEST_PYTHON <= version < FIRST_UNTRIED_PYTHON:
+        return _ok("python", found)
+    return _missing("python", f"{found}; 3.11 or 3.12 is needed", "make setup PYTHON=python3.12")
+
+
+def check_set_up(project: Project) -> Iterator[Check]:
+    """The tools that `make setup` finds, and what it builds with them."""
+    yield _program("make", "make", needed=True)
+    yield _uv(project)
+    pulumi = check_pulumi(project)
+    yield pulumi
+    if pulumi.health is not Health.OK:
+        yield _program("go (Pulumi is built with it where its release is out of reach)", "go")
+    yield check_azurite(project)
+    runtimes = list(check_runtimes(project))
+    yield from runtimes
+    all_built = all(each.health is Health.OK for each in runtimes)
+    if not all_built:
+        yield _compiler()
+    yield check_space(project, SPACE_TO_RUN_GB if all_built else SPACE_TO_BUILD_GB)
+
+
+def check_pulumi(project: Project) -> Check:
+    """The wrapper that set-up wrote, and whether the Pulumi behind it runs."""
+    wrapper = Path(sys.prefix) / "bin" / "pulumi"
+    if not wrapper.exists():
+        found = shutil.which("pulumi")
+        where = f"only {found}, without this project's state" if found else "not set up"
+        return _missing("pulumi", where, f"make -C {project.root} setup")
+    version = _version([str(wrapper), "version"])
+    if version is None:
+        return _missing("pulumi", f"{wrapper} does not run", f"make -C {project.root} setup")
+    return _ok("pulumi", version)
+
+
+def check_azurite(project: Project) -> Check:
+    """The local store's program and the Node that it runs on."""
+    for tool in ("node", "azurite"):
+        path = project.tools.get(tool)
+        if not isinstance(path, str) or not Path(path).is_file():
+            found = f"{path} is gone" if path else f"no {tool} set up"
+            return _missing("azurite", found, f"make -C {project.root} setup")
+    return _ok("azurite", str(Path(project.tools["azurite"])))
+
+
+def check_runtimes(project: Project) -> Iterator[Check]:
+    """Every image of the project, realised on this machine."""
+    from jobs import images
+
+    for name in images.list_images(project.root):
+        root = images.runtime_root(name, project.root)
+        if images.is_finished(root):
+            yield _ok(f"image {name}", str(root))
+        else:
+            yield _missing(f"image {name}", "not built here", f"launch image build {name}")
+
+
+def check_space(project: Project, wanted_gb: int) -> Check:
+    """Free space where the project and where the cache are, whichever has less."""
+    from jobs.build_cache import cache_root
+
+    places = [project.root, _nearest(cache_root(os.environ))]
+    free_gb, place = min((shutil.disk_usage(each).free / 1e9, each) for each in places)
+    found = f"{free_gb:.0f} GB free in {place}"
+    if free_gb >= wanted_gb:
+        return _ok("disk", found)
+    return _missing("disk", f"{found}; {wanted_gb} GB are needed", f"du -xh -d 2 {place} | sort -h")
+
+
+def check_environment_of(stack: str, env_file: Path | None) -> Iterator[Check]:
+    """The stack: is it up, and do its parts answer."""
+    from jobs.stack import load_environment
+
+    try:
+        environment = load_environment(stack, env_file)
+    except LaunchError as error:
+        yield _missing(f"stack {stack}", error.message, error.hint)
+        if env_file is None:
+            yield from _port_of(stack)
+        return
+    yield _ok(f"stack {environment.stack}", f"up, engine {environment.engine}")
+    yield from check_parts(environment)
+
+
+def check_parts(environment: Environment) -> Iterator[Check]:
+    """Store, workspace and clusters, as `launch env check` looks at them."""
+    from jobs.reachability import check_environment
+
+    for each in check_environment(environment):
+        if each.ok:
+            yield _ok(each.part, each.detail)
+        elif each.part == "storage" and environment.storage.folder is not None:
+            # The next launch that needs Azurite starts it again.
+            yield Check(part=each.part, health=Health.NOTE, found=each.detail)
+        else:
+            yield _missing(each.part, each.detail, f"launch env check -s {environment.stack}")
+    if environment.engine == "local" and not sys.platform.startswith("linux"):
+        yield _missing("system", f"{sys.platform}; runs on this machine need Linux", None)
+
+
+def _find_project() -> Project:
+    from jobs.project import project_root
+
+    return Project.at(project_root())
+
+
+def _uv(project: Project) -> Check:
+    from jobs.images import find_uv
+
+    try:
+        return _ok("uv", str(find_uv(project.root)))
+    except LaunchError as error:
+        return _missing("uv", error.message, f"make -C {project.root} setup")
+
+
+def _compiler() -> Check:
+    if shutil.which("c++") or shutil.which("g++"):
+        return _ok("c++ compiler", str(shutil.which("c++") or shutil.which("g++")))
+    return _missing("c++ compiler", "none; Horovod has to be compiled", _install("c++"))
+
+
+def _program(part: str, name: str, *, needed: bool = False) -> Check:
+    path = shutil.which(name)
+    if path is not None:
+        return _ok(part, path)
+    health = Health.MISSING if needed else Health.NOTE
+    return Check(part=part, health=health, found="not on PATH", mend=_install(name))
+
+
+def _port_of(stack: str) -> Iterator[Check]:
+    """Whether the port that the local store is to take is free."""
+    from jobs.project import project_root
+
+    port = _configured_port(project_root() / f"Pulumi.{stack}.yaml")
+    if port is None:
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            mend = f"set trainyard:storage.port in Pulumi.{stack}.yaml to a free one"
+            yield _missing(f"port {port}", f"{error.strerror}; the store needs it", mend)
+        else:
+            yield _ok(f"port {port}", "free")
+
+
+def _configured_port(settings: Path) -> int | None:
+    from jobs.located import parse_yaml
+
+    try:
+        node = parse_yaml(settings.read_text(encoding="utf-8"), settings.name)
+    except (OSError, UnicodeDecodeError, LaunchError):
+        return None
+    for key in ("config", "trainyard:storage", "port"):
+        if not isinstance(node.value, dict) or key not in node.value:
+            return None
+        node = node.value[key].node
+    return node.value if isinstance(node.value, int) else None
+
+
+def _version(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip().splitlines()[0] if done.stdout.strip() else None
+
+
+def _install(program: str) -> str:
+    which: Callable[[str], str | None] = shutil.which
+    installer = next((each for each in INSTALLERS if which(each)), "apt-get")
+    return INSTALLERS[installer].format(PACKAGES[program].get(installer, program))
+
+
+def _nearest(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _ok(part: str, found: str) -> Check:
+    return Check(part=part, health=Health.OK, found=found)
+
+
+def _missing(part: str, found: str, mend: str | None) -> Check:
+    return Check(part=part, health=Health.MISSING, found=found, mend=mend)
