@@ -41,7 +41,7 @@ def main() -> int:
             raise_environment(project, phases)
             store_digits(project, phases)
             train(project, phases)
-        except LaunchError as error:
+        except (LaunchError, OSError) as error:
             phases.say(explain(error))
             return ExitCode.ENVIRONMENT
         except KeyboardInterrupt:

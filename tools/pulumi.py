@@ -81,6 +81,12 @@ def find_installed(project: Project) -> Path | None:
     return next((folder for folder in folders if (folder / HOST).exists()), None)
 
 
+def home(project: Project) -> dict[str, str]:
+    """An environment in which Pulumi writes nothing outside this clone."""
+    folder = project.state / "pulumi-home"
+    return {**os.environ, "PULUMI_HOME": str(folder), "PULUMI_SKIP_UPDATE_CHECK": "true"}
+
+
 def find_kept(project: Project) -> Path | None:
     folders = (release_folder(project), build_folder(project))
     return next((folder for folder in folders if (folder / "pulumi").exists()), None)
@@ -193,7 +199,9 @@ def build_from_modules(project: Project, phases: Phases) -> Path:
                 hint="is the Go module proxy within reach? `go version` must be 1.25 or newer",
             )
         copy_scripts(go, modules / "cli", partial, env)
-        run_logged([partial / "pulumi", "version"], what="the compiled pulumi", log=log)
+        run_logged(
+            [partial / "pulumi", "version"], what="the compiled pulumi", log=log, env=home(project)
+        )
         partial.rename(folder)
     return folder
 

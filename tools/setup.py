@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -22,6 +23,14 @@ from tools.uv import ensure_uv, require_python, sync_environment
 
 IMAGES = ("pytorch",)
 
+UNWRITABLE = "XDG_CACHE_HOME names the folder for the cache; it and the clone must be writable"
+HINTS = {
+    errno.EACCES: UNWRITABLE,
+    errno.EROFS: UNWRITABLE,
+    errno.ENOSPC: "a whole set-up takes about 9 GB; XDG_CACHE_HOME may name another disk",
+}
+OTHER_HINT = "mend this and type the same again, it goes on"
+
 
 def main() -> int:
     """Set this clone up; returns the exit code."""
@@ -33,7 +42,7 @@ def main() -> int:
                 lay_environment(project, phases)
             else:
                 set_up(project, phases)
-        except LaunchError as error:
+        except (LaunchError, OSError) as error:
             phases.say(explain(error))
             return ExitCode.ENVIRONMENT
         except KeyboardInterrupt:
@@ -84,7 +93,7 @@ def wait_for(*parts: Future[Path] | Future[Azurite], phases: Phases) -> None:
     failed = False
     for part in as_completed(parts):
         error = part.exception()
-        if isinstance(error, LaunchError):
+        if isinstance(error, (LaunchError, OSError)):
             phases.say(explain(error))
             failed = True
         elif error is not None:
@@ -107,7 +116,11 @@ def write_tools(project: Project, azurite: Azurite, pulumi: Path) -> None:
     partial.replace(target)
 
 
-def explain(error: LaunchError) -> str:
+def explain(error: LaunchError | OSError) -> str:
+    """What happened and what to do about it."""
+    if isinstance(error, OSError):
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror or error}{place}\nhint: {HINTS.get(error.errno or 0, OTHER_HINT)}"
     return f"{error.message}\nhint: {error.hint}" if error.hint else error.message
 
 
