@@ -23,6 +23,7 @@ FORMATS = (".png", ".svg")
 # Okabe and Ito's colours, which people who are colour-blind tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 PREFERRED = ("loss", "accuracy")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, FAINT = "#222222", "#8A8A8A"
 # Inches.
 PANEL_WIDTH, PANEL_HEIGHT, GAP = 4.7, 3.3, 0.8
@@ -75,7 +76,7 @@ def _figure(reports: Sequence[RunReport]) -> Figure:
     from matplotlib.figure import Figure
 
     names = panel_names(reports)
-    legend = 0.0 if len(reports) == 1 else 0.25 + 0.24 * len(reports)
+    legend = 0.0 if len(reports) == 1 else 0.1 + 0.24 * len(reports)
     width = MARGIN_LEFT + len(names) * PANEL_WIDTH + (len(names) - 1) * GAP + MARGIN_RIGHT
     height = MARGIN_TOP + PANEL_HEIGHT + MARGIN_BOTTOM + legend
     figure = Figure(figsize=(width, height), dpi=150, facecolor="white")
@@ -123,7 +124,7 @@ def headings(reports: Sequence[RunReport]) -> tuple[str, str]:
 
 
 def _draw_panel(panel: Axes, name: str, reports: Sequence[RunReport]) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, PercentFormatter
 
     curves = [
         (number, report, curve)
@@ -135,11 +136,15 @@ def _draw_panel(panel: Axes, name: str, reports: Sequence[RunReport]) -> None:
         _draw_curve(panel, curve, number, report, alone=len(reports) == 1)
     values = [value for _, _, curve in curves for value in curve.values if value > 0]
     if name == "accuracy":
-        panel.yaxis.set_major_formatter(PercentFormatter(1.0))
+        decimals = 0 if values and max(values) - min(values) > 0.04 else 1
+        panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))
+        panel.margins(y=0.12)
     elif values and max(values) / min(values) > 20:
         # A loss falls by powers: on a linear axis everything after the first epoch is one line.
         panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.yaxis.set_major_formatter(FuncFormatter(_plain))
+        panel.yaxis.set_minor_locator(LogLocator(subs=()))
     panel.set_title(name.replace("_", " ").capitalize(), loc="left", fontsize=11, color=INK)
     panel.set_xlabel("epoch", fontsize=9.5, color=INK)
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -164,24 +169,26 @@ def _draw_curve(panel: Axes, curve: Curve, number: int, report: RunReport, *, al
     is_test = curve.split != "train"
     colour = COLOURS[(1 if is_test else 0) if alone else number % len(COLOURS)]
     label = curve.split if alone else report_label(report) if is_test else "_"
-    few = len(values) <= 40
+    # Runs with equal seeds lie on each other: the ones below show as a wider rim.
+    width = 2.0 if alone else max(1.4, 4.2 - 1.2 * number)
+    has_markers = is_test and len(values) <= 40
     panel.plot(
         epochs,
         values,
         label=label,
         color=colour,
-        linewidth=2.0 if is_test else 1.3,
+        linewidth=width if is_test else 0.65 * width,
         linestyle="-" if is_test or alone else ":",
         alpha=1.0 if is_test else 0.75,
-        marker="o" if is_test and few else None,
-        markersize=4.5,
-        zorder=3 if is_test else 2,
+        marker=MARKERS[number % len(MARKERS)] if has_markers else None,
+        markersize=2.5 + width,
+        zorder=(3 if is_test else 2) + number / 1000,
     )
     if is_test and alone and curve.name == "accuracy":
         panel.annotate(
             f"{values[-1]:.1%}",
             (epochs[-1], values[-1]),
-            xytext=(0, -15),
+            xytext=(4, 7),
             textcoords="offset points",
             ha="right",
             fontsize=10,

@@ -284,7 +284,7 @@ def materialise(
     Downloaded by the first who asks, under a lock that the others wait for; one that is there
     costs neither network nor azure's import. A folder of that name is always whole.
     """
-    import fcntl  # noqa: PLC0415 (local engine only: Windows has none)
+    import fcntl
 
     if not _DIGEST.fullmatch(dataset.digest):
         message = f"`{dataset.digest}` is no digest of a dataset"

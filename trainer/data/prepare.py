@@ -98,7 +98,7 @@ def _write_digits(folder: Path, events: Events) -> tuple[int, int]:
 
 def _load_digits() -> tuple[Any, list[int]]:
     try:
-        from sklearn.datasets import load_digits  # noqa: PLC0415 (heavy)
+        from sklearn.datasets import load_digits
     except ImportError:
         message = "scikit-learn is not installed here, and the digits come with it"
         raise TrainingError(message, hint="uv sync --group data") from None
@@ -119,7 +119,7 @@ def split(labels: Sequence[int]) -> tuple[list[int], list[int]]:
 
 def enlarge(images: Any) -> Any:
     """Turn N x 8 x 8 values of 0 to 16 into N x 28 x 28 bytes of 0 to 255."""
-    import numpy as np  # noqa: PLC0415 (heavy)
+    import numpy as np
 
     greys = (images * 255 / 16).round().astype(np.uint8)
     blocks = greys.repeat(3, axis=1).repeat(3, axis=2)

@@ -156,12 +156,13 @@ def train(job: Job, run_dir: RunDir) -> None:
     options = job.options
     throughput = Throughput(num_warmup_steps=min(10, job.num_steps), synchronise=waiter(job.device))
     test_loss, accuracy = math.nan, math.nan
+    recent = torch.zeros(2, dtype=torch.float64, device=job.device)  # sum of losses, samples
     with Metrics(run_dir.metrics, job.world) as metrics:
         for epoch in range(1, options.epochs + 1):
             for group in job.optimizer.param_groups:
                 group["lr"] = options.lr * options.lr_decay ** (epoch - 1)
             with throughput.training():
-                train_epoch(job, epoch, throughput, metrics)
+                train_epoch(job, epoch, recent, throughput, metrics)
             test_loss, accuracy = evaluate(job)
             step = epoch * job.num_steps
             metrics.log(step=step, epoch=epoch, split="test", loss=test_loss, accuracy=accuracy)
@@ -196,12 +197,17 @@ def train(job: Job, run_dir: RunDir) -> None:
         )
 
 
-def train_epoch(job: Job, epoch: int, throughput: Throughput, metrics: Metrics) -> None:
-    """Take one step per global batch; each rank computes its part of every batch."""
+def train_epoch(
+    job: Job, epoch: int, recent: Tensor, throughput: Throughput, metrics: Metrics
+) -> None:
+    """Take one step per global batch; each rank computes its part of every batch.
+
+    `recent` holds this rank's sum of losses and number of samples since the last line of
+    metrics, across epochs, so that every line is about as many samples.
+    """
     options, world = job.options, job.world
     job.model.train()
     step = (epoch - 1) * job.num_steps
-    recent = torch.zeros(2, dtype=torch.float64, device=job.device)  # sum of losses, samples
     for batch in shuffled_batches(
         len(job.training.labels), options.batch_size, seed=options.seed, epoch=epoch
     ):
@@ -216,12 +222,9 @@ def train_epoch(job: Job, epoch: int, throughput: Throughput, metrics: Metrics) 
         throughput.step(len(batch))
         recent[0] += loss_sum.detach()
         recent[1] += len(labels)
-        if step % options.log_every == 0 or step % job.num_steps == 0:
+        if step % options.log_every == 0:
             loss_total, num_samples = job.strategy.sum(recent).tolist()
-            if not math.isfinite(loss_total):
-                message = f"the loss is {loss_total} at step {step} (epoch {epoch})"
-                raise TrainingError(message, hint=f"a smaller --lr than {options.lr:g}")
-            loss = loss_total / num_samples
+            loss = check_loss(loss_total / num_samples, f"step {step} (epoch {epoch})", options)
             metrics.log(step=step, epoch=step / job.num_steps, split="train", loss=loss)
             recent.zero_()
 
@@ -238,7 +241,16 @@ def evaluate(job: Job) -> tuple[float, float]:
         totals[0] += functional.cross_entropy(scores, labels, reduction="sum")
         totals[1] += (scores.argmax(dim=1) == labels).sum()
     loss_total, num_right = job.strategy.sum(totals).tolist()
-    return loss_total / len(job.testing.labels), num_right / len(job.testing.labels)
+    num_images = len(job.testing.labels)
+    return check_loss(loss_total / num_images, "the test set", job.options), num_right / num_images
+
+
+def check_loss(loss: float, where: str, options: Options) -> float:
+    """Give the loss back; raises TrainingError, on all ranks alike, where it is no number."""
+    if not math.isfinite(loss):
+        message = f"the loss is {loss} at {where}: training has diverged"
+        raise TrainingError(message, hint=f"a smaller --lr than {options.lr:g}")
+    return loss
 
 
 def build_network() -> nn.Module:

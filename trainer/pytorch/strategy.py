@@ -103,7 +103,7 @@ class Horovod:
     def init(self, world: World, device: torch.device) -> None:
         """Meet the other ranks; refuses a group that is not the one World says."""
         try:
-            import horovod.torch as hvd  # noqa: PLC0415 (only where this strategy is asked for)
+            import horovod.torch as hvd
         except ImportError as error:
             message = f"Horovod cannot be loaded here: {error}"
             raise TrainingError(message, hint="--strategy ddp, or an image with Horovod") from None
