@@ -146,7 +146,8 @@ def _rules_above(root: Path) -> _Rules:
     for folder in reversed(above[1 : top + 1]):
         way = root.relative_to(folder).as_posix() + "/"
         rules = rules.with_folder(folder, "^" + way)
-    return rules
+    # A folder that is ignored itself was named on purpose, as when a run's copy is run again.
+    return _Rules() if rules.ignore("") else rules
 
 
 def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[_Entry]:

@@ -302,6 +302,8 @@ class Supervisor:
 def main() -> int:
     """Become the watcher, and in a child the supervisor, of the run that the arguments name."""
     run_dir, lock = Path(sys.argv[1]), int(sys.argv[2])
+    # It was for this process; the ranks would find our packages before their own.
+    os.environ.pop("PYTHONPATH", None)
     become_subreaper()
     os.chdir(run_dir)
     os.set_inheritable(lock, False)

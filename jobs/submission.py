@@ -20,9 +20,9 @@ from msgspec import Struct
 from jobs import supervision
 from jobs.code import git_state, snapshot
 from jobs.errors import EnvironmentFailure
-from jobs.runs import RunStore, now
+from jobs.runs import RunStore, now, read_record
 from jobs.slots import Slots
-from jobs.spec import RUN_RECORD_SCHEMA, Environment, Plan, RunHandle, RunRecord
+from jobs.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunHandle, RunRecord
 
 # What a rank may see of the shell that launched it. Everything else comes from the job file, so
 # that a job that runs here runs on a cluster, and no stray credential reaches someone's script.
@@ -91,11 +91,18 @@ def _record(handle: RunHandle, plan: Plan, handover: Handover) -> RunRecord:
         id=handle.id,
         created=now(),
         plan=plan,
-        git=git_state(Path(plan.spec.code)) if plan.spec.code else None,
+        git=_git_of(Path(plan.spec.code)) if plan.spec.code else None,
         # The runtime's folder is named by all that went into it.
         image_digest=Path(handover.interpreter).parent.parent.name or None,
         environment_digest=f"sha256:{hashlib.sha256(environment).hexdigest()}",
     )
+
+
+def _git_of(code: Path) -> GitState | None:
+    """The state of the code; for another run's copy what that run was submitted with."""
+    if code.name == "code" and (code.parent / "run.json").exists():
+        return read_record(code.parent).git
+    return git_state(code)
 
 
 def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:
