@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LOCAL_STACK = "local"
 OUTPUT = "environment"
 CACHE_FOLDER = ".trainyard/cache"
+PULUMI_HOME = ".trainyard/pulumi-home"
 # Where the backend is not a folder, nothing tells us of a change.
 MAX_CACHE_AGE_S = 600
 OUTPUT_TIMEOUT_S = 120
@@ -116,10 +117,12 @@ def list_stacks() -> list[tuple[str, bool | None]]:
 def repair(stack: str) -> list[str]:
     """Mend what a killed `pulumi up` left behind; says what was done, empty when all was right.
 
-    Removes locks of dead processes of this host, and clears operations that were cut off by
-    looking at what is really there. Raises Refused while the owner of a lock may live.
+    Removes locks of dead processes of this host, ends the plugins they left running, and clears
+    operations that were cut off by looking at what is really there. Safe to repeat. Raises
+    Refused while the owner of a lock may live.
     """
     from jobs.stack_lock import read_locks
+    from jobs.stack_plugins import end_orphans
 
     root = project_root()
     state = _state_file(root, stack)
@@ -133,6 +136,8 @@ def repair(stack: str) -> list[str]:
     for lock in locks:
         if reason := lock.why_alive():
             raise _locked(stack, lock, reason)
+    if num_ended := end_orphans(root / PULUMI_HOME):
+        done.append(f"ended {num_ended} processes that a killed pulumi had left behind")
     for lock in locks:
         lock.path.unlink(missing_ok=True)
         done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")

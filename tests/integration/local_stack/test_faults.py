@@ -1,0 +1,169 @@
+"""What is in the way of `pulumi up` is said clearly, breaks nothing, and the next `up` works."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from infra.local import azurite_server
+
+needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small tmpfs")
+
+
+@pytest.fixture
+def mount(project):
+    """A file system of its own under the project's `data`, made so by its options."""
+    folder = project.root / "data"
+    folder.mkdir()
+
+    def run(options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+
+    yield run
+    azurite_server.stop(project.storage)
+    subprocess.run(["umount", str(folder)], check=False)
+
+
+def listen(port):
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("127.0.0.1", port))
+    server.listen()
+    return server
+
+
+def test_every_wrong_setting_is_named_at_once_and_nothing_is_created(project):
+    good = project.settings
+    project.settings = {
+        "engine": "loca",
+        "storage": {"port": 99999, "fodler": "data/storage"},
+        "workspace": {"folder": 3},
+        "clusters": {"cpu": {"nodes": "two", "processes_per_node": 0}},
+        "colour": "red",
+    }
+    project.write_settings()
+    said = project.pulumi("up", "-s", "local", "--yes", "--skip-preview", check=False)
+
+    assert said.returncode != 0
+    for line in (
+        "Pulumi.local.yaml: 8 wrong settings, nothing was changed",
+        'trainyard:engine: "loca" is none of: local',
+        "trainyard:storage.port: 99999 is not between 1024 and 65535",
+        "trainyard:storage.folder: is missing",
+        "trainyard:storage.fodler: unknown key, did you mean `folder`?",
+        "trainyard:workspace.folder: 3 is no folder",
+        'trainyard:clusters.cpu.nodes: "two" is no whole number',
+        "trainyard:clusters.cpu.processes_per_node: 0 is not between 1 and 256",
+        "trainyard:colour: unknown key",
+    ):
+        assert line in said.stdout
+    assert "Traceback" not in said.stdout
+    assert not (project.root / "data").exists()
+
+    project.settings = good
+    project.up()
+    assert project.is_healthy()
+
+
+def test_a_busy_port_is_named_before_anything_is_stopped(project, new_port):
+    first, second = project.settings["storage"]["port"], new_port()
+    with listen(first):
+        said = project.up(check=False)
+    assert f"port {first} of 127.0.0.1 is in use by another program" in said
+    assert "Traceback" not in said
+    project.up()
+    assert project.is_healthy()
+    before = project.server()
+
+    project.settings["storage"]["port"] = second
+    with listen(second):
+        said = project.up(check=False)
+        assert f"port {second} of 127.0.0.1 is in use by another program" in said
+        assert project.server() == before
+    project.up()
+    assert project.is_healthy()
+
+
+@needs_mount
+def test_a_full_disk_is_named_and_up_works_when_there_is_room(project, mount):
+    mount("size=1m")
+    said = project.up(check=False)
+    assert f"the disk of {project.storage} is full" in said
+    assert "Traceback" not in said
+    assert project.azurites() == []
+
+    mount("remount,size=64m")
+    project.up()
+    assert project.is_healthy()
+
+
+@needs_mount
+def test_a_folder_that_cannot_be_written_to_is_named(project, mount):
+    mount("ro,size=64m")
+    said = project.up(check=False)
+    data = project.root / "data"
+    assert f"trainyard:storage.folder: no permission to write in {data}" in said
+    assert f"trainyard:workspace.folder: no permission to write in {data}" in said
+
+    mount("remount,rw,size=64m")
+    project.up()
+    assert project.is_healthy()
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(project):
+    project.storage.parent.mkdir()
+    project.storage.write_text("in the way")
+    said = project.up(check=False)
+    assert f"trainyard:storage.folder: {project.storage} is in the way, it is no folder" in said
+
+    project.storage.unlink()
+    project.up()
+    assert project.is_healthy()
+
+
+def test_an_azurite_that_does_not_start_is_explained_by_its_own_words(project):
+    tools = project.root / ".trainyard" / "tools.json"
+    good = tools.read_text()
+    broken = project.root / "broken.js"
+    broken.write_text("console.error('the dog ate it'); process.exit(1)")
+    tools.write_text(good.replace(json.loads(good)["azurite"], str(broken)))
+    said = project.up(check=False)
+    assert "Azurite ended at once: the dog ate it" in said
+    assert "Traceback" not in said
+
+    tools.write_text(good)
+    project.up()
+    before = project.server()
+    tools.write_text(good.replace(json.loads(good)["azurite"], str(broken)))
+    said = project.up(check=False)
+    assert "the dog ate it" in said
+    # A restart that fails goes back to what ran.
+    assert project.is_healthy()
+    assert project.server().azurite == before.azurite
+
+
+def test_a_live_lock_is_not_repaired_and_names_its_owner(project):
+    up = subprocess.Popen(
+        project.pulumi_command("up", "-s", "local", "--yes", "--skip-preview"),
+        cwd=project.root,
+        env=project.environment_variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    locks = project.root / ".trainyard/state/.pulumi/locks/organization/trainyard/local"
+    while not list(locks.glob("*.json")):
+        assert up.poll() is None
+    repair = project.launch("env", "repair", "-s", "local", check=False)
+    assert up.wait() == 0
+
+    assert repair.returncode == 3
+    assert f"pid {up.pid}" in repair.stderr
+    assert "that process lives" in repair.stderr
+    assert project.is_healthy()

@@ -1,0 +1,95 @@
+"""`pulumi up` killed by -9 at random moments: one `launch env repair` and the next `up` mend it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from infra.local import azurite_server
+
+NUM_KILLS = 10  # for each way to kill
+# Pulumi needs some 0.3 s before it does anything; an `up` that changes something takes 2 to 4 s.
+EARLIEST_S, LATEST_S = 0.2, 3.0
+
+
+def start_over(project, pristine, new_port):
+    """No resource in the record, no server: the next `up` creates all."""
+    azurite_server.stop(project.storage)
+    state = project.root / ".trainyard" / "state"
+    shutil.rmtree(state)
+    shutil.copytree(pristine, state)
+
+
+def move_port(project, pristine, new_port):
+    """The next `up` updates in place."""
+    project.settings["storage"]["port"] = new_port()
+
+
+def move_folder(project, pristine, new_port):
+    """The next `up` replaces."""
+    moved = {"data/storage": "data/other", "data/other": "data/storage"}
+    project.settings["storage"]["folder"] = moved[project.settings["storage"]["folder"]]
+
+
+CHANGES = (start_over, move_port, move_folder)
+
+
+def kill_up(project, victim, after_s):
+    """Start `pulumi up` and kill it; False when it had ended before."""
+    project.write_settings()
+    options = ["-s", "local", "--yes", "--skip-preview"]
+    up = subprocess.Popen(
+        project.pulumi_command("up", *options),
+        cwd=project.root,
+        env=project.environment_variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(after_s)
+    if up.poll() is None:
+        # The wrapper is a shell that has become Pulumi: its pid leads the group and is the CLI.
+        (os.killpg if victim == "group" else os.kill)(up.pid, signal.SIGKILL)
+    return up.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("victim", ["group", "cli"])
+def test_every_killed_up_is_mended_by_one_repair_and_one_up(project, new_port, victim, tmp_path):
+    seed = random.randrange(1 << 32)
+    moments = random.Random(seed)
+    pristine = tmp_path / "pristine"
+    shutil.copytree(project.root / ".trainyard" / "state", pristine)
+    repaired: list[str] = []
+    kills = 0
+    while kills < NUM_KILLS:
+        change = CHANGES[kills % len(CHANGES)]
+        change(project, pristine, new_port)
+        after_s = moments.uniform(EARLIEST_S, LATEST_S)
+        if not kill_up(project, victim, after_s):
+            continue
+        kills += 1
+        case = f"seed {seed}, kill {kills}: {change.__name__} after {after_s:.2f} s"
+
+        done = project.launch("env", "repair", "-s", "local", check=False)
+        assert done.returncode == 0, f"{case}: {done.stderr}"
+        repaired.append(f"{case}: {done.stdout.strip()}")
+        said = project.up(check=False)
+
+        assert project.is_healthy(), f"{case}: {said}"
+        assert project.plugins() == [], case
+        store = project.resources()["local-storage"]["outputs"]
+        assert store["port"] == project.settings["storage"]["port"], case
+        assert store["folder"] == str(project.storage), case
+        assert set(project.resources()) >= {"trainyard-local", "local", "cpu"}, case
+        again = project.launch("env", "repair", "-s", "local")
+        assert again.stdout == "stack `local` needs no repair\n", case
+    print("\n".join(repaired))
+    # Kills that met no lock would prove nothing.
+    assert any("removed the lock" in line for line in repaired)
