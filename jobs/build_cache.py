@@ -37,13 +37,13 @@ def content_key(parts: Sequence[bytes | str]) -> str:
 
 
 @contextmanager
-def exclusive(path: Path, *, report: Report) -> Generator[int]:
-    """Hold the lock file at `path`; waits, saying so, while another process builds the same thing.
+def exclusive(path: Path, *, what: str, report: Report) -> Generator[int]:
+    """Hold the lock file at `path`; waits, saying so, while another process makes `what`.
 
     Yields the lock's descriptor: children that inherit it keep the lock when their parent is
     killed, so nobody starts anew beside a builder that lives on.
     """
-    import fcntl  # noqa: PLC0415  not on Windows, where nothing is built
+    import fcntl  # not on Windows, where nothing is built
 
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -51,7 +51,7 @@ def exclusive(path: Path, *, report: Report) -> Generator[int]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            with report(f"waiting for another process that builds {path.stem}"):
+            with report(f"waiting for another process that makes {what}"):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
     finally:

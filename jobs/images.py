@@ -127,7 +127,8 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
     log = project / ".trainyard" / "logs" / f"image-{image}.log"
     log.unlink(missing_ok=True)
     # The lock lies beside the folder: the folder itself is replaced.
-    with exclusive(root.with_name(f"{root.name}.lock"), report=report) as lock:
+    what = f"the {image} runtime"
+    with exclusive(root.with_name(f"{root.name}.lock"), what=what, report=report) as lock:
         if is_finished(root):
             return root
         with report(f"{image} runtime: packages of images/{image}/requirements.txt"):
@@ -183,7 +184,7 @@ def ensure_horovod(
     if key is None:
         return None
     folder = cache_root(os.environ) / "horovod" / key
-    with exclusive(folder.with_name(f"{key}.lock"), report=report) as lock:
+    with exclusive(folder.with_name(f"{key}.lock"), what="Horovod", report=report) as lock:
         wheel = find_wheel(folder)
         if wheel is not None:
             return wheel

@@ -33,7 +33,8 @@ def ensure_azurite(project: Project, phases: Phases) -> Azurite:
     folder = project.cache / "azurite" / key
     with phases.phase("Azurite") as phase:
         if not (folder / MAIN).exists():
-            with exclusive(folder.with_name(f"{key}.lock"), report=phases.phase) as lock:
+            lock_file = folder.with_name(f"{key}.lock")
+            with exclusive(lock_file, what="Azurite", report=phases.phase) as lock:
                 if not (folder / MAIN).exists():
                     install(project, node, folder, manifests, keep=lock)
             phase.note("installed from npm")

@@ -106,7 +106,7 @@ def fetch_release(project: Project, phases: Phases, *, url: str = RELEASE_URL) -
     if platform.system() != "Linux" or arch is None:
         return f"none is pinned for {machine()}"
     folder = release_folder(project)
-    with exclusive(folder.with_name(f"{folder.name}.lock"), report=phases.phase):
+    with exclusive(folder.with_name(f"{folder.name}.lock"), what="Pulumi", report=phases.phase):
         partial = folder.with_name(f"{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -180,7 +180,9 @@ def build_from_modules(project: Project, phases: Phases) -> Path:
     modules = project.root / "tools" / "pulumi"
     log = project.log("pulumi")
     env = {**os.environ, **BUILD_ENVIRONMENT}
-    with exclusive(folder.with_name(f"{folder.name}.lock"), report=phases.phase) as lock:
+    with exclusive(
+        folder.with_name(f"{folder.name}.lock"), what="Pulumi", report=phases.phase
+    ) as lock:
         if (folder / "pulumi").exists():
             return folder
         partial = folder.with_name(f"{folder.name}.partial")

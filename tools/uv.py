@@ -27,7 +27,7 @@ def ensure_uv(project: Project, phases: Phases) -> Path:
             if candidate and version >= OLDEST:
                 phase.note(f"{'.'.join(map(str, version))} at {candidate}")
                 return Path(candidate)
-        with exclusive(project.state / "uv.lock", report=phases.phase):
+        with exclusive(project.state / "uv.lock", what="uv", report=phases.phase):
             install_uv(project)
         phase.note(f"{PINNED} installed from the package index into .trainyard/uv")
     return own
@@ -75,7 +75,7 @@ def sync_environment(project: Project, uv: Path, phases: Phases) -> None:
     unfinished = project.state / "sync.unfinished"
     with (
         phases.phase("Python packages of uv.lock") as phase,
-        exclusive(project.state / "sync.lock", report=phases.phase) as lock,
+        exclusive(project.state / "sync.lock", what="the environment", report=phases.phase) as lock,
     ):
         # uv takes a package whose metadata is there for installed, even if a kill kept its other
         # files from being written.

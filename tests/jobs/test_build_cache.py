@@ -45,7 +45,7 @@ HOLDER = """
     from contextlib import nullcontext
     from pathlib import Path
     from jobs.build_cache import exclusive
-    with exclusive(Path(sys.argv[1]), report=nullcontext) as lock:
+    with exclusive(Path(sys.argv[1]), what="it", report=nullcontext) as lock:
         child = subprocess.Popen(["sleep", "1.5"], pass_fds=[lock])
         print("held", flush=True)
         time.sleep(60)
@@ -59,15 +59,15 @@ def test_a_lock_is_held_until_the_killed_holders_children_are_gone(tmp_path, ste
         assert holder.stdout.readline() == "held\n"
         os.kill(holder.pid, signal.SIGKILL)
     started = time.monotonic()
-    with exclusive(path, report=steps):
+    with exclusive(path, what="the thing", report=steps):
         waited_s = time.monotonic() - started
-    assert steps.told == ["waiting for another process that builds thing"]
+    assert steps.told == ["waiting for another process that makes the thing"]
     assert 0.2 < waited_s < 10
 
 
 def test_a_free_lock_is_taken_without_a_word(tmp_path, steps):
     for _ in range(2):
-        with exclusive(tmp_path / "deep" / "thing.lock", report=steps):
+        with exclusive(tmp_path / "deep" / "thing.lock", what="the thing", report=steps):
             pass
     assert steps.told == []
 
