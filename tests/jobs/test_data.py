@@ -1,0 +1,340 @@
+"""Datasets: versions that never change, pushes that meet, pulls that are checked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobs import data
+from jobs.data import Datasets, Pulled, list_datasets, materialise, parse_ref, resolve_dataset
+from jobs.dataset_files import digest_of, scan_folder
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.progress import Transfer
+from jobs.spec import DatasetVersion
+from tests.fakes.blob_store import MemoryStore
+from tests.fakes.gangs import make_environment
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def datasets(store) -> Datasets:
+    return Datasets(store)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return make_folder(tmp_path / "folder", {"a": b"one", "sub/b": b"", "sub/c": b"three"})
+
+
+def make_folder(folder: Path, contents: dict[str, bytes]) -> Path:
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+class TestPush:
+    def test_the_first_push_makes_version_1_and_lays_it_out_as_documented(
+        self, datasets, store, folder
+    ):
+        pushed = datasets.push(folder, "digits")
+        digest = digest_of(scan_folder(folder))
+        record = pushed.dataset
+        assert (pushed.already, pushed.files_sent, pushed.bytes_sent) == (False, 3, 8)
+        assert record.pinned() == DatasetVersion(
+            name="digits", version=1, digest=digest, files=3, bytes=8
+        )
+        assert sorted(store.blobs) == [
+            f"_datasets/digits/{'1.json'}",
+            f"_datasets/digits/{digest}.files.jsonl",
+            f"digits/{digest}/a",
+            f"digits/{digest}/sub/b",
+            f"digits/{digest}/sub/c",
+        ]
+        fields = msgspec.json.decode(store.blobs["_datasets/digits/1.json"])
+        assert datetime.fromisoformat(fields.pop("created")).tzinfo is not None
+        assert fields == {
+            "schema": 1,
+            "name": "digits",
+            "version": 1,
+            "digest": digest,
+            "files": 3,
+            "bytes": 8,
+        }
+
+    def test_equal_content_gives_the_same_version_and_sends_nothing(self, datasets, store, folder):
+        first = datasets.push(folder, "digits")
+        store.sent.clear()
+        before = dict(store.blobs)
+        second = datasets.push(folder, "digits")
+        assert (second.already, second.files_sent, second.bytes_sent) == (True, 0, 0)
+        assert second.dataset == first.dataset
+        assert (store.sent, store.blobs) == ([], before)
+
+    def test_other_content_gives_the_next_version_and_old_content_its_old_one(
+        self, datasets, folder
+    ):
+        datasets.push(folder, "digits")
+        (folder / "a").write_bytes(b"two")
+        assert datasets.push(folder, "digits").dataset.version == 2
+        (folder / "a").write_bytes(b"one")
+        again = datasets.push(folder, "digits")
+        assert (again.dataset.version, again.already) == (1, True)
+
+    def test_a_killed_push_leaves_no_version_and_the_next_sends_the_rest(
+        self, datasets, store, folder
+    ):
+        class Killed(BaseException):
+            pass
+
+        def die(name: str) -> None:
+            raise Killed
+
+        store.before_create = die
+        with pytest.raises(Killed):
+            datasets.push(folder, "digits")
+        assert datasets.versions() == []
+        store.before_create = lambda _: None
+        lost = next(name for name in store.blobs if name.endswith("/sub/c"))
+        del store.blobs[lost]
+        store.sent.clear()
+        pushed = datasets.push(folder, "digits")
+        assert (pushed.already, pushed.files_sent, pushed.bytes_sent) == (False, 1, 5)
+        assert store.sent == [lost]
+
+    def test_pushes_at_once_of_different_contents_get_different_versions(self, tmp_path, store):
+        folders = [
+            make_folder(tmp_path / str(number), {"a": str(number).encode()}) for number in range(16)
+        ]
+        with ThreadPoolExecutor(16) as pool:
+            pushed = list(pool.map(lambda folder: Datasets(store).push(folder, "digits"), folders))
+        assert sorted(each.dataset.version for each in pushed) == list(range(1, 17))
+        assert not any(each.already for each in pushed)
+
+    def test_pushes_at_once_of_equal_content_meet_in_one_version(self, store, folder):
+        with ThreadPoolExecutor(8) as pool:
+            pushed = list(pool.map(lambda _: Datasets(store).push(folder, "digits"), range(8)))
+        assert {each.dataset.version for each in pushed} == {1}
+        assert [each.already for each in pushed].count(False) == 1
+        assert [record.version for record in Datasets(store).versions()] == [1]
+
+    def test_a_loser_of_the_race_takes_the_next_number(self, datasets, store, folder, tmp_path):
+        other = make_folder(tmp_path / "other", {"z": b"other"})
+
+        def race(name: str) -> None:
+            if name.endswith("/1.json"):
+                store.before_create = lambda _: None
+                assert Datasets(store).push(other, "digits").dataset.version == 1
+
+        store.before_create = race
+        pushed = datasets.push(folder, "digits")
+        assert (pushed.dataset.version, pushed.already) == (2, False)
+
+    def test_a_file_that_changes_between_scan_and_sending_makes_no_version(
+        self, datasets, store, folder, monkeypatch
+    ):
+        def scan_then_change(path: Path):
+            files = scan_folder(path)
+            (path / "a").write_bytes(b"two")
+            return files
+
+        monkeypatch.setattr(data, "scan_folder", scan_then_change)
+        with pytest.raises(LaunchError, match=r"`.*/a` changed while it was being sent"):
+            datasets.push(folder, "digits")
+        assert not any(name.endswith(("/a", ".json")) for name in store.blobs)
+
+    def test_progress_ends_with_everything_done(self, datasets, folder):
+        seen: list[Transfer] = []
+        datasets.push(folder, "digits", seen.append)
+        assert [transfer.files_done for transfer in seen] == [1, 2, 3]
+        assert seen[-1] == Transfer(files_done=3, files=3, bytes_done=8, bytes=8)
+
+    @pytest.mark.parametrize("name", ["", "a/b", "_datasets", "-x", "a@1", "x" * 64, "a b"])
+    def test_a_bad_name_is_refused_before_anything_is_read(self, datasets, name, tmp_path):
+        with pytest.raises(LaunchError, match="is no name for a dataset"):
+            datasets.push(tmp_path / "nothing", name)
+
+
+class TestResolve:
+    @pytest.fixture
+    def three(self, datasets, tmp_path) -> Datasets:
+        for number in range(1, 12):
+            folder = make_folder(tmp_path / f"v{number}", {"a": str(number).encode()})
+            datasets.push(folder, "digits")
+        datasets.push(make_folder(tmp_path / "other", {"a": b"x"}), "digits-big")
+        return datasets
+
+    def test_a_name_means_its_newest_version(self, three):
+        assert three.resolve("digits").ref == "digits@11"
+        assert three.resolve("digits-big").ref == "digits-big@1"
+
+    def test_a_version_means_itself(self, three):
+        assert three.resolve("digits@2").ref == "digits@2"
+
+    def test_versions_are_listed_by_name_newest_first(self, three):
+        expected = [f"digits@{number}" for number in range(11, 0, -1)]
+        assert [record.ref for record in three.versions()] == [*expected, "digits-big@1"]
+        assert [record.ref for record in three.versions("digits-big")] == ["digits-big@1"]
+
+    @pytest.mark.parametrize(
+        ("ref", "message", "hint"),
+        [
+            ("digits@12", "no dataset `digits@12`", "there is digits@7, .*digits@11"),
+            ("digit", "no dataset `digit` in", "there is digits, digits-big; or launch data push"),
+            ("digit@1", "no dataset `digit@1` in", "launch data push DIR digit$"),
+        ],
+    )
+    def test_what_is_not_there_is_answered_with_what_is(self, three, ref, message, hint):
+        with pytest.raises(NotFound, match=message) as error:
+            three.resolve(ref)
+        assert re.search(hint, error.value.hint)
+
+    def test_an_empty_store_says_how_to_push(self, datasets):
+        with pytest.raises(NotFound) as error:
+            datasets.resolve("digits")
+        assert error.value.hint == "launch data push DIR digits"
+
+    @pytest.mark.parametrize("ref", ["digits@", "digits@0", "digits@x", "digits@-1", "digits@²"])
+    def test_a_version_that_is_no_number_is_a_usage_error(self, ref):
+        with pytest.raises(LaunchError, match="names no version"):
+            parse_ref(ref)
+
+    def test_a_record_of_a_newer_launch_is_named(self, datasets, store):
+        store.blobs["_datasets/digits/1.json"] = b'{"schema": 2}'
+        with pytest.raises(EnvironmentFailure, match=r"`_datasets/digits/1.json` cannot be read"):
+            datasets.resolve("digits@1")
+
+
+class TestPull:
+    def test_the_files_come_back_as_they_were(self, datasets, folder, tmp_path):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        pulled = datasets.pull(dataset, tmp_path / "to")
+        assert pulled == Pulled(files_received=3, bytes_received=8)
+        assert read_folder(tmp_path / "to") == read_folder(folder)
+
+    def test_only_what_differs_is_received_and_what_else_is_there_stays(
+        self, datasets, store, folder, tmp_path
+    ):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        make_folder(tmp_path / "to", {"a": b"ONE", "sub/c": b"three", "mine": b"kept"})
+        pulled = datasets.pull(dataset, tmp_path / "to")
+        assert pulled == Pulled(files_received=2, bytes_received=3)
+        assert read_folder(tmp_path / "to") == {**read_folder(folder), "mine": b"kept"}
+        store.received.clear()
+        again = datasets.pull(dataset, tmp_path / "to")
+        assert again == Pulled(files_received=0, bytes_received=0)
+        assert store.received == []
+
+    @pytest.mark.parametrize("damaged", [b"", b"thre!", b"three!"])
+    def test_a_damaged_blob_never_gets_its_name(self, datasets, store, folder, tmp_path, damaged):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        store.blobs[f"digits/{dataset.digest}/sub/c"] = damaged
+        with pytest.raises(EnvironmentFailure, match="`sub/c` came from the store with another"):
+            datasets.pull(dataset, tmp_path / "to")
+        assert "sub/c" not in read_folder(tmp_path / "to")
+        assert not [name for name in read_folder(tmp_path / "to") if name.endswith(".part")]
+
+    def test_a_list_of_files_that_was_changed_is_refused(self, datasets, store, folder, tmp_path):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        name = f"_datasets/digits/{dataset.digest}.files.jsonl"
+        whole = store.blobs[name]
+        for content, message in (
+            (whole.replace(b"sub/c", b"../../c"), "does not have the digest"),
+            (whole.replace(b'"bytes":5', b'"bytes":-'), "cannot be read"),
+            (b"", "does not have the digest"),
+        ):
+            store.blobs[name] = content
+            with pytest.raises(EnvironmentFailure, match=message):
+                datasets.pull(dataset, tmp_path / "to")
+        assert not (tmp_path / "to").exists()
+
+    def test_a_hostile_list_with_its_own_digest_writes_nothing_outside(
+        self, datasets, store, tmp_path
+    ):
+        content = b"evil"
+        line = {
+            "path": "../evil",
+            "bytes": 4,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "md5": hashlib.md5(content).hexdigest(),
+        }
+        digest = hashlib.sha256(f"{line['sha256']} 4 ../evil\n".encode()).hexdigest()
+        store.blobs[f"_datasets/d/{digest}.files.jsonl"] = msgspec.json.encode(line) + b"\n"
+        store.blobs[f"d/{digest}/../evil"] = content
+        dataset = DatasetVersion(name="d", version=1, digest=digest, files=1, bytes=4)
+        with pytest.raises(LaunchError, match="cannot be used in a dataset"):
+            datasets.pull(dataset, tmp_path / "to")
+        assert read_folder(tmp_path) == {}
+
+
+class TestMaterialise:
+    @pytest.fixture
+    def environment(self, tmp_path, store, monkeypatch):
+        monkeypatch.setattr(data, "open_data_store", lambda _: store)
+        return make_environment(tmp_path / "workspace")
+
+    def test_content_lies_under_its_digest_and_is_read_only(
+        self, environment, datasets, folder, tmp_path
+    ):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        found = materialise(dataset, environment, tmp_path / "workspace")
+        assert found == tmp_path / "workspace" / "inputs" / dataset.digest
+        assert read_folder(found) == read_folder(folder)
+        modes = {path.stat().st_mode & 0o777 for path in found.rglob("*") if path.is_file()}
+        assert modes == {0o444}
+
+    def test_a_second_time_the_store_is_not_asked(
+        self, environment, datasets, folder, tmp_path, monkeypatch
+    ):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        first = materialise(dataset, environment, tmp_path / "workspace")
+        monkeypatch.setattr(data, "open_data_store", None)
+        assert materialise(dataset, environment, tmp_path / "workspace") == first
+
+    def test_many_at_once_download_once(self, environment, datasets, store, folder, tmp_path):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        with ThreadPoolExecutor(8) as pool:
+            found = set(
+                pool.map(
+                    lambda _: materialise(dataset, environment, tmp_path / "workspace"), range(8)
+                )
+            )
+        assert len(found) == 1
+        assert len(store.received) == 3
+
+    def test_after_a_failure_the_next_goes_on_with_what_is_there(
+        self, environment, datasets, store, folder, tmp_path
+    ):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        lost = store.blobs.pop(f"digits/{dataset.digest}/sub/c")
+        with pytest.raises(EnvironmentFailure):
+            materialise(dataset, environment, tmp_path / "workspace")
+        assert not (tmp_path / "workspace" / "inputs" / dataset.digest).exists()
+        store.blobs[f"digits/{dataset.digest}/sub/c"] = lost
+        found = materialise(dataset, environment, tmp_path / "workspace")
+        assert read_folder(found) == read_folder(folder)
+
+    def test_a_digest_that_is_a_path_is_refused(self, environment, tmp_path):
+        dataset = DatasetVersion(name="d", version=1, digest="../../etc", files=1, bytes=1)
+        with pytest.raises(LaunchError, match="is no digest"):
+            materialise(dataset, environment, tmp_path / "workspace")
+
+    def test_resolve_and_list_give_pinned_versions(self, environment, datasets, folder):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        assert resolve_dataset(environment, "digits") == dataset
+        assert list_datasets(environment) == [dataset]

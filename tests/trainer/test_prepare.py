@@ -1,0 +1,102 @@
+"""`python -m trainer.data.prepare digits`: scikit-learn's digits as MNIST's four files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from trainer.data.idx import read_idx
+from trainer.data.prepare import FILES, Events, enlarge, prepare_digits, split
+
+# Equal on every machine: the digest of a dataset hangs on it.
+SHA256 = {
+    "t10k-images-idx3-ubyte": "deba68155966101f2d9bdf4c7d2c90104ee08ec859c8f9762810c7d95f442409",
+    "t10k-labels-idx1-ubyte": "6ff66f7ef309c514bc431118f706c8249a50930d6256e9191340a2d710351535",
+    "train-images-idx3-ubyte": "4449f4daf4ff0e1346df6fe50bf60506c4a77a794b4be8fb05ac35bccd18e858",
+    "train-labels-idx1-ubyte": "997d8237ea59870b42f811eaad3e13914b38ab6a9a5e9ad6affdff0f34e7cfdc",
+}
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "digits"
+    prepare_digits(folder, Events(as_json=False))
+    return folder
+
+
+def test_the_files_are_the_same_on_every_machine(digits):
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in digits.iterdir()}
+    assert found == SHA256
+    assert tuple(sorted(found)) == tuple(sorted(FILES))
+
+
+def test_every_picture_of_scikit_learn_is_there_once_unchanged_but_in_size(digits):
+    from sklearn.datasets import load_digits
+
+    found = Counter()
+    for prefix in ("train", "t10k"):
+        (count, _, _), pixels = read_idx(digits, f"{prefix}-images-idx3-ubyte")
+        _, labels = read_idx(digits, f"{prefix}-labels-idx1-ubyte")
+        for number in range(count):
+            picture = pixels[number * 784 : (number + 1) * 784]
+            rows = [picture[28 * y + 3 : 28 * y + 27 : 3] for y in range(3, 27, 3)]
+            found[labels[number], tuple(round(v * 16 / 255) for row in rows for v in row)] += 1
+    bundle = load_digits()
+    expected = Counter(
+        (int(label), tuple(int(v) for v in image.ravel()))
+        for image, label in zip(bundle.images, bundle.target, strict=True)
+    )
+    assert found == expected
+
+
+def test_every_fifth_of_each_label_goes_to_testing():
+    train, test = split([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
+    assert (train, test) == ([0, 1, 2, 3, 5, 6, 7, 8, 10], [4, 9])
+
+
+def test_a_pixel_becomes_a_block_within_a_border():
+    import numpy as np
+
+    images = np.zeros((1, 8, 8))
+    images[0, 0, 0], images[0, 7, 7] = 16, 8
+    big = enlarge(images)[0]
+    expected = np.zeros((28, 28), dtype=np.uint8)
+    expected[2:5, 2:5], expected[23:26, 23:26] = 255, 128
+    assert (big == expected).all()
+
+
+def test_a_second_time_nothing_is_written_and_a_damaged_file_is_made_again(digits, capsys):
+    times = {path.name: path.stat().st_mtime_ns for path in digits.iterdir()}
+    prepare_digits(digits, Events(as_json=True))
+    assert {path.name: path.stat().st_mtime_ns for path in digits.iterdir()} == times
+    (digits / FILES[1]).write_bytes(b"half")
+    prepare_digits(digits, Events(as_json=True))
+    changed = {
+        path.name for path in digits.iterdir() if path.stat().st_mtime_ns != times[path.name]
+    }
+    assert changed == {FILES[1]}
+    assert hashlib.sha256((digits / FILES[1]).read_bytes()).hexdigest() == SHA256[FILES[1]]
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    ends = [event["changed"] for event in events if event["event"] == "done"]
+    assert ends == [False, True]
+    assert [path.name for path in digits.parent.iterdir()] == ["digits"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line_and_exit_code_1(tmp_path):
+    (tmp_path / "file").write_text("")
+    program = [sys.executable, "-m", "trainer.data.prepare", "digits"]
+    done = subprocess.run(
+        [*program, "--to", str(tmp_path / "file" / "digits")],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,49 @@
+"""RunDir: where things lie, with Trainyard and without."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainer.common.errors import TrainingError
+from trainer.common.rundir import RunDir
+
+
+def test_without_trainyard_everything_goes_to_outputs(tmp_path):
+    run_dir = RunDir.from_environment({}, cwd=tmp_path)
+    assert run_dir.metrics == tmp_path / "outputs" / "metrics.jsonl"
+    assert run_dir.output("model") == tmp_path / "outputs" / "model"
+    assert run_dir.output("model").is_dir()
+    with pytest.raises(TrainingError, match=r"no input `digits`.*--data DIR"):
+        run_dir.input("digits")
+
+
+def test_with_trainyard_the_variables_say_where(tmp_path):
+    environ = {
+        "TRAINYARD_RUN_DIR": str(tmp_path / "run"),
+        "TRAINYARD_INPUT_DIGITS": "/in/digits",
+        "TRAINYARD_INPUT_OTHER": "/in/other",
+        "TRAINYARD_OUTPUT_MODEL": str(tmp_path / "run" / "outputs" / "model"),
+    }
+    run_dir = RunDir.from_environment(environ, cwd=tmp_path)
+    assert run_dir.metrics == tmp_path / "run" / "metrics.jsonl"
+    assert str(run_dir.input("digits")) == "/in/digits"
+    assert run_dir.output("model") == tmp_path / "run" / "outputs" / "model"
+    assert run_dir.output("plots") == tmp_path / "outputs" / "plots"
+
+
+def test_the_only_input_serves_under_any_name(tmp_path):
+    run_dir = RunDir.from_environment({"TRAINYARD_INPUT_MNIST": "/in/mnist"}, cwd=tmp_path)
+    assert str(run_dir.input("digits")) == "/in/mnist"
+
+
+def test_a_summary_replaces_the_one_before_and_leaves_no_other_file(tmp_path):
+    run_dir = RunDir.from_environment({"TRAINYARD_RUN_DIR": str(tmp_path)})
+    run_dir.write_summary({"epochs": 1})
+    run_dir.write_summary({"epochs": 2, "test_accuracy": 0.5})
+    assert json.loads((tmp_path / "summary.json").read_text()) == {
+        "epochs": 2,
+        "test_accuracy": 0.5,
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]

@@ -1,0 +1,49 @@
+"""Throughput: the samples of all ranks over the time of the same steps."""
+
+from __future__ import annotations
+
+from trainer.common.throughput import Throughput
+
+
+class Clock:
+    """Seconds that pass only when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_only_training_after_the_warm_up_counts():
+    clock = Clock()
+    throughput = Throughput(num_warmup_steps=2, clock=clock)
+    for seconds in (10, 1):
+        with throughput.training():
+            for _ in range(3):
+                clock.now += seconds
+                throughput.step(64)
+        clock.now += 100  # evaluation
+    # One step of 10 s in the first block, three of 1 s in the second.
+    assert throughput.samples_per_s == 4 * 64 / 13
+
+
+def test_there_is_no_rate_within_the_warm_up():
+    clock = Clock()
+    throughput = Throughput(num_warmup_steps=5, clock=clock)
+    with throughput.training():
+        clock.now += 1
+        throughput.step(64)
+    assert throughput.samples_per_s is None
+
+
+def test_the_device_is_waited_for_before_the_clock_is_read():
+    clock = Clock()
+
+    def synchronise() -> None:
+        clock.now += 2
+
+    throughput = Throughput(num_warmup_steps=0, synchronise=synchronise, clock=clock)
+    with throughput.training():
+        throughput.step(10)
+    assert throughput.samples_per_s == 5.0
