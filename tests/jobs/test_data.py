@@ -59,13 +59,13 @@ class TestPush:
         assert record.pinned() == DatasetVersion(
             name="digits", version=1, digest=digest, files=3, bytes=8
         )
-        assert sorted(store.blobs) == [
-            f"_datasets/digits/{'1.json'}",
+        assert set(store.blobs) == {
+            "_datasets/digits/1.json",
             f"_datasets/digits/{digest}.files.jsonl",
             f"digits/{digest}/a",
             f"digits/{digest}/sub/b",
             f"digits/{digest}/sub/c",
-        ]
+        }
         fields = msgspec.json.decode(store.blobs["_datasets/digits/1.json"])
         assert datetime.fromisoformat(fields.pop("created")).tzinfo is not None
         assert fields == {
