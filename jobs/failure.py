@@ -89,8 +89,10 @@ class RankReport(Struct, frozen=True, kw_only=True):
 class Sign(Struct, frozen=True, kw_only=True):
     """What was seen of one rank when the gang stood still.
 
-    `cpu` is in cores, `silent_s` the time since its last output. `is_in_collective` is read from
-    its stack afterwards, None where it left none.
+    `cpu` is in cores, `silent_s` the time since its last output. `is_runnable` says that its
+    main thread runs or wants to (on a loaded machine `cpu` alone says little), `is_asleep` that it
+    waits for time to pass and for nothing else.
+    `is_in_collective` is read from its stack afterwards, None where it left none.
     """
 
     rank: int
@@ -99,6 +101,8 @@ class Sign(Struct, frozen=True, kw_only=True):
     has_closed_output: bool
     cpu: float
     silent_s: float
+    is_runnable: bool = False
+    is_asleep: bool = False
     is_in_collective: bool | None = None
 
 
@@ -212,13 +216,13 @@ def name_hanging(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str]:
     for sign in signs:
         if sign.has_closed_output:
             return sign.rank, "it closed its output, and the others wait"
-    return _odd_one_out(signs, launcher) or _most_silent(signs)
+    return _odd_one_out(signs, launcher) or _sleeper(signs) or _most_silent(signs)
 
 
 def _odd_one_out(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str] | None:
     if len(signs) > 1:
-        busy = [sign.rank for sign in signs if sign.cpu > 0.5]
-        idle = [sign.rank for sign in signs if sign.cpu < 0.2]
+        busy = [sign.rank for sign in signs if sign.is_runnable or sign.cpu > 0.5]
+        idle = [sign.rank for sign in signs if not sign.is_runnable and sign.cpu < 0.2]
         if len(busy) + len(idle) == len(signs):
             # Open MPI's ranks spin while they wait; everyone else's sleep.
             if launcher == "mpi" and len(idle) == 1:
@@ -228,6 +232,14 @@ def _odd_one_out(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str] |
     outside = [sign.rank for sign in signs if sign.is_in_collective is False]
     if len(outside) == 1 and any(sign.is_in_collective for sign in signs):
         return outside[0], "it is not in the collective that the others wait in"
+    return None
+
+
+def _sleeper(signs: Sequence[Sign]) -> tuple[int, str] | None:
+    """Who waits for another waits for its bytes; who sleeps does so of its own accord."""
+    asleep = [sign.rank for sign in signs if sign.is_asleep]
+    if len(asleep) == 1 and len(signs) > 1:
+        return asleep[0], "it sleeps while the others wait for it"
     return None
 
 

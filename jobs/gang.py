@@ -40,9 +40,9 @@ from jobs.ranks import Ranks
 from jobs.runs import RunEvent, append_event, now, read_record, write_file
 from jobs.slots import Slots
 from jobs.spec import RankError, RunRecord, RunState
-from jobs.submission import Handover
+from jobs.supervision import Handover
 from jobs.vitals import Activity, observe
-from jobs.watcher import become_subreaper, watch
+from jobs.watcher import become_subreaper, end_with_parent, watch
 
 QUEUE_RECHECK_S = 1.0  # a claim whose holder and watcher were both killed pokes nobody
 GRACE_S = 5.0  # between asking a rank to end and killing it
@@ -113,7 +113,13 @@ class Supervisor:
     """One run from its place in the queue to its last event."""
 
     def __init__(
-        self, run_dir: Path, record: RunRecord, handover: Handover, wakeup: Wakeup
+        self,
+        run_dir: Path,
+        record: RunRecord,
+        handover: Handover,
+        wakeup: Wakeup,
+        *,
+        watcher: int,
     ) -> None:
         self._run_dir = run_dir
         self._spec = record.plan.spec
@@ -122,8 +128,7 @@ class Supervisor:
         self._wakeup = wakeup
         self._slots = Slots(run_dir.parent.parent, self._request.compute)
         # Orphans of the run become children of the watcher: its processes are all below that.
-        root = os.getppid()
-        self._ranks = Ranks(run_dir, self._request, wait=wakeup.wait, root=root)
+        self._ranks = Ranks(run_dir, self._request, wait=wakeup.wait, watcher=watcher)
 
     def run(self) -> None:
         """Take the run to its end; there is exactly one last event, and then no process is left."""
@@ -307,13 +312,15 @@ def main() -> int:
     become_subreaper()
     os.chdir(run_dir)
     os.set_inheritable(lock, False)
+    watcher = os.getpid()
     supervisor = os.fork()
     if supervisor:
         return watch(run_dir, supervisor)
     wakeup = Wakeup(run_dir)
+    end_with_parent(watcher)
     supervision.announce(lock)
     handover = msgspec.json.decode(sys.stdin.buffer.read(), type=Handover)
-    Supervisor(run_dir, read_record(run_dir), handover, wakeup).run()
+    Supervisor(run_dir, read_record(run_dir), handover, wakeup, watcher=watcher).run()
     return 0
 
 

@@ -41,6 +41,14 @@ def read_table() -> dict[int, Process]:
     return {process.pid: process for process in found if process}
 
 
+def is_asleep(pid: int) -> bool:
+    """Whether a process's main thread waits for time to pass (not for data, not for a lock)."""
+    try:
+        return b"nanosleep" in Path(f"/proc/{pid}/wchan").read_bytes()
+    except OSError:
+        return False
+
+
 def descendants(root: int, table: dict[int, Process]) -> list[Process]:
     """All processes below `root`, nearest first."""
     children: dict[int, list[Process]] = {}
@@ -69,17 +77,18 @@ def of_run(run_dir: Path, pids: Collection[int]) -> list[int]:
     return found
 
 
-def leftovers(root: int, run_dir: Path, spare: Collection[int] = ()) -> list[int]:
+def leftovers(root: int | None, run_dir: Path, spare: Collection[int] = ()) -> list[int]:
     """Living processes of a run: below `root`, or bearing the run's mark wherever they are."""
+    assert root is None or root > 1, "below init is everything on the machine"
     table = read_table()
-    below = [each.pid for each in descendants(root, table) if each.state != "Z"]
+    below = [each.pid for each in descendants(root, table) if each.state != "Z"] if root else []
     elsewhere = set(table) - set(below) - {root, os.getpid()}
     living = [pid for pid in of_run(run_dir, elsewhere) if table[pid].state != "Z"]
     return [pid for pid in below + living if pid not in spare and pid != os.getpid()]
 
 
 def kill_leftovers(
-    root: int, run_dir: Path, *, spare: Collection[int] = (), timeout_s: float
+    root: int | None, run_dir: Path, *, spare: Collection[int] = (), timeout_s: float
 ) -> list[int]:
     """Kill what `leftovers` finds until it finds nothing; gives what still lives at the end.
 

@@ -22,17 +22,17 @@ LAST_WORDS_S = 1.0  # for rank.py to write what its command left, once the comma
 class Ranks:
     """The ranks of a run as processes: one child each, or mpirun's one child for all of them.
 
-    `wait` sleeps until a signal or so many seconds, `root` is the process below which everything
-    of the run lives.
+    `wait` sleeps until a signal or so many seconds, `watcher` is the process below which
+    everything of the run lives.
     """
 
     def __init__(
-        self, run_dir: Path, request: GangRequest, *, wait: Callable[[float], None], root: int
+        self, run_dir: Path, request: GangRequest, *, wait: Callable[[float], None], watcher: int
     ) -> None:
         self._run_dir = run_dir
         self._request = request
         self._wait = wait
-        self._root = root
+        self._watcher = watcher
         self._living: dict[int, int] = {}
         self._ended: dict[int, tuple[int, float]] = {}
         self._helper: int | None = None
@@ -129,8 +129,14 @@ class Ranks:
                 spare.add(self._helper)
             kill_leftovers(self._root, self._run_dir, spare=spare, timeout_s=LAST_WORDS_S)
             self._wait_for_ends(LAST_WORDS_S)
+        self._helper = None  # from here on its end is no loss
         kill_leftovers(self._root, self._run_dir, timeout_s=KILL_TIMEOUT_S)
         self.reap()
+
+    @property
+    def _root(self) -> int:
+        """The watcher while it lives. Never our parent unseen: an orphan's parent is init."""
+        return self._watcher if os.getppid() == self._watcher else os.getpid()
 
     def _wait_for_ends(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

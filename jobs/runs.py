@@ -12,7 +12,6 @@ import re
 import time
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -146,6 +145,8 @@ class RunStore:
 
 def workspace_folder(environment: Environment) -> Path:
     """The folder that a local environment's workspace names (`file://...`)."""
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(environment.workspace.endpoint)
     if parts.scheme != "file" or not parts.path:
         message = f"workspace endpoint `{environment.workspace.endpoint}` is no file:// folder"

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from jobs import supervision
 from jobs.code import git_state, snapshot
 from jobs.errors import EnvironmentFailure
 from jobs.runs import RunStore, now, read_record
 from jobs.slots import Slots
-from jobs.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunHandle, RunRecord
+from jobs.spec import RUN_RECORD_SCHEMA, Plan, RunHandle, RunRecord
+from jobs.supervision import Handover
 
 # What a rank may see of the shell that launched it. Everything else comes from the job file, so
 # that a job that runs here runs on a cluster, and no stray credential reaches someone's script.
@@ -35,14 +35,6 @@ INHERITED = frozenset(
     }
 )
 _LOCK_FD = 3
-
-
-class Handover(Struct, frozen=True, kw_only=True):
-    """What `launch` tells the supervisor through a pipe, and nobody else ever sees."""
-
-    interpreter: str
-    environment: Environment
-    secrets: dict[str, str]
 
 
 def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:

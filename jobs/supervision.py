@@ -13,8 +13,20 @@ import os
 import signal
 from pathlib import Path
 
+from msgspec import Struct
+
+from jobs.spec import Environment
+
 LOCK_NAME = "supervisor.lock"
 CANCEL_NAME = "cancel"
+
+
+class Handover(Struct, frozen=True, kw_only=True):
+    """What `launch` tells the supervisor through a pipe, and nobody else ever sees."""
+
+    interpreter: str
+    environment: Environment
+    secrets: dict[str, str]
 
 
 def take_lock(run_dir: Path) -> int:

@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from jobs.failure import RankReport, Sign
-from jobs.processes import Process, descendants, read_table
+from jobs.processes import Process, descendants, is_asleep, read_table
 
 CPU_SAMPLE_S = 0.3
 STOPPED = ("T", "t")
@@ -54,11 +56,14 @@ class Activity:
 def observe(run_dir: Path, reports: Sequence[RankReport]) -> list[Sign]:
     """Look at all ranks for a moment (CPU_SAMPLE_S)."""
     before = read_table()
+    asleep = {report.rank for report in reports if is_asleep(report.child)}
     started_s = time.monotonic()
     time.sleep(CPU_SAMPLE_S)
     after = read_table()
     elapsed_s = time.monotonic() - started_s
-    return [_sign(run_dir, report, before, after, elapsed_s) for report in reports]
+    signs = [_sign(run_dir, report, before, after, elapsed_s) for report in reports]
+    # Seen twice: a rank that polls with short sleeps is rather not asleep both times.
+    return [structs.replace(s, is_asleep=s.rank in asleep and s.is_asleep) for s in signs]
 
 
 def _sign(
@@ -79,6 +84,10 @@ def _sign(
         has_exited=report.has_succeeded,
         has_closed_output=report.output_closed_s is not None and report.ended_s is None,
         cpu=used / elapsed_s,
+        is_runnable=all(
+            report.child in table and table[report.child].state == "R" for table in (before, after)
+        ),
+        is_asleep=report.ended_s is None and is_asleep(report.child),
         silent_s=_silence(run_dir / "logs" / f"rank-{report.rank:05d}.log"),
     )
 

@@ -18,6 +18,7 @@ from jobs.runs import RunEvent, append_event, now, read_events, read_record
 from jobs.slots import Slots
 from jobs.spec import RunState
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KILL_TIMEOUT_S = 8.0
 
@@ -25,6 +26,13 @@ KILL_TIMEOUT_S = 8.0
 def become_subreaper() -> None:
     """From now on orphaned descendants become children of this process."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent(parent: int) -> None:
+    """Be told to end (SIGTERM) when the parent, the watcher, is gone or goes."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def watch(run_dir: Path, supervisor: int) -> int:

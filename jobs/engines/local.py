@@ -11,12 +11,14 @@ import msgspec
 
 from jobs import supervision
 from jobs.errors import LaunchError
+from jobs.fetching import fetch_run
 from jobs.launchers import gang_request
 from jobs.logs import read_logs
 from jobs.processes import kill_leftovers
 from jobs.runs import RunStore, is_over, read_status
 from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
-from jobs.submission import Handover, submit_run
+from jobs.submission import submit_run
+from jobs.supervision import Handover
 
 PROJECT = Path(__file__).parents[2]
 KILL_TIMEOUT_S = 5.0
@@ -86,10 +88,10 @@ class LocalEngine:
         state = self.status(handle).state
         if state is RunState.LOST:
             # Supervisor and watcher were both killed: nobody else ends what they left behind.
-            kill_leftovers(0, run_dir, timeout_s=KILL_TIMEOUT_S)
+            kill_leftovers(None, run_dir, timeout_s=KILL_TIMEOUT_S)
         elif not state.is_terminal():
             supervision.ask_to_cancel(run_dir)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
         """Copy what the run made into `into`; see `Engine.fetch`."""
-        raise NotImplementedError
+        return fetch_run(Path(handle.run_dir), into)

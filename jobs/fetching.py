@@ -1,0 +1,102 @@
+"""Copies what a run made into a folder: whole files only, none twice, while the run is on, too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobs.errors import EnvironmentFailure
+
+FILES = ("metrics.jsonl", "summary.json", "error.json")
+FOLDERS = ("outputs", "logs")
+PART_SUFFIX = ".part"
+BLOCK = 1 << 20
+
+
+def fetch_run(run_dir: Path, into: Path) -> Path:
+    """Copy outputs, logs, metrics, summary and error into `into`; gives `into`.
+
+    A file with the size and time of the run's is taken for copied. One that changes while it is
+    copied gets the time from before, so that the next fetch copies it again. Links inside the
+    outputs stay links; links out of them become the files they lead to, folders behind such
+    links are left out. Raises EnvironmentFailure where `into` cannot be written.
+    """
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            _copy(run_dir / name, into / name)
+        for folder in FOLDERS:
+            root = run_dir / folder
+            for name in _names(root):
+                if _is_inner_link(root / name, root):
+                    _link(root / name, into / folder / name)
+                elif (root / name).is_file():
+                    _copy(root / name, into / folder / name)
+            (into / folder).mkdir(exist_ok=True)
+    except OSError as error:
+        message = f"cannot write into `{into}`: {error.strerror or error}"
+        hint = "free some space or choose another folder, then fetch again: it goes on"
+        raise EnvironmentFailure(message, hint=hint) from error
+    return into
+
+
+def _names(root: Path) -> Iterator[str]:
+    """Files and links below a folder, by their path in it."""
+    folders = [""]
+    while folders:
+        prefix = folders.pop()
+        try:
+            entries = sorted(os.scandir(root / prefix), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(f"{prefix}{entry.name}/")
+            elif entry.is_symlink() or entry.is_file():
+                yield prefix + entry.name
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        with source.open("rb") as reading:
+            status = os.fstat(reading.fileno())
+            if _is_copied(status, target):
+                return
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(target.name + PART_SUFFIX)
+            try:
+                with part.open("wb") as writing:
+                    while block := reading.read(BLOCK):
+                        writing.write(block)
+                os.utime(part, ns=(status.st_atime_ns, status.st_mtime_ns))
+                part.replace(target)
+            except OSError:
+                part.unlink(missing_ok=True)
+                raise
+    except FileNotFoundError:
+        if source.exists():
+            raise
+        # The run took it away meanwhile, or never had it.
+
+
+def _is_copied(status: os.stat_result, target: Path) -> bool:
+    try:
+        copied = target.stat()
+    except FileNotFoundError:
+        return False
+    return (copied.st_size, copied.st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+
+
+def _is_inner_link(path: Path, root: Path) -> bool:
+    """Whether a path is a link that leads to something in the same folder tree, relatively."""
+    if not path.is_symlink() or path.readlink().is_absolute():
+        return False
+    aim = path.resolve()
+    return aim.exists() and aim.is_relative_to(root.resolve())
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    target.symlink_to(source.readlink())

@@ -1,0 +1,188 @@
+"""Makes environments, jobs and runs of the local engine for tests; real processes, stdlib ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.engines.local import LocalEngine
+from jobs.processes import of_run, read_table
+from jobs.spec import (
+    Cluster,
+    Containers,
+    Environment,
+    JobRetry,
+    JobSpec,
+    Limits,
+    RankError,
+    RunHandle,
+    RunStatus,
+    Storage,
+    Workspace,
+)
+
+PROGRAMS = Path(__file__).parents[1] / "faults" / "programs"
+
+
+def make_cluster(*, nodes: int = 1, processes: int = 4) -> Cluster:
+    """A cluster of this machine."""
+    return Cluster(
+        compute="cpu-test",
+        size="local",
+        gpus_per_node=0,
+        cpus_per_node=os.cpu_count() or 1,
+        processes_per_node=processes,
+        rdma=False,
+        priority="dedicated",
+        min_nodes=0,
+        max_nodes=nodes,
+        idle_s=0,
+        price_per_node_hour=None,
+        currency=None,
+    )
+
+
+def make_environment(workspace: Path, *, nodes: int = 1, processes: int = 4) -> Environment:
+    """A local stack's output, with one cluster and no store behind it."""
+    return Environment(
+        schema=1,
+        stack="local",
+        engine="local",
+        location="local",
+        subscription_id=None,
+        resource_group=None,
+        workspace=Workspace(name="test", id="test", endpoint=f"file://{workspace}"),
+        storage=Storage(
+            account="test",
+            blob_endpoint="http://127.0.0.1:1/test",
+            containers=Containers(data="data", runs="runs"),
+        ),
+        registry=None,
+        key_vault=None,
+        clusters={"cpu": make_cluster(nodes=nodes, processes=processes)},
+        images={},
+    )
+
+
+def make_spec(command: list[str], *, hang_s: float = 600.0, **changes: Any) -> JobSpec:
+    """A job of one node and two processes, unless told otherwise."""
+    fields: dict[str, Any] = {
+        "name": "test",
+        "stack": "local",
+        "image": "test",
+        "launcher": "none",
+        "command": tuple(command),
+        "code": None,
+        "code_only": (),
+        "cluster": "cpu",
+        "compute": "cpu-test",
+        "nodes": 1,
+        "processes_per_node": 2,
+        "parameter_servers": 0,
+        "inputs": {},
+        "outputs": (),
+        "setup": (),
+        "env": {},
+        "secrets": {},
+        "limits": Limits(wall_clock_s=None, hang_s=hang_s),
+        "retry": JobRetry(),
+        "shm_size": None,
+        "priority": "normal",
+        "experiment": None,
+        "tags": {},
+    }
+    return JobSpec(**{**fields, **changes})
+
+
+class Gangs:
+    """A local engine on a workspace of its own; ranks run under `interpreter`."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        *,
+        nodes: int = 1,
+        processes: int = 4,
+        interpreter: Path = Path(sys.executable),
+    ) -> None:
+        self.workspace = workspace
+        environment = make_environment(workspace, nodes=nodes, processes=processes)
+        self.engine = LocalEngine(environment, runtime=lambda _: interpreter)
+        self.handles: list[RunHandle] = []
+
+    def submit(
+        self, command: list[str], *, secrets: Mapping[str, str] | None = None, **changes: Any
+    ) -> RunHandle:
+        """Submit a job; see `make_spec`."""
+        plan = self.engine.plan(make_spec(command, **changes))
+        handle = self.engine.submit(plan, secrets or {})
+        self.handles.append(handle)
+        return handle
+
+    def python(self, program: str, *arguments: str, **changes: Any) -> RunHandle:
+        """Submit a job whose ranks run this Python text."""
+        return self.submit(["python", "-c", program, *arguments], **changes)
+
+    def wait(self, handle: RunHandle, timeout_s: float = 60.0) -> RunStatus:
+        """Wait until the run is over; a run that is not by then fails the test."""
+        deadline = time.monotonic() + timeout_s
+        while not (status := self.engine.status(handle)).state.is_terminal():
+            assert time.monotonic() < deadline, f"not over after {timeout_s} s: {status}"
+            time.sleep(0.01)
+        return status
+
+    def wait_for_file(self, handle: RunHandle, name: str, timeout_s: float = 60.0) -> Path:
+        """Wait until a file appears in the run's directory."""
+        path = Path(handle.run_dir) / name
+        deadline = time.monotonic() + timeout_s
+        while not path.exists():
+            status = self.engine.status(handle)
+            assert time.monotonic() < deadline, f"no {name} after {timeout_s} s: {status}"
+            assert not status.state.is_terminal(), f"over without {name}: {status}"
+            time.sleep(0.01)
+        return path
+
+    def error(self, handle: RunHandle) -> RankError:
+        """The run's error.json."""
+        error = self.engine.store.error(handle)
+        assert error is not None, "no error.json"
+        return error
+
+    def texts(self, handle: RunHandle, rank: int) -> list[str]:
+        """The lines of one rank."""
+        return [line.text for line in self.engine.logs(handle, [rank], follow=False)]
+
+    def processes(self, handle: RunHandle) -> list[int]:
+        """Living processes that bear the run's mark, wherever they are."""
+        table = read_table()
+        return [pid for pid in of_run(Path(handle.run_dir), table) if table[pid].state != "Z"]
+
+    def supervisors(self, handle: RunHandle) -> list[int]:
+        """The run's supervisor and its watcher, by their command lines."""
+        found: list[int] = []
+        for pid in read_table():
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"jobs.gang" in words and handle.run_dir.encode() in words:
+                found.append(pid)
+        return found
+
+    def wait_until_gone(self, handle: RunHandle, timeout_s: float = 10.0) -> None:
+        """Wait until no process of the run is left."""
+        deadline = time.monotonic() + timeout_s
+        while left := self.processes(handle) + self.supervisors(handle):
+            assert time.monotonic() < deadline, f"left after {timeout_s} s: {left}"
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        """End what still runs."""
+        for handle in self.handles:
+            self.engine.cancel(handle)
+        for handle in self.handles:
+            self.wait_until_gone(handle, 20)

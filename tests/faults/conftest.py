@@ -1,0 +1,40 @@
+"""Fixtures of the fault tests: a workspace of its own for each, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.gangs import Gangs
+
+MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
+LIMIT_BYTES = 256 << 20
+
+
+@pytest.fixture
+def gangs(tmp_path: Path) -> Iterator[Gangs]:
+    """A local engine on one cluster of one node with four processes."""
+    made = Gangs(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def memory_group(tmp_path: Path) -> Iterator[Path]:
+    """A control group (v1 or v2) with a memory limit; needs root."""
+    if os.geteuid() != 0:
+        pytest.skip("a memory control group needs root")
+    is_v1 = (MEMORY_CONTROLLER / "memory.limit_in_bytes").exists()
+    root = MEMORY_CONTROLLER if is_v1 else Path("/sys/fs/cgroup")
+    group = root / f"trainyard-test-{tmp_path.name}-{os.getpid()}"
+    try:
+        group.mkdir()
+        limit = group / ("memory.limit_in_bytes" if is_v1 else "memory.max")
+        limit.write_text(str(LIMIT_BYTES))
+    except OSError as error:
+        pytest.skip(f"no memory control group to be had here: {error}")
+    yield group
+    group.rmdir()
