@@ -21,7 +21,7 @@ from jobs.code import git_state, snapshot
 from jobs.errors import EnvironmentFailure
 from jobs.runs import RunStore, now, read_record
 from jobs.slots import Slots
-from jobs.spec import RUN_RECORD_SCHEMA, Plan, RunHandle, RunRecord
+from jobs.spec import RUN_RECORD_SCHEMA, GitState, Plan, RunHandle, RunRecord
 from jobs.supervision import Handover
 
 # What a rank may see of the shell that launched it. Everything else comes from the job file, so
