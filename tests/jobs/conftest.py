@@ -1,0 +1,14 @@
+"""Fixtures of the command line's tests."""
+
+import pytest
+
+from tests.fakes.launching import Launching, use_fake_engine
+
+
+@pytest.fixture
+def launching(tmp_path, capsys, monkeypatch):
+    """`launch` on an engine that starts nothing, in a working folder of its own."""
+    use_fake_engine(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRAINYARD_STACK", raising=False)
+    return Launching(tmp_path, capsys)

@@ -1,0 +1,54 @@
+"""args as words, and back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.arguments import split_argv, to_argv
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({}, ()),
+        ({"epochs": 3, "lr": 0.1, "name": "a b"}, ("--epochs", "3", "--lr", "0.1", "--name", "a b")),
+        ({"amp": True, "fast": False, "seed": None, "sizes": []}, ("--amp",)),
+        ({"sizes": [8, 16]}, ("--sizes", "8", "16")),
+        ({"shift": -1.5}, ("--shift", "-1.5")),
+        ({"flags": "--x -y"}, ("--flags=--x -y",)),
+        ({"note": ""}, ("--note", "")),
+    ],
+)
+def test_args_become_options(args, words):
+    assert to_argv(args) == words
+
+
+@pytest.mark.parametrize(
+    ("argv", "command", "args"),
+    [
+        (("python", "-m", "a.b", "--epochs", "3", "--amp"), 3, {"epochs": "3", "amp": True}),
+        (("python", "train.py"), 2, {}),
+        (("python", "train.py", "--sizes", "1", "2"), 2, {"sizes": ["1", "2"]}),
+        (("bash", "-c", "echo --x 1"), 3, {}),
+        # Nothing that we would have written: it is all the command's own.
+        (("tool", "--x", "1", "--x", "2"), 3, {"x": "2"}),
+        (("tool", "--", "file"), 3, {}),
+        (("tool", "--x=1"), 2, {}),
+    ],
+)
+def test_a_command_line_is_split_where_its_args_begin(argv, command, args):
+    assert split_argv(argv) == (argv[:command], args)
+
+
+KEYS = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+VALUES = st.one_of(
+    st.just(True),  # noqa: FBT003
+    st.text(max_size=8),
+    st.lists(st.from_regex(r"[a-z0-9.]{1,5}", fullmatch=True), min_size=2, max_size=3),
+)
+
+
+@given(args=st.dictionaries(KEYS, VALUES, max_size=4))
+def test_splitting_gives_back_what_was_put_together(args):
+    command = ("python", "-m", "program")
+    assert split_argv((*command, *to_argv(args))) == (command, args)

@@ -1,0 +1,326 @@
+"""Reading job files: what is right, and every mistake with its place."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import LaunchError, NotFound
+from jobs.jobfile import CATALOG, CodeLocation, load_job
+from jobs.project import project_root
+from jobs.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
+
+WHOLE = """\
+name: resnet50-imagenet
+image: pytorch
+launcher: horovod
+module: trainer.pytorch.resnet50
+args: {epochs: 90, lr: 1e-1, amp: true, sizes: [8, 16], version: 1.10, none: null}
+cluster: gpu
+nodes: max
+processes_per_node: 4
+inputs: {imagenet: {dataset: imagenet@3, mode: mount}}
+outputs: {model: {}}
+setup: ["echo hi"]
+env: {OMP_NUM_THREADS: 4, DEBUG: true}
+secrets: {WANDB_API_KEY: wandb-key}
+limits: {wall_clock: 12h, cost: 200, hang: 30m}
+retry: {max: 3, on: [preemption]}
+shm_size: 8g
+priority: high
+experiment: imagenet
+tags: {team: vision}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    return tmp_path
+
+
+def load(folder, text, *overrides, **options):
+    (folder / "job.yaml").write_text(text)
+    return load_job("job.yaml", overrides, options)
+
+
+def mistake(folder, text, *overrides, **options):
+    with pytest.raises(LaunchError) as caught:
+        load(folder, text, *overrides, **options)
+    return caught.value.message, caught.value.hint
+
+
+def test_a_whole_job_file_is_read(folder):
+    loaded = load(folder, WHOLE)
+    assert loaded.job == JobFile(
+        name="resnet50-imagenet",
+        image="pytorch",
+        launcher="horovod",
+        module="trainer.pytorch.resnet50",
+        # 1.10 keeps its zero: it goes to a program, not into a sum.
+        args={
+            "epochs": 90,
+            "lr": "1e-1",
+            "amp": True,
+            "sizes": [8, 16],
+            "version": "1.10",
+            "none": None,
+        },
+        cluster="gpu",
+        nodes="max",
+        processes_per_node=4,
+        inputs={"imagenet": JobInput(dataset="imagenet@3", mode="mount")},
+        outputs={"model": JobOutput()},
+        setup=("echo hi",),
+        env={"OMP_NUM_THREADS": "4", "DEBUG": "true"},
+        secrets={"WANDB_API_KEY": "wandb-key"},
+        limits=JobLimits(wall_clock="12h", cost=200, hang="30m"),
+        retry=JobRetry(max=3, on=("preemption",)),
+        shm_size="8g",
+        priority="high",
+        experiment="imagenet",
+        tags={"team": "vision"},
+    )
+    assert loaded.folder == folder
+    assert loaded.code == CodeLocation(folder=str(project_root()), only=("trainer",))
+
+
+def test_json_with_an_editors_schema_key_is_a_job_file_too(folder):
+    (folder / "job.json").write_text(
+        '{"$schema": "job-1.json", "name": "a", "image": "b", "command": ["c"]}'
+    )
+    assert load_job("job.json").job == JobFile(name="a", image="b", command=("c",))
+
+
+HEAD = "name: a\nimage: b\n"
+RUNS = HEAD + "script: train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (RUNS + "lancher: mpi\n", "job.yaml:4:1: unknown key `lancher`", "did you mean `launcher`?"),
+        (
+            RUNS + "limits: {hangs: 1m}\n",
+            "job.yaml:4:10: unknown key `limits.hangs`",
+            "did you mean `hang`?",
+        ),
+        (
+            RUNS + "processes-per-node: 2\n",
+            "job.yaml:4:1: unknown key `processes-per-node`",
+            "did you mean `processes_per_node`?",
+        ),
+        (
+            RUNS + "nodes: two\n",
+            "job.yaml:4:8: `nodes` has to be a whole number of at least 1 or `max`, "
+            "and is the text `two`",
+            None,
+        ),
+        (
+            RUNS + "nodes: 0\n",
+            "job.yaml:4:8: `nodes` has to be a whole number of at least 1 or `max`, "
+            "and is the number `0`",
+            None,
+        ),
+        (
+            RUNS + "launcher: horvod\n",
+            "job.yaml:4:11: `launcher` has to be `horovod`, `torch`, `tensorflow`, `mpi` or "
+            "`none`, and is the text `horvod`",
+            "did you mean `horovod`?",
+        ),
+        (
+            RUNS + "setup: echo hi\n",
+            "job.yaml:4:8: `setup` has to be a list, and is the text `echo hi`",
+            None,
+        ),
+        (
+            RUNS + "inputs: [digits]\n",
+            "job.yaml:4:9: `inputs` has to be a mapping (`key: value`), and is a list",
+            None,
+        ),
+        (
+            RUNS + "inputs: {d: digits}\n",
+            "job.yaml:4:13: `inputs.d` has to be a mapping (`key: value`), and is the text `digits`",
+            None,
+        ),
+        (
+            RUNS + "limits: {hang: soon}\n",
+            "job.yaml:4:16: `limits.hang` has to be a duration such as `90s`, `30m` or `12h`, "
+            "and is the text `soon`",
+            None,
+        ),
+        (
+            RUNS + "args: {x: {y: 1}}\n",
+            "job.yaml:4:11: `args.x` has to be true or false or a whole number or a number or "
+            "text or a list, and is a mapping",
+            None,
+        ),
+        (
+            RUNS + "env: {9lives: x}\n",
+            "job.yaml:4:7: `9lives` in `env` has to be a variable's name (letters, digits, `_`)",
+            None,
+        ),
+        (RUNS + "env: {A: }\n", "job.yaml:4:10: `env.A` has to be text, and is nothing", None),
+        (
+            "name: a b\nimage: c\nscript: train.py\n",
+            "job.yaml:1:7: `name` has to be a name (letters, digits, `.`, `_`, `-`; at most 63), "
+            "and is the text `a b`",
+            None,
+        ),
+        ("name: a\nscript: train.py\n", "job.yaml:1:1: `image` is missing", "add `image: ...`"),
+        (
+            HEAD,
+            "job.yaml:1:1: a job has one of `module`, `script`, `command`; here is none of them",
+            "for your own program: `script: train.py`",
+        ),
+        (
+            RUNS + "module: x\n",
+            "job.yaml:1:1: a job has one of `module`, `script`, `command`; "
+            "here is `module` and `script`",
+            "for your own program: `script: train.py`",
+        ),
+        (
+            RUNS + "parameter_servers: 1\n",
+            "job.yaml:4:1: only the launcher `tensorflow` has them",
+            "remove `parameter_servers`",
+        ),
+        (
+            RUNS + "env: {RANK: 1}\n",
+            "job.yaml:4:7: `RANK` is set by launch for every rank",
+            "use a name of your own",
+        ),
+        (
+            RUNS + "env: {A: x}\nsecrets: {A: y}\n",
+            "job.yaml:5:11: `A` is in `env`, too",
+            "keep one of them",
+        ),
+        ("- a\n", "job.yaml:1:1: the job has to be a mapping (`key: value`), and is a list", None),
+    ],
+)
+def test_a_mistake_is_named_with_line_and_column(folder, text, message, hint):
+    assert mistake(folder, text) == (message, hint)
+
+
+def test_several_mistakes_are_named_at_once(folder):
+    message, _ = mistake(folder, RUNS + "nods: 1\nlauncher: 5\n")
+    assert message == (
+        "2 mistakes:\n"
+        "  job.yaml:4:1: unknown key `nods` (did you mean `nodes`?)\n"
+        "  job.yaml:5:11: `launcher` has to be `horovod`, `torch`, `tensorflow`, `mpi` or `none`, "
+        "and is the number `5`"
+    )
+
+
+def test_overrides_are_checked_like_the_file_and_name_themselves(folder):
+    loaded = load(folder, RUNS + "args: {epochs: 9}\n", "args.epochs=1", "args.lr=1e-3", nodes="2")
+    assert (loaded.job.args, loaded.job.nodes) == ({"epochs": 1, "lr": "1e-3"}, 2)
+    assert mistake(folder, RUNS, "argss.x=1") == (
+        "--set argss.x=1: unknown key `argss`",
+        "did you mean `args`?",
+    )
+    assert mistake(folder, RUNS, processes_per_node="few")[0] == (
+        "--processes-per-node few: `processes_per_node` has to be a whole number of at least 1 "
+        "or `gpu`, and is the text `few`"
+    )
+
+
+def test_a_scripts_code_is_the_folder_of_its_job_file(folder):
+    assert load(folder, RUNS).code == CodeLocation(folder=str(folder), script="train.py")
+
+
+def test_a_script_is_found_inside_the_code_that_is_named(folder):
+    (folder / "src").mkdir()
+    (folder / "src" / "go.py").write_text("")
+    loaded = load(folder, HEAD + "script: src/go.py\ncode: src\n")
+    assert loaded.code == CodeLocation(folder=str(folder / "src"), script="go.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            HEAD + "script: trian.py\n",
+            "job.yaml: the script `trian.py` is not there ({folder}/trian.py)",
+            "did you mean `train.py`?",
+        ),
+        (
+            HEAD + "script: ../x.py\n",
+            "job.yaml: the script `../x.py` is not there ({above}/x.py)",
+            "paths are relative to the job file",
+        ),
+        (
+            RUNS + "code: src\n",
+            "job.yaml: the folder `code: src` is not there ({folder}/src)",
+            "paths are relative to the job file",
+        ),
+        (
+            RUNS + "code: train.py\n",
+            "job.yaml: the folder `code: train.py` is no folder ({folder}/train.py)",
+            "paths are relative to the job file",
+        ),
+        (
+            RUNS + "code: sub\n",
+            "job.yaml: the script `train.py` is outside the folder that travels ({folder}/sub)",
+            "name a folder that holds it: `code: ..`",
+        ),
+        (
+            HEAD + "command: [python, train.py]\n",
+            "job.yaml: `train.py` lies beside the job file, but the job has no `code:`",
+            "add `code: .` to take the job file's folder along",
+        ),
+        (
+            HEAD + "module: train\n",
+            "job.yaml: `train.py` lies beside the job file, but the job has no `code:`",
+            "add `code: .` to take the job file's folder along",
+        ),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_refused(folder, text, message, hint):
+    (folder / "sub").mkdir()
+    expected = message.format(folder=folder, above=folder.parent)
+    assert mistake(folder, text) == (expected, hint)
+
+
+def test_a_home_folder_is_not_copied_unasked(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    message, hint = mistake(folder, RUNS)
+    assert message == f"job.yaml: without `code:` the whole of `{folder}` would be copied"
+    assert hint == "put job and script into a folder of their own"
+    assert load(folder, RUNS + "code: .\n").code is not None
+
+
+def test_a_command_with_nothing_beside_it_takes_no_code_along(folder):
+    assert load(folder, HEAD + "command: [python, -c, 'print(1)']\n").code is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("digist", "there is no job `digist`", "did you mean `digits`?"),
+        ("job", "there is no job `job`", "did you mean `job.yaml`?"),
+        ("jop.yaml", "the job file `jop.yaml` is not there", "did you mean `job.yaml`?"),
+        ("sub.yaml", "the job file `sub.yaml` is a folder", None),
+        ("./nothing/x", "the job file `./nothing/x` is not there", None),
+    ],
+)
+def test_an_unknown_job_names_the_nearest(folder, name, message, hint):
+    (folder / "job.yaml").write_text(RUNS)
+    (folder / "sub.yaml").mkdir()
+    with pytest.raises(NotFound) as caught:
+        load_job(name)
+    assert caught.value.message == message
+    assert hint is None or caught.value.hint == hint
+
+
+def test_a_catalog_name_wins_over_nothing_and_its_place_names_the_catalog(folder):
+    loaded = load_job("digits")
+    assert (loaded.job.name, loaded.folder) == ("digits", CATALOG)
+    with pytest.raises(LaunchError, match=r"^--nodes x: "):
+        load_job("digits", (), {"nodes": "x"})
+
+
+def test_a_file_that_is_no_utf8_is_refused(folder):
+    Path("job.yaml").write_bytes(b"name: \xff\xfe\n")
+    with pytest.raises(LaunchError) as caught:
+        load_job("job.yaml")
+    assert caught.value.message == "the job file `job.yaml` is no UTF-8 text (byte 6)"

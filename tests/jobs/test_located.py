@@ -1,0 +1,115 @@
+"""YAML with places: scalars of YAML 1.2, mistakes where they stand, overrides."""
+
+import pytest
+
+from jobs.errors import LaunchError
+from jobs.located import parse_override, parse_yaml, plain_scalar, with_override
+
+
+def plain(node):
+    if isinstance(node.value, dict):
+        return {key: plain(entry.node) for key, entry in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(item) for item in node.value]
+    return node.value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("~", None),
+        ("null", None),
+        ("true", True),
+        ("False", False),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("on", "on"),
+        ("3", 3),
+        ("-3", -3),
+        ("0x10", 16),
+        ("0o17", 15),
+        ("1e-3", 0.001),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("12:30", "12:30"),
+        ("2026-01-02", "2026-01-02"),
+        ("1_000", "1_000"),
+        ("30m", "30m"),
+    ],
+)
+def test_plain_scalars_follow_yaml_1_2(text, value):
+    assert plain_scalar(text) == value
+    assert type(plain_scalar(text)) is type(value)
+
+
+def test_values_and_keys_know_where_they_stand():
+    root = parse_yaml("a: 1\nb:\n  - x\n  - {c: '2'}\n", "job.yaml")
+    assert plain(root) == {"a": 1, "b": ["x", {"c": "2"}]}
+    assert root.value["b"].where == "job.yaml:2:1"
+    assert root.value["b"].node.value[1].value["c"].node.where == "job.yaml:4:9"
+
+
+def test_on_as_a_key_stays_a_word():
+    assert list(parse_yaml("on: [x]", "f").value) == ["on"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\nb", "f:3:1: did not find expected ',' or ']'"),
+        ("a: 1\n---\nb: 1", "f:2:1: but found another document"),
+        ("a: b: c", "f:1:5: mapping values are not allowed in this context"),
+        ("a:\tb\n\tc: 1", "f:2:1: found a tab character that violates indentation"),
+        ("a: 1\nb: 2\na: 3", "f:3:1: `a` is there already"),
+        ("[1]: 2", "f:1:1: a key has to be a word"),
+        ("a: &x [*x]", "f:1:4: the value contains itself"),
+        ("a: \x00", "f: unacceptable character #x0000: control characters are not allowed"),
+        ("", "f is empty"),
+        ("# only a comment\n", "f is empty"),
+    ],
+)
+def test_what_is_no_job_is_refused_with_its_place(text, message):
+    with pytest.raises(LaunchError) as caught:
+        parse_yaml(text, "f")
+    assert caught.value.message == message
+
+
+def test_an_alias_bomb_is_shared_not_copied():
+    levels = ["l0: &l0 [x]"] + [
+        f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 30)
+    ]
+    root = parse_yaml("\n".join(levels), "f")
+    assert root.value["l29"].node.value[0] is root.value["l28"].node
+
+
+@pytest.mark.parametrize(
+    ("assignment", "path", "value"),
+    [
+        ("args.epochs=1", ["args", "epochs"], 1),
+        ("args.a.b=x=y", ["args", "a.b"], "x=y"),
+        ("limits.cost=2.5", ["limits", "cost"], 2.5),
+        ("inputs.d.dataset=d@3", ["inputs", "d", "dataset"], "d@3"),
+        ("args.sizes=[1, 2]", ["args", "sizes"], [1, 2]),
+        ("args.text='1'", ["args", "text"], "1"),
+        ("args.note=a: b", ["args", "note"], "a: b"),
+        ("code=", ["code"], None),
+    ],
+)
+def test_an_override_is_a_path_and_a_value(assignment, path, value):
+    got_path, node = parse_override(assignment)
+    assert (got_path, plain(node), node.where) == (path, value, f"--set {assignment}")
+
+
+@pytest.mark.parametrize("assignment", ["epochs", "=3", ""])
+def test_an_override_without_key_or_value_is_refused(assignment):
+    with pytest.raises(LaunchError, match="is no KEY=VALUE"):
+        parse_override(assignment)
+
+
+def test_overriding_makes_mappings_on_the_way_and_leaves_the_original():
+    root = parse_yaml("a: {b: 1, c: 2}", "f")
+    changed = with_override(root, *parse_override("a.b=5"))
+    changed = with_override(changed, *parse_override("limits.hang=1m"))
+    assert plain(changed) == {"a": {"b": 5, "c": 2}, "limits": {"hang": "1m"}}
+    assert plain(root) == {"a": {"b": 1, "c": 2}}
