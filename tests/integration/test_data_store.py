@@ -1,0 +1,261 @@
+"""`launch data` against a real Azurite: the layout, races, a dead store, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from infra.local import azurite_server
+from jobs.errors import EnvironmentFailure
+from jobs.spec import Environment, Storage
+from jobs.store import open_data_store
+from tests.fakes.gangs import make_environment
+
+REPO = Path(__file__).parents[2]
+TOOLS = REPO / ".trainyard" / "tools.json"
+
+
+@dataclass(frozen=True)
+class Store:
+    """One Azurite and the environment that names it."""
+
+    folder: Path
+    environment: Environment
+    env_file: Path
+
+    def launch(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-m", "jobs.cli", *arguments]
+        return subprocess.run(
+            [*program, "--env", str(self.env_file)],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def json(self, *arguments: str):
+        done = self.launch(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+def store_at(folder: Path, port: int) -> Store:
+    environment = msgspec.structs.replace(
+        make_environment(folder / "workspace"),
+        storage=Storage(
+            account="trainyard",
+            blob_endpoint=f"http://127.0.0.1:{port}/trainyard",
+            containers=make_environment(folder).storage.containers,
+            folder=str(folder / "storage"),
+        ),
+    )
+    (folder / "environment.json").write_bytes(msgspec.json.encode(environment))
+    return Store(folder, environment, folder / "environment.json")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Iterator[Store]:
+    if not TOOLS.exists():
+        pytest.skip("Azurite is not installed: `make setup` installs it")
+    tools = json.loads(TOOLS.read_text())
+    made = store_at(tmp_path_factory.mktemp("store"), free_port())
+    storage = made.environment.storage
+    server = azurite_server.Server(
+        account=storage.account,
+        port=int(storage.blob_endpoint.split(":")[2].split("/")[0]),
+        node=tools["node"],
+        azurite=tools["azurite"],
+        containers=("data", "runs"),
+    )
+    azurite_server.start(Path(storage.folder or ""), server)
+    yield made
+    azurite_server.stop(Path(storage.folder or ""))
+
+
+def make_folder(folder: Path, contents: dict[str, bytes]) -> Path:
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_a_folder_goes_up_and_comes_back_equal(store, tmp_path):
+    contents = {
+        "empty": b"",
+        "large": os.urandom(20_000_001),  # three blocks
+        "sub/ü 日本": b"1",
+        "sub/100%25?#+&=~;,'()[]": b"2",
+        "sub/..x/-y": b"3",
+        **{f"many/{number:03}": str(number).encode() for number in range(100)},
+    }
+    folder = make_folder(tmp_path / "from", contents)
+    pushed = store.json("data", "push", str(folder), "round")
+    total = sum(map(len, contents.values()))
+    expected = {"name": "round", "version": 1, "files": 105, "bytes": total}
+    assert {key: pushed[key] for key in expected} == expected
+    assert (pushed["already"], pushed["files_sent"], pushed["bytes_sent"]) == (False, 105, total)
+
+    again = store.json("data", "push", str(folder), "round")
+    same = ("version", "digest", "created")
+    assert [again[key] for key in same] == [pushed[key] for key in same]
+    assert (again["already"], again["files_sent"], again["bytes_sent"]) == (True, 0, 0)
+
+    pulled = store.json("data", "pull", "round@1", "--to", str(tmp_path / "to"))
+    assert (pulled["files_received"], pulled["bytes_received"]) == (105, total)
+    assert read_folder(tmp_path / "to") == contents
+
+    sizes = {
+        blob.name.removeprefix(f"round/{pushed['digest']}/"): blob.bytes
+        for blob in open_data_store(store.environment).list(f"round/{pushed['digest']}/")
+    }
+    assert sizes == {name: len(content) for name, content in contents.items()}
+
+
+def test_what_people_see_of_it(store, tmp_path):
+    folder = make_folder(tmp_path / "from", {"a": b"content"})
+    done = store.launch("data", "push", str(folder), "seen")
+    assert (done.returncode, done.stdout) == (0, "seen@1\n")
+    assert "sending 1/1 files, 7 B of 7 B (100%)" in done.stderr
+    done = store.launch("data", "push", str(folder), "seen")
+    assert (done.stdout, done.stderr) == (
+        "seen@1\n",
+        "the store has this content already, as seen@1\n",
+    )
+    done = store.launch("data", "ls", "seen")
+    assert done.stdout.splitlines()[0].split() == [
+        *("NAME", "VERSION", "FILES", "SIZE", "CREATED", "(UTC)", "DIGEST")
+    ]
+    assert done.stdout.splitlines()[1].split()[:5] == ["seen", "1", "1", "7", "B"]
+    done = store.launch("data", "ls", "unseen")
+    assert (done.returncode, done.stdout) == (102, "")
+    assert "hint: there is " in done.stderr
+
+
+def test_pushes_of_several_processes_at_once_get_versions_of_their_own(store, tmp_path):
+    folders = [
+        make_folder(tmp_path / str(number), {"a": str(number % 5).encode()}) for number in range(8)
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        pushed = list(
+            pool.map(lambda folder: store.json("data", "push", str(folder), "race"), folders)
+        )
+    by_digest: dict[str, set[int]] = {}
+    for each in pushed:
+        by_digest.setdefault(each["digest"], set()).add(each["version"])
+    assert sorted(map(len, by_digest.values())) == [1] * 5
+    assert sorted(version for versions in by_digest.values() for version in versions) == [
+        *range(1, 6)
+    ]
+    assert [each["version"] for each in store.json("data", "ls", "race")] == [5, 4, 3, 2, 1]
+
+
+def test_a_dead_store_is_started_again_by_the_next_command(store, tmp_path):
+    store.json("data", "push", str(make_folder(tmp_path / "from", {"a": b"x"})), "survivor")
+    folder = Path(store.environment.storage.folder)
+    # An orderly end: after a kill Azurite forgets the last 5 s, by its own design.
+    assert azurite_server.stop(folder)
+    assert [each["version"] for each in store.json("data", "ls", "survivor")] == [1]
+    server = azurite_server.read_server(folder)
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    pulled = store.json("data", "pull", "survivor", "--to", str(tmp_path / "to"))
+    assert (pulled["files_received"], read_folder(tmp_path / "to")) == (1, {"a": b"x"})
+
+
+def test_a_store_that_cannot_be_started_is_one_message_with_a_hint(tmp_path):
+    never_up = store_at(tmp_path, free_port())
+    (tmp_path / "storage").mkdir()
+    done = never_up.launch("data", "ls")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: the local store is down and does not start: ")
+    assert "hint: launch env repair -s local" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_key_is_named(store, tmp_path):
+    port = int(store.environment.storage.blob_endpoint.split(":")[2].split("/")[0])
+    done = store_at(tmp_path, port).launch("data", "ls")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: the store's key `{tmp_path}/storage/account.key` cannot be read" in done.stderr
+    assert "hint: pulumi up -s local" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "hint"),
+    [
+        (403, "AuthorizationFailure", "the firewall of the store .* does not let", "VPN"),
+        (403, "AuthenticationFailed", "the store .* refuses us: AuthenticationFailed", "env check"),
+        (404, "ContainerNotFound", "has no container `data`", "pulumi up -s local"),
+        (409, "AccountBeingCreated", "answered 409: AccountBeingCreated", "env check"),
+    ],
+)
+def test_what_a_store_answers_is_said_in_our_words(tmp_path, status, code, message, hint):
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"<Error><Code>{code}</Code><Message>No.</Message></Error>".encode()
+            self.send_response(status)
+            self.send_header("x-ms-error-code", code)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        made = store_at(tmp_path, server.server_port)
+        (tmp_path / "storage").mkdir()
+        (tmp_path / "storage" / "account.key").write_text("a2V5")
+        with pytest.raises(EnvironmentFailure, match=message) as error:
+            list(open_data_store(made.environment).list(""))
+        server.shutdown()
+    assert hint in error.value.hint
+
+
+def test_prepare_writes_a_folder_that_push_takes(store, tmp_path):
+    program = [sys.executable, "-m", "jobs.cli", "data", "prepare"]
+    prepared = subprocess.run(
+        [*program, "digits", "--to", str(tmp_path / "digits"), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert prepared.returncode == 0, prepared.stderr
+    event = json.loads(prepared.stdout)
+    assert (event["train"], event["test"], event["changed"]) == (1442, 355, True)
+    assert store.json("data", "push", event["folder"], "digits")["files"] == 4
+    refused = subprocess.run(
+        [*program, "imagenet", "--to", str(tmp_path / "x")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "error: no dataset `imagenet` can be prepared" in refused.stderr
