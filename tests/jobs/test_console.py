@@ -1,0 +1,116 @@
+"""What is written: alignment, units, colour only where it is seen, a reader that left."""
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jobs import console
+from jobs.errors import LaunchError
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (125, "2 min 5 s"),
+        (3600, "1 h"),
+        (7620, "2 h 7 min"),
+        (360000, "4 d 4 h"),
+    ],
+)
+def test_a_length_of_time_has_two_units(seconds, text):
+    assert console.duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (5_500_000_000, "5.5 GB")],
+)
+def test_sizes_are_decimal(num_bytes, text):
+    assert console.size_text(num_bytes) == text
+
+
+def test_columns_are_aligned_and_numbers_stand_right():
+    text = console.table(["NAME", "N"], [["a", "1"], ["longer", "10"]], right=(1,))
+    assert text == "NAME     N\na        1\nlonger  10"
+
+
+def test_names_and_values_are_aligned():
+    assert console.fields([("a", "1"), ("long", "2"), ("x", "")]) == "a     1\nlong  2\nx"
+
+
+def test_a_tree_of_commands_can_be_pasted():
+    text = console.tree("next:", [("report", "launch report x"), ("logs", "launch logs x")])
+    assert text == "next:\n├── report  launch report x\n└── logs    launch logs x"
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"),
+    [
+        ({}, True),
+        ({"NO_COLOR": "1"}, False),
+        ({"NO_COLOR": ""}, True),
+        ({"TERM": "dumb"}, False),
+    ],
+)
+def test_colour_is_for_terminals_that_want_it(monkeypatch, variables, is_coloured):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    expected = "\x1b[31;1mx\x1b[0m" if is_coloured else "x"
+    assert console.styled("x", "red", "bold", stream=Terminal()) == expected
+    assert console.styled("x", "red", stream=io.StringIO()) == "x"
+
+
+def test_an_error_is_a_message_and_a_hint_on_stderr(capsys):
+    console.report_error(LaunchError("it is wrong", hint="put it right"))
+    assert capsys.readouterr() == ("", "error: it is wrong\n\nhint: put it right\n")
+
+
+def test_nobody_is_asked_where_nobody_is(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(LaunchError) as caught:
+        console.confirm("Start it?")
+    assert caught.value.hint == "add --yes to go ahead without being asked"
+
+
+@pytest.mark.parametrize(("answer", "is_yes"), [("y\n", True), ("YES\n", True), ("\n", False)])
+def test_only_a_yes_is_a_yes(monkeypatch, capsys, answer, is_yes):
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert console.confirm("Start it?") is is_yes
+    assert capsys.readouterr() == ("", "Start it? [y/N] ")
+
+
+def test_a_reader_that_left_ends_the_program_quietly():
+    program = "from jobs import console\nfor n in range(100_000): console.out('x' * 80)"
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=writing, stderr=subprocess.PIPE
+    ) as process:
+        os.close(writing)
+        os.read(reading, 10)
+        os.close(reading)
+        assert (process.communicate()[1], process.returncode) == (b"", 141)
+
+
+def test_what_the_terminal_cannot_show_does_not_end_the_program():
+    program = "from jobs import console; console.out('é ├── x')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"? ??? x\n", b"")

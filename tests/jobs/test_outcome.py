@@ -1,0 +1,118 @@
+"""How a run ended, in words and codes."""
+
+import pytest
+
+from jobs.errors import ExitCode
+from jobs.outcome import EXIT_CODES, exit_code, explanation, headline, next_commands
+from jobs.spec import RankError, RunState, RunStatus
+
+RUN = "20260102-030405-abcd"
+ERROR = RankError(
+    rank=1,
+    host="node-a",
+    cause="uncaught exception",
+    message="ValueError: no",
+    traceback="Traceback ...\nValueError: no\n",
+    exit_code=1,
+)
+
+
+def status(state, **changes):
+    fields = {
+        "id": RUN,
+        "name": "j",
+        "state": RunState(state),
+        "reason": None,
+        "exit_code": None,
+        "stack": "local",
+        "cluster": "cpu",
+        "nodes": 1,
+        "world_size": 2,
+        "created": "2026-01-02T03:04:05.000000Z",
+        "started": "2026-01-02T03:04:06.000000Z",
+        "ended": "2026-01-02T03:04:48.000000Z",
+        "run_dir": "/r",
+    }
+    return RunStatus(**{**fields, **changes})
+
+
+def test_every_state_has_the_documented_exit_code():
+    assert {state.value: int(code) for state, code in EXIT_CODES.items()} == {
+        "queued": 101,
+        "preparing": 101,
+        "running": 101,
+        "completed": 0,
+        "failed": 100,
+        "cancelled": 103,
+        "preempted": 100,
+        "lost": 100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "own", "code"),
+    [
+        ("completed", 0, 0),
+        ("failed", 3, 3),
+        ("failed", -9, 137),
+        ("lost", None, ExitCode.FAILED),
+        ("running", None, ExitCode.UNFINISHED),
+        ("cancelled", None, ExitCode.CANCELLED),
+    ],
+)
+def test_passthrough_gives_the_jobs_own_code_where_it_has_one(state, own, code):
+    assert exit_code(status(state, exit_code=own), passthrough=True) == code
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        (status("completed"), None, f"{RUN} completed after 42 s"),
+        (
+            status("failed", reason="rank 1"),
+            ERROR,
+            f"{RUN} failed after 42 s: rank 1 on node-a: uncaught exception",
+        ),
+        (
+            status("lost", reason="its supervisor is gone", ended=None),
+            None,
+            f"{RUN} lost: its supervisor is gone",
+        ),
+        (status("cancelled", reason="cancelled"), ERROR, f"{RUN} cancelled after 42 s"),
+        (
+            status("queued", reason="2nd in line", started=None, ended=None),
+            None,
+            f"{RUN} queued: 2nd in line",
+        ),
+    ],
+)
+def test_the_first_line_says_state_rank_host_and_cause(given, error, text):
+    assert headline(given, error) == text
+
+
+def test_the_explanation_is_the_traceback_else_the_message():
+    assert explanation(ERROR) == "Traceback ...\nValueError: no"
+    without = RankError(
+        rank=0, host="h", cause="signal", message="killed", traceback=None, exit_code=-9
+    )
+    assert explanation(without) == "killed"
+    assert not explanation(None)
+
+
+def test_what_to_type_next_names_the_failing_rank_and_the_stack():
+    assert next_commands(status("failed"), ERROR, ["-s", "dev"]) == (
+        "next:\n"
+        f"├── read the log      launch logs {RUN} --rank 1 -s dev\n"
+        f"├── what is known     launch show {RUN} -s dev\n"
+        f"├── outputs and logs  launch fetch {RUN} -s dev\n"
+        f"└── once more         launch rerun {RUN} -s dev"
+    )
+
+
+def test_a_run_that_goes_on_can_be_followed_again():
+    assert next_commands(status("running"), None, []) == (
+        "next:\n"
+        f"├── follow again      launch logs -f {RUN}\n"
+        f"├── wait for the end  launch wait {RUN}\n"
+        f"└── end it            launch cancel {RUN}"
+    )

@@ -1,0 +1,215 @@
+"""Job file + environment -> JobSpec: all that is decided on the way."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobs.errors import LaunchError, Refused
+from jobs.jobfile import CodeLocation
+from jobs.resolve import duration_s, resolve
+from jobs.spec import (
+    DatasetVersion,
+    InputSpec,
+    JobFile,
+    JobInput,
+    JobLimits,
+    JobOutput,
+    JobRetry,
+    JobSpec,
+    Limits,
+)
+from tests.fakes.gangs import make_cluster, make_environment
+
+DIGITS = DatasetVersion(name="digits", version=3, digest="sha256:abc", files=4, bytes=1000)
+CODE = CodeLocation(folder="/home/me/project", only=("trainer",))
+
+
+def environment(engine="local", **clusters):
+    made = make_environment(Path("/w"), nodes=2, processes=4)
+    clusters = clusters or {"cpu": made.clusters["cpu"]}
+    images = {"pytorch": "registry.example/pytorch@sha256:1"}
+    return msgspec.structs.replace(made, engine=engine, clusters=clusters, images=images)
+
+
+def cluster(**changes):
+    return msgspec.structs.replace(make_cluster(nodes=2, processes=4), **changes)
+
+
+def decide(job, where=None, code=None):
+    return resolve(job, environment=where or environment(), datasets={"digits": DIGITS}, code=code)
+
+
+def job(**changes):
+    return JobFile(**{"name": "j", "image": "pytorch", "command": ("true",), **changes})
+
+
+def test_a_whole_job_is_resolved():
+    given = JobFile(
+        name="digits",
+        image="pytorch",
+        launcher="horovod",
+        module="trainer.pytorch.mnist",
+        args={"epochs": 3, "fast": True},
+        nodes="max",
+        inputs={"data": JobInput(dataset="digits", mode="mount")},
+        outputs={"model": JobOutput()},
+        setup=("echo hi",),
+        env={"A": "b"},
+        secrets={"KEY": "key"},
+        limits=JobLimits(wall_clock="1.5h", hang="10m"),
+        retry=JobRetry(max=1),
+        shm_size="8g",
+        priority="high",
+        experiment="e",
+        tags={"t": "u"},
+    )
+    assert decide(given, code=CODE) == JobSpec(
+        name="digits",
+        stack="local",
+        image="pytorch",
+        launcher="horovod",
+        command=("python", "-m", "trainer.pytorch.mnist", "--epochs", "3", "--fast"),
+        code="/home/me/project",
+        code_only=("trainer",),
+        cluster="cpu",
+        compute="cpu-test",
+        nodes=2,
+        processes_per_node=4,
+        parameter_servers=0,
+        inputs={"data": InputSpec(dataset=DIGITS, mode="mount")},
+        outputs=("model",),
+        setup=("echo hi",),
+        env={"A": "b"},
+        secrets={"KEY": "key"},
+        limits=Limits(wall_clock_s=5400.0, hang_s=600.0),
+        retry=JobRetry(max=1),
+        shm_size="8g",
+        priority="high",
+        experiment="e",
+        tags={"t": "u"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "command"),
+    [
+        ({"module": "a.b", "command": None}, None, ("python", "-m", "a.b")),
+        (
+            {"script": "src/go.py", "command": None},
+            CodeLocation(folder="/src", script="go.py"),
+            ("python", "go.py"),
+        ),
+        ({"command": ("bash", "x.sh"), "args": {"n": 1}}, None, ("bash", "x.sh", "--n", "1")),
+    ],
+)
+def test_a_program_becomes_an_argv(changes, code, command):
+    assert decide(job(**changes), code=code).command == command
+
+
+@pytest.mark.parametrize(
+    ("changes", "clusters", "placed"),
+    [
+        ({}, {"a": cluster(), "b": cluster()}, ("a", 1, 4)),
+        ({"nodes": 3}, {"a": cluster(), "b": cluster(max_nodes=4)}, ("b", 3, 4)),
+        ({"nodes": "max"}, {"a": cluster()}, ("a", 2, 4)),
+        ({"processes_per_node": 2}, {"a": cluster()}, ("a", 1, 2)),
+        ({"processes_per_node": 6}, {"a": cluster(), "b": cluster(gpus_per_node=8)}, ("b", 1, 6)),
+        ({}, {"a": cluster(gpus_per_node=8)}, ("a", 1, 8)),
+        ({"cluster": "b"}, {"a": cluster(), "b": cluster()}, ("b", 1, 4)),
+    ],
+)
+def test_a_job_is_placed(changes, clusters, placed):
+    spec = decide(job(**changes), environment(**clusters))
+    assert (spec.cluster, spec.nodes, spec.processes_per_node) == placed
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        (
+            {"nodes": 5},
+            "`j` asks for 5 nodes x 4 processes, and cluster `cpu` of stack `local` takes "
+            "2 nodes x 4 processes at most",
+            "what fits: --nodes 2",
+        ),
+        (
+            {"nodes": 1, "processes_per_node": 9},
+            "`j` asks for 1 node x 9 processes, and cluster `cpu` of stack `local` takes "
+            "2 nodes x 4 processes at most",
+            "what fits: --processes-per-node 4",
+        ),
+        (
+            {"nodes": 3, "processes_per_node": 9},
+            "`j` asks for 3 nodes x 9 processes, and cluster `cpu` of stack `local` takes "
+            "2 nodes x 4 processes at most",
+            "what fits: --nodes 2 --processes-per-node 4",
+        ),
+    ],
+)
+def test_a_job_too_large_is_refused_with_what_fits(changes, message, hint):
+    with pytest.raises(Refused) as caught:
+        decide(job(**changes))
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_the_largest_cluster_is_named_when_none_fits():
+    clusters = {"small": cluster(max_nodes=1), "large": cluster(max_nodes=8)}
+    with pytest.raises(Refused, match="cluster `large` of stack `local` takes 8 nodes"):
+        decide(job(nodes=9), environment(**clusters))
+
+
+def test_an_unknown_cluster_names_the_nearest():
+    with pytest.raises(LaunchError) as caught:
+        decide(job(cluster="gpus"), environment(gpu=cluster(), cpu=cluster()))
+    assert caught.value.message == "stack `local` has no cluster `gpus`"
+    assert caught.value.hint == "did you mean `gpu`?"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2d", 172800)]
+)
+def test_durations_are_seconds(text, seconds):
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("limits", "price", "wall_clock_s"),
+    [
+        (JobLimits(cost=10), 2.5, 7200.0),  # 2 nodes x 2.5 an hour: 2 hours
+        (JobLimits(cost=10, wall_clock="1h"), 2.5, 3600.0),
+        (JobLimits(cost=10, wall_clock="3h"), 2.5, 7200.0),
+        (JobLimits(cost=10), 0.0, None),
+        (JobLimits(), None, None),
+    ],
+)
+def test_a_limit_on_cost_becomes_one_on_time(limits, price, wall_clock_s):
+    where = environment(cpu=cluster(price_per_node_hour=price))
+    spec = decide(job(limits=limits, nodes=2), where)
+    assert spec.limits == Limits(wall_clock_s=wall_clock_s, hang_s=1800.0)
+
+
+def test_a_limit_on_cost_without_a_price_is_refused():
+    where = environment(cpu=cluster(price_per_node_hour=None, size="NC6"))
+    with pytest.raises(LaunchError) as caught:
+        decide(job(limits=JobLimits(cost=10)), where)
+    assert caught.value.hint == "give `limits.wall_clock` instead"
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "resolved"),
+    [
+        ("local", "pytorch", "pytorch"),
+        ("azureml", "pytorch", "registry.example/pytorch@sha256:1"),
+        ("azureml", "other.example/x:1", "other.example/x:1"),
+    ],
+)
+def test_an_image_is_the_pinned_reference_where_images_are_pulled(engine, image, resolved):
+    assert decide(job(image=image), environment(engine)).image == resolved
+
+
+def test_an_unknown_image_names_the_nearest():
+    with pytest.raises(LaunchError) as caught:
+        decide(job(image="pytorhc"), environment("azureml"))
+    assert caught.value.message == "stack `local` has no image `pytorhc`"
+    assert caught.value.hint == "did you mean `pytorch`?"
