@@ -45,7 +45,9 @@ def report(
     if output is not None:
         check_format(output)
     store = options.open_store(options.open_environment(stack, env))
-    handles = [store.find(run) for run in dict.fromkeys(runs or ["last"])]
+    # A dict, since `last` and an id may be the same run.
+    found = {handle.id: handle for handle in map(store.find, runs or ["last"])}
+    handles = list(found.values())
     reports = [read_report(Path(handle.run_dir)) for handle in handles]
     picture = None
     if any(each.curves for each in reports):
