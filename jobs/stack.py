@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,7 +206,8 @@ def _write_cache(path: Path, stamp: str, text: bytes) -> None:
         draft.replace(path)
     except OSError:
         # A cache that cannot be written makes the next command slower, no more.
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
 
 
 def _read_output(root: Path, stack: str) -> bytes:

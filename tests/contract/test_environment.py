@@ -1,0 +1,117 @@
+"""infra's output and jobs' struct agree on the environment, checked from both sides.
+
+The same is done with the real engine's output in tests/integration/local_stack.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from infra import outputs
+from infra.local.platform import LocalPlatform
+from infra.settings import (
+    ClusterSettings,
+    LocalSettings,
+    StorageSettings,
+    Tools,
+    WorkspaceSettings,
+)
+from jobs.spec import ENVIRONMENT_SCHEMA, Containers, Environment, Storage, Workspace
+from jobs.stack import OUTPUT, parse_environment
+from tests.fakes.recording_engine import declare
+
+SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "schemas" / "environment-1.json"
+IMAGES = {"pytorch": "registry.example/pytorch@sha256:0"}
+
+
+@pytest.fixture
+def settings():
+    return LocalSettings(
+        storage=StorageSettings(port=10123, folder=Path("/data/my store")),
+        workspace=WorkspaceSettings(folder=Path("/data/my runs")),
+        clusters={
+            "cpu": ClusterSettings(nodes=2, processes_per_node=2),
+            "one": ClusterSettings(nodes=1, processes_per_node=1),
+        },
+        images=IMAGES,
+        tools=Tools(node="/node", azurite="/main.js"),
+    )
+
+
+def output_of(settings):
+    """What `pulumi stack output environment --json` would print."""
+
+    def program():
+        return outputs.environment("local", LocalPlatform("local", settings))
+
+    environment, _ = declare(program)
+    return json.loads(json.dumps(environment))
+
+
+@pytest.fixture
+def schema():
+    return json.loads(SCHEMA_FILE.read_text())
+
+
+def test_infras_output_is_valid_by_the_published_schema(settings, schema):
+    jsonschema.validate(output_of(settings), schema)
+    jsonschema.validate(output_of(replace(settings, images={})), schema)
+
+
+def test_the_published_schema_refuses_what_infra_must_not_write(settings, schema):
+    for change in ({"schema": 2}, {"clusters": None}, {"account_key": "x"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(output_of(settings) | change, schema)
+
+
+def test_jobs_reads_infras_output_value_by_value(settings):
+    environment = parse_environment(json.dumps(output_of(settings)).encode(), "the test")
+
+    clusters = environment.clusters
+    assert environment == Environment(
+        schema=1,
+        stack="local",
+        engine="local",
+        location="local",
+        subscription_id=None,
+        resource_group=None,
+        workspace=Workspace(
+            name="local-workspace",
+            id=environment.workspace.id,
+            endpoint="file:///data/my%20runs",
+        ),
+        storage=Storage(
+            account="trainyard",
+            blob_endpoint="http://127.0.0.1:10123/trainyard",
+            containers=Containers(data="data", runs="runs"),
+            folder="/data/my store",
+        ),
+        registry=None,
+        key_vault=None,
+        clusters=clusters,
+        images=IMAGES,
+    )
+    assert environment.workspace.id.endswith("trainyard:local:Workspace::local-workspace")
+    assert {name: (each.max_nodes, each.processes_per_node) for name, each in clusters.items()} == {
+        "cpu": (2, 2),
+        "one": (1, 1),
+    }
+    assert {each.size for each in clusters.values()} == {"local"}
+    assert all(each.compute.startswith(f"{name}-") for name, each in clusters.items())
+
+
+def test_infra_writes_every_field_and_only_fields_of_the_struct(settings):
+    output = output_of(settings)
+    environment = msgspec.json.decode(json.dumps(output), type=Environment)
+    assert msgspec.to_builtins(environment) == output
+
+
+def test_names_that_both_sides_write_are_equal():
+    assert outputs.ENVIRONMENT == OUTPUT
+    assert outputs.SCHEMA == ENVIRONMENT_SCHEMA

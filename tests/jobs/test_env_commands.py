@@ -1,0 +1,147 @@
+"""`launch env` as it is typed: what it prints, its JSON and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import msgspec
+import pytest
+
+from jobs import reachability
+from jobs.cli import main
+from jobs.spec import Cluster, Containers, Environment, Storage, Workspace
+from jobs.stack import write_environment
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return Environment(
+        schema=1,
+        stack="dev",
+        engine="local",
+        location="local",
+        subscription_id=None,
+        resource_group=None,
+        workspace=Workspace(name="w", id="w", endpoint=(tmp_path / "my runs").as_uri()),
+        storage=Storage(
+            account="trainyard",
+            blob_endpoint="http://127.0.0.1:1/trainyard",
+            containers=Containers(data="data", runs="runs"),
+            folder=str(tmp_path / "storage"),
+        ),
+        registry=None,
+        key_vault=None,
+        clusters={
+            "cpu": Cluster(
+                compute="cpu-1a2b3c",
+                size="local",
+                gpus_per_node=0,
+                cpus_per_node=1,
+                processes_per_node=2,
+                rdma=False,
+                priority="dedicated",
+                min_nodes=0,
+                max_nodes=2,
+                idle_s=0,
+                price_per_node_hour=None,
+                currency=None,
+            )
+        },
+        images={"pytorch": "r/pytorch@sha256:0"},
+    )
+
+
+@pytest.fixture
+def typed(environment, tmp_path, monkeypatch, capsys):
+    """Type `launch env ...` in a project with one stack that was never up."""
+    file = tmp_path / "environment.json"
+    write_environment(environment, file)
+    (tmp_path / "Pulumi.yaml").write_text("name: trainyard\n")
+    (tmp_path / "Pulumi.local.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRAINYARD_STACK", raising=False)
+
+    def run(*words, with_file=True):
+        code = main(["env", *words, *(["--env", str(file)] if with_file else [])])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_show_names_every_part(typed, tmp_path):
+    code, out, err = typed("show")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.split() for line in lines if line] == [
+        ["stack", "dev"],
+        ["engine", "local"],
+        ["location", "local"],
+        ["workspace", (tmp_path / "my runs").as_uri()],
+        ["storage", "http://127.0.0.1:1/trainyard"],
+        ["containers", "data,", "runs"],
+        ["storage", "folder", str(tmp_path / "storage")],
+        ["image", "pytorch", "r/pytorch@sha256:0"],
+        ["CLUSTER", "COMPUTE", "SIZE", "NODES", "CORES", "GPUS", "PROCESSES", "PRICE/NODE/H"],
+        ["cpu", "cpu-1a2b3c", "local", "0-2", "1", "0", "2", "unknown"],
+    ]
+
+
+def test_show_as_json_is_the_environment(typed, environment):
+    code, out, _ = typed("show", "--json")
+    assert code == 0
+    assert msgspec.json.decode(out, type=Environment) == environment
+
+
+def test_check_ends_with_1_and_names_the_part_that_cannot_be_used(typed):
+    code, out, _ = typed("check", "--json")
+    assert code == 1
+    checked = {each["part"]: each["ok"] for each in json.loads(out)}
+    assert checked == {"storage": False, "workspace": True, "cluster cpu": True}
+    code, out, _ = typed("check")
+    assert code == 1
+    assert "FAILED" in out
+    assert "`pulumi up -s dev`" in out
+
+
+def test_check_sees_a_workspace_that_cannot_be_written_to(typed, tmp_path):
+    (tmp_path / "my runs").write_text("a file in the way")
+    _, out, _ = typed("check", "--json")
+    assert [each for each in json.loads(out) if each["part"] == "workspace"] == [
+        {"part": "workspace", "ok": False, "detail": f"{tmp_path}/my runs cannot be written to"}
+    ]
+
+
+def test_check_sees_a_machine_with_fewer_cores_than_the_stack_was_made_with(environment):
+    def check(cpus):
+        cluster = msgspec.structs.replace(environment.clusters["cpu"], cpus_per_node=cpus)
+        changed = msgspec.structs.replace(environment, clusters={"cpu": cluster})
+        return reachability.check_environment(changed)[-1]
+
+    cores = len(os.sched_getaffinity(0))
+    assert check(1).ok
+    too_many = check(cores + 1)
+    assert not too_many.ok
+    assert f"this machine has {cores} cores now" in too_many.detail
+
+
+def test_ls_lists_the_stacks_with_settings(typed):
+    assert typed("ls", with_file=False) == (0, "STACK  UP\nlocal  no\n", "")
+    code, out, _ = typed("ls", "--json", with_file=False)
+    assert (code, json.loads(out)) == (0, [{"stack": "local", "up": False}])
+
+
+@pytest.mark.parametrize("verb", ["show", "export", "check", "repair"])
+def test_a_stack_that_is_not_up_ends_with_2_and_says_what_to_type(typed, verb):
+    code, out, err = typed(verb, with_file=False)
+    assert (code, out) == (2, "")
+    assert err == "error: stack `local` is not up\n\nhint: uv run pulumi up -s local\n"
+
+
+def test_a_file_that_is_no_environment_ends_with_2(typed, tmp_path):
+    (tmp_path / "environment.json").write_text('{"schema": 7}')
+    code, out, err = typed("show")
+    assert (code, out) == (2, "")
+    assert "has schema 7, this launch reads schema 1" in err
+    assert "hint: update launch" in err
