@@ -31,7 +31,10 @@ def cancel(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> int:
-    """End runs, and wait until their processes are gone."""
+    """End runs.
+
+    Waits until their processes are gone. A run that is over already is left as it is.
+    """
     from jobs.follow import wait_until_over
 
     environment = options.open_environment(stack, env)

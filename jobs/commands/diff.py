@@ -30,7 +30,10 @@ def diff(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> None:
-    """Show what parts two runs: arguments, code, data, image, environment, final figures."""
+    """Show what parts two runs.
+
+    Arguments, code, data, image and environment, and the final figures side by side.
+    """
     from jobs.rundiff import compare
 
     store = options.open_store(options.open_environment(stack, env))

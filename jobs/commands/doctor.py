@@ -25,9 +25,9 @@ def doctor(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> int:
-    """Look at this machine and the stack; under what is missing stands what mends it.
+    """Say what this machine lacks.
 
-    Ends with 1 when something that is needed is missing.
+    And whether the stack is up. Under what is missing stands the command that mends it. Ends with 1 when something that is needed is missing.
     """
     from jobs.doctor import Health, diagnose
 

@@ -33,7 +33,10 @@ def fetch(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> None:
-    """Copy outputs, metrics, summary and logs of a run, also while it is on; prints the folder."""
+    """Bring a run's outputs and logs home.
+
+    Metrics and summary, too, and also while the run is on. Prints the folder.
+    """
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
     folder = Path(handle.id) if into is None else into.expanduser()

@@ -25,7 +25,10 @@ def plan(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> None:
-    """Show what `launch run` would start; with --json the exact request."""
+    """Show what `launch run` would start.
+
+    With --json the exact request.
+    """
     from jobs.jobfile import load_job
     from jobs.plan_text import plan_text
     from jobs.planning import plan_job

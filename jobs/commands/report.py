@@ -38,7 +38,10 @@ def report(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> None:
-    """Show final figures of runs as a table, and draw their loss and accuracy."""
+    """Show the figures of runs; draw their curves.
+
+    Final figures as a table, loss and accuracy as a picture.
+    """
     from jobs.charts import check_format, draw_report
     from jobs.report import HEADER, RIGHT, as_json, read_report, remarks, row
 

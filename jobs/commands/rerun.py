@@ -29,7 +29,9 @@ def rerun(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> int:
-    """Run once more what a run's record says: the copied code, the data versions, the arguments.
+    """Run a recorded run once more.
+
+    With the copied code, the data versions and the arguments of its record.
 
     With --set something can be changed, as in a job file. What cannot be the same is said.
     """

@@ -31,7 +31,7 @@ def run(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> int:
-    """Run a job, and follow the logs of all its ranks.
+    """Run a job and follow its ranks' logs.
 
     Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 when it
     failed, 103 when it was cancelled.

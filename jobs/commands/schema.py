@@ -28,9 +28,10 @@ def schema(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> None:
-    """Print the JSON Schema of a job file or an environment, for an editor's completion.
+    """Print the JSON Schema of a job file.
 
-    In a job file: `# yaml-language-server: $schema=FILE` as the first line.
+    Or that of an environment. An editor completes and checks a job file whose first line is
+    `# yaml-language-server: $schema=FILE`.
     """
     from jobs.schemas import schema_text
 

@@ -29,7 +29,10 @@ def show(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> None:
-    """Show a run: how it stands and why, its ranks, its last figures, its folders."""
+    """Show all that is known of a run.
+
+    How it stands and why, its ranks, its last figures, its folders.
+    """
     from jobs.report import read_curves
 
     environment = options.open_environment(stack, env)

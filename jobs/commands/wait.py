@@ -29,7 +29,10 @@ def wait(
     stack: options.Stack = options.DEFAULT_STACK,
     env: options.EnvFile = None,
 ) -> int:
-    """Wait for the end of a run: 0 completed, 100 failed, 101 not finished, 103 cancelled."""
+    """Wait for the end of a run.
+
+    The exit code says how it ended: 0 completed, 100 failed, 101 not finished, 103 cancelled.
+    """
     from jobs.follow import wait_until_over
     from jobs.outcome import exit_code, headline
     from jobs.starting import read_error

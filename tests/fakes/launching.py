@@ -111,7 +111,9 @@ class Launching:
         self.folder = folder
         self.workspace = folder / "workspace"
         self.env_file = folder / "environment.json"
-        self.write_environment(make_environment(self.workspace, nodes=2, processes=4))
+        made = make_environment(self.workspace, nodes=2, processes=4)
+        free = msgspec.structs.replace(made.clusters["cpu"], price_per_node_hour=0.0)
+        self.write_environment(msgspec.structs.replace(made, clusters={"cpu": free}))
         self._capsys = capsys
 
     def write_environment(self, environment: Environment) -> None:

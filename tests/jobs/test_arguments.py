@@ -11,7 +11,10 @@ from jobs.arguments import split_argv, to_argv
     ("args", "words"),
     [
         ({}, ()),
-        ({"epochs": 3, "lr": 0.1, "name": "a b"}, ("--epochs", "3", "--lr", "0.1", "--name", "a b")),
+        (
+            {"epochs": 3, "lr": 0.1, "name": "a b"},
+            ("--epochs", "3", "--lr", "0.1", "--name", "a b"),
+        ),
         ({"amp": True, "fast": False, "seed": None, "sizes": []}, ("--amp",)),
         ({"sizes": [8, 16]}, ("--sizes", "8", "16")),
         ({"shift": -1.5}, ("--shift", "-1.5")),

@@ -99,7 +99,11 @@ RUNS = HEAD + "script: train.py\n"
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        (RUNS + "lancher: mpi\n", "job.yaml:4:1: unknown key `lancher`", "did you mean `launcher`?"),
+        (
+            RUNS + "lancher: mpi\n",
+            "job.yaml:4:1: unknown key `lancher`",
+            "did you mean `launcher`?",
+        ),
         (
             RUNS + "limits: {hangs: 1m}\n",
             "job.yaml:4:10: unknown key `limits.hangs`",

@@ -1,0 +1,451 @@
+"""The verbs of `launch` as they are typed: what they print, where, and their exit codes."""
+
+import os
+
+import msgspec
+import pytest
+
+from jobs.cli import VERBS, main
+from jobs.spec import KeyVault
+from jobs.supervision import take_lock
+from tests.fakes.launching import FakeEngine
+
+JOB = """\
+name: first
+image: pytorch
+script: train.py
+args: {epochs: 3}
+processes_per_node: 2
+"""
+
+
+@pytest.fixture
+def job(launching):
+    (launching.folder / "train.py").write_text("")
+    return launching.write_job(JOB)
+
+
+def test_the_help_lists_every_verb(launching):
+    typed = launching.type_bare("--help")
+    listed = typed.out.partition("Commands:")[2]
+    assert typed.code == 0
+    words = [line.split()[0] for line in listed.splitlines() if line.strip()]
+    assert sorted(words) == sorted(VERBS)
+    assert "..." not in listed  # every line says its whole sentence
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(launching, verb):
+    typed = launching.type_bare(verb, "--help")
+    assert (typed.code, typed.err) == (0, "")
+    assert typed.out.startswith(f"Usage: launch {verb} ")
+
+
+def test_nothing_typed_shows_the_help_as_a_mistake(launching):
+    typed = launching.type_bare()
+    assert (typed.code, typed.out) == (2, "")
+    assert typed.err.startswith("Usage: launch ")
+
+
+def test_the_version_is_printed(launching):
+    assert launching.type_bare("--version").out == "launch 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["rnu", "x"], "there is no `launch rnu`", "did you mean `launch run`?"),
+        (["xyzzy"], "there is no `launch xyzzy`", "see `launch --help`"),
+        (["run"], "missing argument 'JOB'", "see `launch run --help`"),
+        (
+            ["ls", "--jsno"],
+            "no such option: --jsno (Possible options: --json)",
+            "see `launch ls --help`",
+        ),
+        (["ls", "--limit", "0"], None, "see `launch ls --help`"),
+        (["run", "a", "b"], None, "see `launch run --help`"),
+    ],
+)
+def test_a_usage_mistake_ends_with_2(launching, words, message, hint):
+    typed = launching.type_bare(*words)
+    assert (typed.code, typed.out) == (2, "")
+    assert typed.err.endswith(f"\n\nhint: {hint}\n")
+    if message:
+        assert typed.err == f"error: {message}\n\nhint: {hint}\n"
+
+
+def test_debug_gives_the_traceback_wherever_it_stands(launching):
+    for words in (["--debug", "run", "nothing"], ["run", "nothing", "--debug"]):
+        with pytest.raises(Exception, match="there is no job `nothing`"):
+            main(words)
+
+
+# --- run ---------------------------------------------------------------------------------------
+
+
+def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching, job):
+    typed = launching.type("run", job)
+    run = launching.runs()[0]
+    assert typed.code == 0
+    assert typed.out == f"{run.id}\n[0] hello\n[1] there\n"
+    env = f" --env {launching.env_file}"
+    assert typed.err == (
+        "job       first\n"
+        "cluster   cpu of stack local (local)\n"
+        "size      1 node x 2 processes\n"
+        "image     pytorch\n"
+        "launcher  none\n"
+        "command   python train.py --epochs 3\n"
+        f"code      {launching.folder}\n"
+        "limits    hang 30 min\n"
+        "price     free\n"
+        "\n"
+        "\n"
+        f"{run.id} completed after 42 s\n"
+        "\n"
+        "next:\n"
+        f"├── figures and curves  launch report {run.id}{env}\n"
+        f"├── outputs and logs    launch fetch {run.id}{env}\n"
+        f"├── read the log        launch logs {run.id}{env}\n"
+        f"└── once more           launch rerun {run.id}{env}\n"
+    )
+
+
+def test_a_failed_run_names_rank_host_cause_and_traceback(launching, job):
+    typed = launching.type("run", job, "--set", "env.ENDS_AS=failed")
+    run = launching.runs()[0]
+    assert typed.code == 100
+    summary = typed.err.partition("price     free\n\n\n")[2]
+    assert summary.startswith(
+        f"{run.id} failed after 42 s: rank 1 on node-a: uncaught exception\n"
+        "Traceback (most recent call last):\n"
+        "ValueError: no luck\n\n"
+        "next:\n"
+        f"├── read the log      launch logs {run.id} --rank 1 --env {launching.env_file}\n"
+    )
+
+
+def test_a_cancelled_run_ends_with_103(launching, job):
+    assert launching.type("run", job, "--set", "env.ENDS_AS=cancelled").code == 103
+
+
+def test_detached_prints_the_id_alone(launching, job):
+    typed = launching.type("run", job, "--detach")
+    assert (typed.code, typed.out) == (0, f"{launching.runs()[0].id}\n")
+
+
+def test_run_with_json_prints_one_object(launching, job):
+    typed = launching.type("run", job, "--json")
+    assert list(typed.json()) == [
+        *("id", "name", "state", "reason", "exit_code", "stack", "cluster", "nodes"),
+        *("world_size", "created", "started", "ended", "run_dir"),
+    ]
+    assert typed.json()["state"] == "completed"
+
+
+@pytest.mark.parametrize("words", [["plan"], ["run", "--dry-run"]])
+def test_a_plan_starts_nothing(launching, job, words):
+    typed = launching.type(words[0], job, *words[1:], "--json", "--nodes", "2")
+    assert typed.code == 0
+    assert typed.json()["request"] == {
+        "compute": "cpu-test",
+        "argv": ["python", "train.py", "--epochs", "3"],
+    }
+    assert typed.json()["spec"]["nodes"] == 2
+    assert FakeEngine.submitted == []
+
+
+def test_options_and_set_reach_the_job(launching, job):
+    words = ["--nodes", "2", "--priority", "high", "--set", "args.epochs=7", "--set", "env.A=1"]
+    launching.type("run", job, *words)
+    spec = FakeEngine.submitted[0][0].spec
+    assert (spec.nodes, spec.priority) == (2, "high")
+    assert (spec.command, spec.env) == (("python", "train.py", "--epochs", "7"), {"A": "1"})
+
+
+def test_secrets_go_to_submit_and_nowhere_else(launching, job, monkeypatch):
+    monkeypatch.setenv("TOKEN", "hunter2")
+    typed = launching.type("run", job, "--set", "secrets.TOKEN=token")
+    plan, secrets = FakeEngine.submitted[0]
+    assert secrets == {"TOKEN": "hunter2"}
+    assert b"hunter2" not in msgspec.json.encode(plan)
+    assert "hunter2" not in typed.out + typed.err
+
+
+def test_a_missing_secret_starts_nothing(launching, job):
+    typed = launching.type("run", job, "--set", "secrets.TRAINYARD_NO=x")
+    assert typed.code == 2
+    typed = launching.type("run", job, "--set", "secrets.NO_SUCH_TOKEN=x")
+    assert (typed.code, FakeEngine.submitted) == (2, [])
+    assert typed.err.startswith("error: no value for the secret `NO_SUCH_TOKEN`\n\nhint: export ")
+
+
+def test_money_is_asked_for_once_and_only_where_it_is_spent(launching, job):
+    cluster = msgspec.structs.replace(
+        launching.environment.clusters["cpu"], price_per_node_hour=3.06, currency="USD"
+    )
+    launching.write_environment(
+        msgspec.structs.replace(launching.environment, clusters={"cpu": cluster})
+    )
+    typed = launching.type("run", job, "--nodes", "2", "--set", "limits.wall_clock=2h")
+    assert typed.code == 2
+    assert "price     6.12 USD/h, at most 12.24 USD\n" in typed.err
+    assert typed.err.endswith("hint: add --yes to go ahead without being asked\n")
+    assert FakeEngine.submitted == []
+    assert launching.type("run", job, "--yes").code == 0
+    assert len(FakeEngine.submitted) == 1
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def test_ls_is_newest_first_and_limited(launching):
+    ids = [launching.add_run(name=f"j{n}") for n in range(4)]
+    listed = launching.type("ls", "--json").json()
+    assert [run["id"] for run in listed] == ids[::-1]
+    typed = launching.type("ls", "--limit", "2")
+    assert [line.split()[:3] for line in typed.out.splitlines()] == [
+        ["RUN", "NAME", "STATE"],
+        [ids[3], "j3", "completed"],
+        [ids[2], "j2", "completed"],
+    ]
+    assert typed.err == "the newest 2; --all shows every run\n"
+    assert len(launching.type("ls", "--all", "--json").json()) == 4
+
+
+def test_ls_without_runs_says_what_to_type(launching):
+    typed = launching.type("ls")
+    assert (typed.code, typed.out, typed.err) == (0, "", "no run yet; launch run digits\n")
+    assert launching.type("ls", "--json").json() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ([], "[0] hello\n[1] there\n"),
+        (["--rank", "1"], "[1] there\n"),
+        (["--rank", "0-1"], "[0] hello\n[1] there\n"),
+        (["-t", "--rank", "0"], "[0] 2026-01-02T03:04:05.000006Z hello\n"),
+        (
+            ["--json", "--rank", "1"],
+            '{"ts":"2026-01-02T03:04:05.000006Z","rank":1,"text":"there"}\n',
+        ),
+    ],
+)
+def test_logs_are_prefixed_by_rank(launching, words, lines):
+    launching.add_run()
+    typed = launching.type("logs", "last", *words)
+    assert (typed.code, typed.out, typed.err) == (0, lines, "")
+
+
+def test_following_logs_ends_as_the_run_did(launching):
+    run = launching.add_run(ends_as="failed")
+    typed = launching.type("logs", "-f", run)
+    assert (typed.code, typed.out) == (100, "[0] hello\n[1] there\n")
+    assert f"{run} failed after 42 s: rank 1 on node-a: uncaught exception\n" in typed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rank", "x"], "`--rank x`: `x` is no rank"),
+        (["--rank", "2"], "`--rank 2`: the run has the ranks 0 to 1"),
+        (["--rank", "3-1"], "`--rank 3-1`: the run has the ranks 0 to 1"),
+        (["--rank", "1-0"], "`--rank 1-0` names no rank"),
+        (["--grep", "*"], "`--grep *` is no regular expression: nothing to repeat at position 0"),
+    ],
+)
+def test_what_logs_cannot_select_is_a_usage_mistake(launching, words, message):
+    launching.add_run()
+    typed = launching.type("logs", "last", *words)
+    assert typed.code == 2
+    assert typed.err.startswith(f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("ends_as", "words", "code"),
+    [
+        ("completed", [], 0),
+        ("failed", [], 100),
+        ("failed", ["--passthrough"], 3),
+        ("cancelled", [], 103),
+        ("cancelled", ["--passthrough"], 103),
+    ],
+)
+def test_wait_ends_as_the_run_did(launching, ends_as, words, code):
+    launching.add_run(ends_as=ends_as)
+    assert launching.type("wait", "last", *words).code == code
+
+
+def test_wait_gives_up_after_its_timeout(launching):
+    run = launching.add_run(ends_as="running")
+    # A run that nobody looks after would be `lost`, so its lock is held here.
+    lock = take_lock(launching.workspace / "runs" / run)
+    try:
+        typed = launching.type("wait", run, "--timeout", "0.1s")
+    finally:
+        os.close(lock)
+    assert (typed.code, typed.err) == (101, f"{run} running\n")
+
+
+def test_wait_wants_a_length_of_time(launching):
+    launching.add_run()
+    typed = launching.type("wait", "last", "--timeout", "soon")
+    assert (typed.code, typed.err) == (
+        2,
+        "error: `--timeout soon` is no length of time\n\nhint: for example 90s, 10m or 2h\n",
+    )
+
+
+def test_cancel_of_a_run_that_is_over_changes_nothing(launching):
+    run = launching.add_run()
+    for _ in range(2):
+        typed = launching.type("cancel", run)
+        assert (typed.code, typed.err) == (0, f"{run} was over already (completed)\n")
+
+
+def test_cancel_looks_up_every_name_before_it_ends_one(launching):
+    run = launching.add_run()
+    assert launching.type("cancel", run, "19990101").code == 102
+    assert FakeEngine.cancelled == []
+
+
+def test_fetch_prints_the_folder(launching):
+    run = launching.add_run()
+    assert launching.type("fetch", run).out == f"{launching.folder / run}\n"
+    typed = launching.type("fetch", run, "--into", "there")
+    assert typed.out == f"{launching.folder / 'there'}\n"
+
+
+def test_show_tells_why_a_run_failed(launching):
+    run = launching.add_run(ends_as="failed")
+    typed = launching.type("show", run)
+    told = dict(line.split(maxsplit=1) for line in typed.out.splitlines()[:5])
+    assert told == {
+        "run": run,
+        "name": "test",
+        "state": "failed",
+        "reason": "rank 1 on node-a: uncaught exception",
+        "exit": "code   3",
+    }
+    assert typed.out.endswith("\nTraceback (most recent call last):\nValueError: no luck\n")
+    shown = launching.type("show", run, "--json").json()
+    assert (shown["id"], shown["state"], shown["error"]["rank"]) == (run, "failed", 1)
+    assert [event["state"] for event in shown["events"]] == ["queued", "running", "failed"]
+
+
+@pytest.mark.parametrize("verb", ["show", "logs", "wait", "cancel", "fetch", "rerun"])
+def test_an_unknown_run_is_not_found(launching, verb):
+    launching.add_run()
+    typed = launching.type(verb, "19990101")
+    assert (typed.code, typed.err) == (
+        102,
+        "error: there is no run `19990101`\n\nhint: launch ls\n",
+    )
+
+
+def test_a_run_is_named_by_the_beginning_of_its_id_or_last(launching):
+    first, second = launching.add_run(), launching.add_run()
+    assert launching.type("show", "last", "--json").json()["id"] == second
+    shortest = next(n for n in range(1, 21) if not second.startswith(first[:n]))
+    assert launching.type("show", first[:shortest], "--json").json()["id"] == first
+    typed = launching.type("show", first[:8])
+    assert (typed.code, typed.err) == (
+        2,
+        f"error: `{first[:8]}` fits 2 runs\n\nhint: one of {second}, {first}\n",
+    )
+
+
+# --- once more, and the difference -------------------------------------------------------------
+
+
+def test_rerun_runs_the_same_with_what_is_set(launching, job):
+    launching.type("run", job, "--detach", "--set", "limits.wall_clock=90m", "--set", "tags.a=b")
+    launching.type("rerun", "last", "--set", "args.epochs=9", "--set", "args.amp=true")
+    first, second = (plan.spec for plan, _ in FakeEngine.submitted)
+    assert second == msgspec.structs.replace(
+        first, command=("python", "train.py", "--epochs", "9", "--amp")
+    )
+
+
+def test_rerun_says_what_cannot_be_the_same(launching, job):
+    launching.type("run", job, "--detach")
+    clusters = launching.environment.clusters
+    launching.write_environment(
+        msgspec.structs.replace(launching.environment, clusters={"other": clusters["cpu"]})
+    )
+    typed = launching.type("rerun", "last", "--detach")
+    assert typed.code == 0
+    assert "warning: cluster `cpu` is no more; the first that fits is taken\n" in typed.err
+
+
+def test_diff_names_what_parts_two_runs(launching, job):
+    launching.type("run", job, "--detach")
+    launching.type("run", job, "--detach", "--set", "args.epochs=9", "--nodes", "2")
+    second, first = [run.id for run in launching.runs()]
+    found = launching.type("diff", first, second, "--json").json()
+    assert found["differences"] == [
+        {"key": "args.epochs", "a": "3", "b": "9"},
+        {"key": "nodes", "a": "1", "b": "2"},
+    ]
+    typed = launching.type("diff", first, second)
+    width = len(first)
+    assert typed.out == (
+        f"{'':<11}  {first}  {second}\n"
+        f"state        {'completed':<{width}}  completed\n"
+        f"args.epochs  {'3':<{width}}  9\n"
+        f"nodes        {'1':<{width}}  2\n"
+    )
+
+
+# --- bad input: one message, the documented code, nothing half done ----------------------------
+
+
+def other_schema(launching):
+    text = launching.env_file.read_text().replace('"schema":1', '"schema":9')
+    launching.env_file.write_text(text)
+
+
+def unwritable(launching):
+    launching.workspace.write_text("a file where the folder has to be")
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "code", "message"),
+    [
+        (["nothing"], None, 102, "there is no job `nothing`"),
+        (["job.yaml", "--set", "lancher=mpi"], None, 2, "unknown key `lancher`"),
+        (["job.yaml", "--set", "nodes=two"], None, 2, "`nodes` has to be a whole number"),
+        (["job.yaml", "--set", "script=gone.py"], None, 2, "the script `gone.py` is not there"),
+        (["job.yaml", "--nodes", "3"], None, 3, "takes 2 nodes x 4 processes at most"),
+        (["job.yaml", "--cluster", "gpu"], None, 2, "has no cluster `gpu`"),
+        (["job.yaml"], other_schema, 2, "schema 9"),
+        (["job.yaml"], unwritable, 1, "cannot write a run in"),
+    ],
+)
+def test_bad_input_gives_one_message_and_leaves_nothing(
+    launching, job, words, before, code, message
+):
+    if before:
+        before(launching)
+    typed = launching.type("run", *words)
+    assert (typed.code, typed.out) == (code, "")
+    assert message in typed.err
+    assert typed.err.count("error: ") == typed.err.count("hint: ") == 1 or before is None
+    if before is not unwritable:
+        assert launching.run_folders() == []
+
+
+def test_a_stack_that_is_not_up_says_what_to_type(launching, job, monkeypatch):
+    (launching.folder / "Pulumi.yaml").write_text("name: trainyard\n")
+    typed = launching.type_bare("run", job, "-s", "local")
+    assert (typed.code, launching.run_folders()) == (2, [])
+    assert "pulumi up -s local" in typed.err
+
+
+def test_a_vault_keeps_secrets_from_being_looked_for(launching, job):
+    launching.write_environment(
+        msgspec.structs.replace(launching.environment, key_vault=KeyVault(uri="https://v"))
+    )
+    assert launching.type("run", job, "--set", "secrets.NO_SUCH_TOKEN=x").code == 0
+    assert FakeEngine.submitted[0][1] == {}
