@@ -10,6 +10,7 @@ import platform
 import re
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TypedDict
 
@@ -20,7 +21,7 @@ from jobs.build_cache import (
     exclusive,
     run_logged,
 )
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.errors import EnvironmentFailure, NotFound
 
 # The pins that decide what Horovod's libraries are linked against; a change of any other line of an
 # image's lock needs no new build.
@@ -188,9 +189,7 @@ def ensure_horovod(
         wheel = find_wheel(folder)
         if wheel is not None:
             return wheel
-        if shutil.which("c++") is None and shutil.which("g++") is None:
-            message = "Horovod has to be compiled, and no C++ compiler is on PATH"
-            raise LaunchError(message, hint="apt-get install g++ make")
+        require_compiler()
         with report(f"{image} runtime: Horovod compiled (about 3 minutes)"):
             build = [
                 *(root / "bin" / "python", project / "images" / "horovod" / "build.py"),
@@ -208,6 +207,17 @@ def ensure_horovod(
         wheel = find_wheel(folder)
         assert wheel is not None, f"build.py succeeded without a wheel in {folder}"
         return wheel
+
+
+def require_compiler() -> None:
+    """Raises EnvironmentFailure naming what compiling lacks, before minutes go into it."""
+    programs = {"a C++ compiler": "c++", "make": "make"}
+    missing = [what for what, program in programs.items() if shutil.which(program) is None]
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        missing.append(f"the headers of Python ({sysconfig.get_path('include')}/Python.h)")
+    if missing:
+        message = f"Horovod has to be compiled, and this machine lacks {', '.join(missing)}"
+        raise EnvironmentFailure(message, hint="apt-get install g++ make python3-dev")
 
 
 def find_wheel(folder: Path) -> Path | None:

@@ -153,6 +153,18 @@ def test_a_failed_installation_says_why_and_leaves_nothing_that_counts(project, 
     assert images.is_finished(root) is False
 
 
+def test_what_compiling_lacks_is_named_before_it_starts(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(images.sysconfig, "get_path", lambda _: "/no/include")
+    with pytest.raises(EnvironmentFailure) as caught:
+        images.require_compiler()
+    assert caught.value.message == (
+        "Horovod has to be compiled, and this machine lacks a C++ compiler, make, "
+        "the headers of Python (/no/include/Python.h)"
+    )
+    assert caught.value.hint == "apt-get install g++ make python3-dev"
+
+
 def test_the_built_runtime_has_horovod_with_both_transports():
     import subprocess
 
