@@ -36,6 +36,7 @@ from jobs.failure import (
 from jobs.launchers import GangRequest
 from jobs.meeting import Meeting
 from jobs.preparation import prepare
+from jobs.processes import MARK
 from jobs.ranks import Ranks
 from jobs.runs import RunEvent, append_event, now, read_record, write_file
 from jobs.slots import Slots
@@ -118,8 +119,6 @@ class Supervisor:
         record: RunRecord,
         handover: Handover,
         wakeup: Wakeup,
-        *,
-        watcher: int,
     ) -> None:
         self._run_dir = run_dir
         self._spec = record.plan.spec
@@ -127,8 +126,7 @@ class Supervisor:
         self._handover = handover
         self._wakeup = wakeup
         self._slots = Slots(run_dir.parent.parent, self._request.compute)
-        # Orphans of the run become children of the watcher: its processes are all below that.
-        self._ranks = Ranks(run_dir, self._request, wait=wakeup.wait, watcher=watcher)
+        self._ranks = Ranks(run_dir, self._request, wait=wakeup.wait)
 
     def run(self) -> None:
         """Take the run to its end; there is exactly one last event, and then no process is left."""
@@ -172,11 +170,10 @@ class Supervisor:
         )
 
     def _run_gang(self) -> Outcome:
-        shared = {**os.environ, **self._request.env}
-        meeting = Meeting(self._request.launcher, self._handover.interpreter, os.environ)
-        shared.update(meeting.environment)
-        shared.update(self._handover.secrets)
-        shared["TRAINYARD_RUN_DIR"] = str(self._run_dir)
+        marked = {**os.environ, MARK: str(self._run_dir)}
+        meeting = Meeting(self._request.launcher, self._handover.interpreter, marked)
+        shared = {**marked, **self._request.env, **meeting.environment, **self._handover.secrets}
+        shared[MARK] = marked[MARK]
         self._enter(RunState.RUNNING)
         self._ranks.start(self._handover.interpreter, shared, helper=meeting.helper)
         started_s = time.monotonic()
@@ -318,9 +315,11 @@ def main() -> int:
         return watch(run_dir, supervisor)
     wakeup = Wakeup(run_dir)
     end_with_parent(watcher)
+    # Too, so that orphans are still below it when the watcher was killed.
+    become_subreaper()
     supervision.announce(lock)
     handover = msgspec.json.decode(sys.stdin.buffer.read(), type=Handover)
-    Supervisor(run_dir, read_record(run_dir), handover, wakeup, watcher=watcher).run()
+    Supervisor(run_dir, read_record(run_dir), handover, wakeup).run()
     return 0
 
 

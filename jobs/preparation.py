@@ -15,6 +15,7 @@ from msgspec import Struct
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
 from jobs.spec import Environment, JobSpec
+from jobs.watcher import end_with_parent
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
 
@@ -84,9 +85,14 @@ def _fetch_inputs(
 ) -> dict[str, str]:
     """Download the inputs in a child, which can be killed at any moment when the run is ended."""
     answer, inlet = os.pipe()
+    parent = os.getpid()
     child = os.fork()
     if not child:
         os.close(answer)
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+        # It holds the run's lock as well: without its parent the run must count as lost.
+        end_with_parent(parent)
         _answer_with_inputs(spec, environment, workspace, inlet)
     os.close(inlet)
     received = b""
@@ -122,8 +128,6 @@ def _answer_with_inputs(
 ) -> None:
     """In the child: fetch and tell. Does not return."""
     try:
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, signal.SIG_DFL)
         # Only a job with inputs pays for the store's client.
         from jobs.data import materialise
 

@@ -1,4 +1,8 @@
-"""Looking at and ending processes through /proc (Linux)."""
+"""Looking at and ending processes through /proc (Linux).
+
+Ids are reused, and some (0, 1, -1) mean half the machine: a process is known by its id and the
+time it started at, and nothing with an id of 1 or less is ever sent a signal.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,20 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+# Names the run in the environment of all that is started for it. A variable of its own, not
+# TRAINYARD_RUN_DIR: somebody may well set that one by hand, to look at a run with a program.
+MARK = "TRAINYARD_GANG"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """One line of the process table."""
+    """One line of the process table; `start` is when it started, in clock ticks since boot."""
 
     pid: int
     parent: int
     state: str
     cpu_s: float
+    start: int
 
 
 def read_process(pid: int) -> Process | None:
@@ -32,7 +40,8 @@ def read_process(pid: int) -> Process | None:
     # The name in parentheses may hold spaces and parentheses itself.
     fields = stat[stat.rindex(b")") + 2 :].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-    return Process(pid=pid, parent=int(fields[1]), state=fields[0].decode(), cpu_s=cpu_s)
+    parent, start = int(fields[1]), int(fields[19])
+    return Process(pid=pid, parent=parent, state=fields[0].decode(), cpu_s=cpu_s, start=start)
 
 
 def read_table() -> dict[int, Process]:
@@ -64,7 +73,7 @@ def descendants(root: int, table: dict[int, Process]) -> list[Process]:
 
 def of_run(run_dir: Path, pids: Collection[int]) -> list[int]:
     """Those processes that were started as part of a run, by their environment."""
-    mark = b"TRAINYARD_RUN_DIR=" + os.fsencode(run_dir) + b"\0"
+    mark = f"{MARK}=".encode() + os.fsencode(run_dir)
     found: list[int] = []
     for pid in pids:
         try:
@@ -72,39 +81,69 @@ def of_run(run_dir: Path, pids: Collection[int]) -> list[int]:
                 environment = file.read()
         except OSError:
             continue
-        if mark in environment:
+        if mark in environment.split(b"\0"):
             found.append(pid)
     return found
 
 
-def leftovers(root: int | None, run_dir: Path, spare: Collection[int] = ()) -> list[int]:
-    """Living processes of a run: below `root`, or bearing the run's mark wherever they are."""
-    assert root is None or root > 1, "below init is everything on the machine"
+def leftovers(root: Process | None, run_dir: Path, spare: Collection[int] = ()) -> list[Process]:
+    """Living processes of a run: below `root`, or bearing the run's mark wherever they are.
+
+    Without a root, or where it is gone, only the mark counts. Never the caller itself.
+    """
     table = read_table()
-    below = [each.pid for each in descendants(root, table) if each.state != "Z"] if root else []
-    elsewhere = set(table) - set(below) - {root, os.getpid()}
-    living = [pid for pid in of_run(run_dir, elsewhere) if table[pid].state != "Z"]
-    return [pid for pid in below + living if pid not in spare and pid != os.getpid()]
+    below: list[int] = []
+    if root is not None and _is_same(root, table.get(root.pid)):
+        assert root.pid > 1, "below init is everything on the machine"
+        below = [each.pid for each in descendants(root.pid, table)]
+    elsewhere = of_run(run_dir, set(table) - set(below) - ({root.pid} if root else set()))
+    return [
+        table[pid]
+        for pid in (*below, *elsewhere)
+        if table[pid].state != "Z" and pid not in spare and pid not in (1, os.getpid())
+    ]
 
 
 def kill_leftovers(
-    root: int | None, run_dir: Path, *, spare: Collection[int] = (), timeout_s: float
-) -> list[int]:
+    root: Process | None, run_dir: Path, *, spare: Collection[int] = (), timeout_s: float
+) -> list[Process]:
     """Kill what `leftovers` finds until it finds nothing; gives what still lives at the end.
 
     Again and again, since a process may fork while it is being looked for.
     """
     deadline = time.monotonic() + timeout_s
-    while pids := leftovers(root, run_dir, spare):
-        for pid in pids:
-            send(pid, signal.SIGKILL)
+    while processes := leftovers(root, run_dir, spare):
+        for process in processes:
+            send(process, signal.SIGKILL)
         if time.monotonic() > deadline:
-            return pids
+            return processes
         time.sleep(0.005)
     return []
 
 
-def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal; silent when the process is gone."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+def send(process: Process, number: signal.Signals) -> None:
+    """Send a signal to exactly this process; silent when it is gone or not ours to signal."""
+    assert process.pid > 1, f"a signal to process {process.pid} would reach more than one"
+    try:
+        # The handle first, then the look at who it is: the id cannot change hands in between.
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return
+    try:
+        if _is_same(process, read_process(process.pid)):
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
+
+
+def send_to_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to a process group that is not ours; silent when it is gone."""
+    assert group > 1, f"a signal to group {group} would reach everybody"
+    assert group != os.getpgrp(), "a signal to this process's own group"
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _is_same(known: Process, seen: Process | None) -> bool:
+    return seen is not None and (seen.pid, seen.start) == (known.pid, known.start)

@@ -259,6 +259,7 @@ class Rank:
         run_dir = job["run_dir"]
         self.log = Log(f"{run_dir}/logs/rank-{self.world.rank:05d}.log", struck_out(secrets))
         self.child = 0
+        self._is_over = False
         self.record: dict[str, Any] = {
             "rank": self.world.rank,
             "node": self.world.node,
@@ -279,7 +280,7 @@ class Rank:
             ending = self._prepare_node()
             if ending is None:
                 stage = "command"
-                ending = self._execute(self._command())
+                ending = self._execute(self._command(), is_last=True)
         except Stopped:
             stage, ending = "setup", Ending(None, signal.SIGTERM)
         self._close(stage, ending)
@@ -319,7 +320,7 @@ class Rank:
                 return ending
         return None
 
-    def _execute(self, command: list[str]) -> Ending:
+    def _execute(self, command: list[str], *, is_last: bool = False) -> Ending:
         """Run one command, its output streams into the log; returns when the command is over."""
         output, inlet = os.pipe2(os.O_CLOEXEC)
         with contextlib.suppress(OSError):
@@ -327,12 +328,17 @@ class Rank:
         self.child = os.fork()
         if not self.child:
             self._become(command, inlet)
+        with contextlib.suppress(OSError):
+            os.setpgid(self.child, self.child)  # here, too: a signal may come before it did
         os.close(inlet)
         os.set_blocking(output, False)
         self.record.update(child=self.child, started_s=time.monotonic())
         self._save()
-        status = self._pump(output)
-        self.child = 0
+        self._pump(output)
+        # First forgotten, then reaped: from then on its id may be another's.
+        self._is_over = is_last
+        child, self.child = self.child, 0
+        _, status = os.waitpid(child, 0)
         os.close(output)
         self.log.flush()
         if os.WIFSIGNALED(status):
@@ -359,8 +365,8 @@ class Rank:
         finally:
             os._exit(CANNOT_START)
 
-    def _pump(self, output: int) -> int:
-        """Move output into the log until the child is over; gives its wait status."""
+    def _pump(self, output: int) -> None:
+        """Move output into the log until the child is over; leaves it to be reaped."""
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
         poller.register(output, select.POLLIN)
@@ -378,11 +384,10 @@ class Rank:
                     poller.unregister(output)
                     self.record["output_closed_s"] = time.monotonic()
                     self._save()
-            done, status = os.waitpid(self.child, os.WNOHANG)
-            if done:
+            if os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 self.record["exited_s"] = time.monotonic()
                 self._drain(output)
-                return status
+                return
 
     def _drain(self, output: int) -> None:
         """Read what the child left in the pipe, and no more: a grandchild may hold it open."""
@@ -396,10 +401,11 @@ class Rank:
 
     def _forward(self, number: int, _frame: Any) -> None:
         self.record.setdefault("stopped_s", time.monotonic())
-        if not self.child:
+        if self.child > 1:  # groups 0 and 1 would be ourselves and everybody
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.child, number)
+        elif not self._is_over:
             raise Stopped
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.child, number)
 
     def _close(self, stage: str, ending: Ending) -> None:
         now = time.monotonic()

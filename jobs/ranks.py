@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -13,7 +12,14 @@ import msgspec
 
 from jobs.failure import RankReport
 from jobs.launchers import GangRequest
-from jobs.processes import kill_leftovers, send
+from jobs.processes import (
+    descendants,
+    kill_leftovers,
+    read_process,
+    read_table,
+    send,
+    send_to_group,
+)
 
 KILL_TIMEOUT_S = 3.0
 LAST_WORDS_S = 1.0  # for rank.py to write what its command left, once the command is dead
@@ -22,17 +28,17 @@ LAST_WORDS_S = 1.0  # for rank.py to write what its command left, once the comma
 class Ranks:
     """The ranks of a run as processes: one child each, or mpirun's one child for all of them.
 
-    `wait` sleeps until a signal or so many seconds, `watcher` is the process below which
-    everything of the run lives.
+    `wait` sleeps until a signal or so many seconds. The calling process is a subreaper: all of
+    the run that lives is below it, orphans included.
     """
 
     def __init__(
-        self, run_dir: Path, request: GangRequest, *, wait: Callable[[float], None], watcher: int
+        self, run_dir: Path, request: GangRequest, *, wait: Callable[[float], None]
     ) -> None:
         self._run_dir = run_dir
         self._request = request
         self._wait = wait
-        self._watcher = watcher
+        self._self = read_process(os.getpid())
         self._living: dict[int, int] = {}
         self._ended: dict[int, tuple[int, float]] = {}
         self._helper: int | None = None
@@ -66,16 +72,21 @@ class Ranks:
         self._living[pid] = rank
 
     def reap(self) -> None:
-        """Note which of them ended."""
-        for pid in list(self._living):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
+        """Note which of them ended; orphans of theirs that fell to this process are just reaped."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid in self._living:
                 rank = self._living.pop(pid)
                 self._ended[rank] = (status, time.monotonic())
                 self.has_failure = self.has_failure or status != 0
-        if self._helper is not None and os.waitpid(self._helper, os.WNOHANG)[0]:
-            self._helper = None
-            self.is_helper_lost = True
+            elif pid == self._helper:
+                self._helper = None
+                self.is_helper_lost = True
 
     def reports(self) -> list[RankReport]:
         """What is known of each rank, in order."""
@@ -104,20 +115,26 @@ class Ranks:
 
     def stop(self, grace_s: float) -> None:
         """End all that is left: asked first, then killed; nothing of the run lives after this."""
-        for pid in self._living:
-            send(pid, signal.SIGTERM)
-            send(pid, signal.SIGCONT)
+        self.reap()
+        for pid in self._living:  # children that were not waited for: their ids are still theirs
+            _ask_to_end(pid)
         self._wait_for_ends(grace_s)
         self.clean_up()
 
     def abort(self, grace_s: float) -> None:
         """Have each command write the stacks of all its threads (faulthandler), and end."""
+        # The records lie where the job's own program may write: they are believed only about
+        # processes that are known to be the run's.
+        table = read_table()
+        own = {each.pid: each for each in descendants(os.getpid(), table)}
         for report in self.reports():
-            if report.ended_s is None and report.child:
+            if report.ended_s is not None:
+                continue
+            if report.child in own and _leads_a_group(report.child):
                 for number in (signal.SIGABRT, signal.SIGCONT):
-                    _send_to_group(report.child, number)
-            if report.ended_s is None and report.pid:
-                send(report.pid, signal.SIGCONT)
+                    send_to_group(report.child, number)
+            if report.pid in own:
+                send(own[report.pid], signal.SIGCONT)
         self._wait_for_ends(grace_s)
         self.clean_up()
 
@@ -127,16 +144,11 @@ class Ranks:
             spare = {report.pid for report in self.reports()} | set(self._living)
             if self._helper is not None:
                 spare.add(self._helper)
-            kill_leftovers(self._root, self._run_dir, spare=spare, timeout_s=LAST_WORDS_S)
+            kill_leftovers(self._self, self._run_dir, spare=spare, timeout_s=LAST_WORDS_S)
             self._wait_for_ends(LAST_WORDS_S)
         self._helper = None  # from here on its end is no loss
-        kill_leftovers(self._root, self._run_dir, timeout_s=KILL_TIMEOUT_S)
+        kill_leftovers(self._self, self._run_dir, timeout_s=KILL_TIMEOUT_S)
         self.reap()
-
-    @property
-    def _root(self) -> int:
-        """The watcher while it lives. Never our parent unseen: an orphan's parent is init."""
-        return self._watcher if os.getppid() == self._watcher else os.getpid()
 
     def _wait_for_ends(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -146,6 +158,15 @@ class Ranks:
             self.reap()
 
 
-def _send_to_group(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, number)
+def _ask_to_end(pid: int) -> None:
+    process = read_process(pid)
+    if process is not None:
+        send(process, signal.SIGTERM)
+        send(process, signal.SIGCONT)
+
+
+def _leads_a_group(pid: int) -> bool:
+    try:
+        return os.getpgid(pid) == pid
+    except ProcessLookupError:
+        return False

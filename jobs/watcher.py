@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from jobs.failure import signal_name
-from jobs.processes import kill_leftovers
+from jobs.processes import kill_leftovers, read_process
 from jobs.runs import RunEvent, append_event, now, read_events, read_record
 from jobs.slots import Slots
 from jobs.spec import RunState
@@ -24,7 +24,7 @@ KILL_TIMEOUT_S = 8.0
 
 
 def become_subreaper() -> None:
-    """From now on orphaned descendants become children of this process."""
+    """From now on orphaned descendants become children of this process; not inherited by forks."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -45,9 +45,12 @@ def watch(run_dir: Path, supervisor: int) -> int:
         os.kill(supervisor, number)
 
     signal.signal(signal.SIGTERM, pass_on)
-    status = _wait_for(supervisor)
+    _wait_for(supervisor)
+    # Only now may its id go back to the system: nothing is passed on any more.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _, status = os.waitpid(supervisor, 0)
     # Most runs leave nothing behind, and then this looks once.
-    kill_leftovers(os.getpid(), run_dir, timeout_s=KILL_TIMEOUT_S)
+    kill_leftovers(read_process(os.getpid()), run_dir, timeout_s=KILL_TIMEOUT_S)
     events = read_events(run_dir)
     if not events or not events[-1].state.is_terminal():
         reason = f"its supervisor {_ending(status)}"
@@ -56,12 +59,14 @@ def watch(run_dir: Path, supervisor: int) -> int:
     return 0
 
 
-def _wait_for(supervisor: int) -> int:
-    """Reap whatever ends until the supervisor does; gives its wait status."""
+def _wait_for(supervisor: int) -> None:
+    """Reap whatever ends until the supervisor does, which is left for the caller to reap."""
     while True:
-        pid, status = os.wait()
-        if pid == supervisor:
-            return status
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert ended is not None  # only with WNOHANG
+        if ended.si_pid == supervisor:
+            return
+        os.waitpid(ended.si_pid, 0)
 
 
 def _ending(status: int) -> str:
