@@ -124,5 +124,7 @@ def _job_keys(incomplete: str) -> list[Choice]:
 def _environment(ctx: typer.Context) -> Environment:
     from jobs.stack import load_environment
 
+    # While a line is completed, values are as they were typed.
     params: dict[str, Any] = ctx.params
-    return load_environment(params.get("stack") or "local", params.get("env"))
+    env_file = params.get("env")
+    return load_environment(params.get("stack") or "local", Path(env_file) if env_file else None)

@@ -112,7 +112,9 @@ class Launching:
         self.workspace = folder / "workspace"
         self.env_file = folder / "environment.json"
         made = make_environment(self.workspace, nodes=2, processes=4)
-        free = msgspec.structs.replace(made.clusters["cpu"], price_per_node_hour=0.0)
+        free = msgspec.structs.replace(
+            made.clusters["cpu"], price_per_node_hour=0.0, cpus_per_node=1
+        )
         self.write_environment(msgspec.structs.replace(made, clusters={"cpu": free}))
         self._capsys = capsys
 

@@ -1,0 +1,76 @@
+"""Following a run: what is said while it waits, and how its lines are written."""
+
+import msgspec
+import pytest
+
+from jobs import follow as following
+from jobs.follow import follow, wait_until_over, write_lines
+from jobs.spec import LogLine, RunHandle, RunState, RunStatus
+
+HANDLE = RunHandle(id="r", engine="local", run_dir="/r")
+
+
+class ScriptedEngine:
+    """Goes through a list of (state, reason), one a look."""
+
+    def __init__(self, *states):
+        self.states = list(states)
+
+    def status(self, handle):
+        state, reason = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return RunStatus(
+            id=handle.id,
+            name="j",
+            state=RunState(state),
+            reason=reason,
+            exit_code=None,
+            stack="local",
+            cluster="cpu",
+            nodes=1,
+            world_size=12,
+            created="",
+            started=None,
+            ended=None,
+            run_dir="/r",
+        )
+
+    def logs(self, handle, ranks, *, follow):
+        assert follow
+        yield LogLine(ts="t", rank=3, text="from three")
+        yield LogLine(ts="t", rank=11, text="")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(following.time, "sleep", lambda _: None)
+
+
+def test_a_queued_run_says_each_change_of_what_it_waits_for(capsys):
+    engine = ScriptedEngine(
+        ("queued", "2 runs before it"),
+        ("queued", "2 runs before it"),
+        ("queued", "1 run before it"),
+        ("preparing", "fetching digits"),
+        ("running", None),
+        ("completed", None),
+    )
+    assert follow(engine, HANDLE).state is RunState.COMPLETED
+    assert capsys.readouterr() == (
+        "[ 3] from three\n[11] \n",
+        "r queued: 2 runs before it\nr queued: 1 run before it\nr preparing: fetching digits\n",
+    )
+
+
+def test_waiting_gives_up_in_time_and_tells_how_it_stands(monkeypatch):
+    ticks = iter(range(100))
+    monkeypatch.setattr(following.time, "monotonic", lambda: next(ticks))
+    status = wait_until_over(ScriptedEngine(("running", "x")), HANDLE, timeout_s=5)
+    assert msgspec.structs.asdict(status)["state"] is RunState.RUNNING
+
+
+def test_ranks_have_colours_of_their_own_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("jobs.console.has_colour", lambda _: True)
+    write_lines([LogLine(ts="t", rank=rank, text="x") for rank in (0, 1, 6)], 7)
+    assert capsys.readouterr().out == (
+        "\x1b[36m[0]\x1b[0m x\n\x1b[32m[1]\x1b[0m x\n\x1b[36m[6]\x1b[0m x\n"
+    )

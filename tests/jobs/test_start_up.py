@@ -1,0 +1,64 @@
+"""`launch` starts light: what it must not load, it does not load."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    *("azure", "azureml", "matplotlib", "numpy", "pathspec", "pulumi", "pydantic", "rich"),
+    *("tensorflow", "torch", "yaml"),
+}
+PROGRAM = """
+import json, sys
+from jobs.cli import main
+code = main(json.loads(sys.argv[1]))
+print("\\0" + json.dumps([code, sorted({name.split(".")[0] for name in sys.modules})]))
+"""
+
+
+def loaded_by(launching, *words):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(words)],
+        capture_output=True,
+        text=True,
+        cwd=launching.folder,
+        check=True,
+    )
+    code, modules = json.loads(done.stdout.rpartition("\0")[2])
+    assert code == 0, done.stderr
+    return set(modules)
+
+
+def test_the_help_loads_nothing_heavy(launching):
+    assert loaded_by(launching, "--help") & HEAVY == set()
+
+
+def test_listing_runs_loads_nothing_heavy(launching):
+    launching.add_run()
+    assert loaded_by(launching, "ls", "--env", str(launching.env_file)) & HEAVY == set()
+
+
+def test_listing_runs_loads_no_other_verb(launching):
+    program = "import sys; from jobs.cli import main; main(['ls', '--help']); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in done.stdout.split() if name.startswith("jobs.commands.")}
+    assert loaded == {"jobs.commands.ls", "jobs.commands.options"}
+
+
+@pytest.mark.parametrize("missing", ["fcntl", "pty", "termios", "resource", "grp", "pwd"])
+def test_every_verb_loads_where_posix_modules_are_missing(missing):
+    # As on Windows: the help of every verb needs every module of the command line.
+    program = f"""
+import sys
+sys.modules[{missing!r}] = None
+from jobs.cli import VERBS, build_app
+build_app(list(VERBS))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
