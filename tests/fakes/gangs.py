@@ -111,8 +111,13 @@ class Gangs:
     ) -> None:
         self.workspace = workspace
         environment = make_environment(workspace, nodes=nodes, processes=processes)
-        self.engine = LocalEngine(environment, runtime=lambda _: interpreter)
+        self._interpreter = interpreter
+        self.engine = LocalEngine(environment, runtime=self.runtime)
         self.handles: list[RunHandle] = []
+
+    def runtime(self, _image: str) -> Path:
+        """What realises every image here."""
+        return self._interpreter
 
     def submit(
         self, command: list[str], *, secrets: Mapping[str, str] | None = None, **changes: Any

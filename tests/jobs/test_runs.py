@@ -1,0 +1,263 @@
+"""The run store: ids, finding, listing, records, and what survives."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobs import supervision
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.runs import RUN_ID, RunEvent, RunStore, append_event, read_events, run_id
+from jobs.spec import Plan, RunHandle, RunRecord, RunState
+from tests.fakes.gangs import Gangs, make_environment, make_spec
+
+NEWER = "20261121-120001-0000"
+OLDER = "20261121-120000-0000"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore.of(make_environment(tmp_path))
+
+
+def make_record(run_id: str) -> RunRecord:
+    plan = Plan(engine="local", spec=make_spec(["true"]), request={"compute": "cpu-test"})
+    return RunRecord(
+        schema=1,
+        id=run_id,
+        created="2026-11-21T12:00:00.000000Z",
+        plan=plan,
+        git=None,
+        image_digest=None,
+        environment_digest="sha256:0",
+    )
+
+
+def add_run(store: RunStore, run_id: str) -> RunHandle:
+    handle = store.handle(run_id)
+    Path(handle.run_dir).mkdir(parents=True)
+    store.commit(make_record(run_id))
+    return handle
+
+
+def test_run_id_is_the_utc_time_with_the_microsecond_in_base_36() -> None:
+    assert run_id(1_795_262_400_000_000) == "20261121-120000-0000"
+    assert run_id(1_795_262_400_999_999) == "20261121-120000-lflr"
+
+
+def test_ids_sort_by_time() -> None:
+    times = [1_795_262_400_000_000 + step for step in (0, 1, 35, 36, 999_999, 1_000_000)]
+    ids = [run_id(each) for each in times]
+    assert ids == sorted(ids)
+    assert all(RUN_ID.fullmatch(each) for each in ids)
+
+
+def test_claims_are_distinct_within_a_microsecond(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_795_262_400_000_000_000)
+    claimed = [store.claim().id for _ in range(3)]
+    assert claimed == [f"20261121-120000-000{tail}" for tail in "012"]
+
+
+def test_claim_in_a_folder_that_cannot_be_written_says_which(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where a folder should be")
+    with pytest.raises(EnvironmentFailure, match=f"cannot write a run in `{tmp_path}/runs`"):
+        RunStore(tmp_path).claim()
+
+
+def test_list_gives_the_newest_first_and_passes_over_unfinished_claims(store: RunStore) -> None:
+    for each in (OLDER, NEWER):
+        add_run(store, each)
+    (store.runs / "20261121-120002-0000").mkdir()
+    (store.runs / "notes.txt").touch()
+    assert [each.id for each in store.list()] == [NEWER, OLDER]
+    assert [each.id for each in store.list(1)] == [NEWER]
+    assert RunStore(store.workspace / "elsewhere").list() == []
+
+
+def test_list_reads_no_more_records_than_asked_for(store: RunStore) -> None:
+    for number in range(30):
+        handle = add_run(store, f"20261121-1200{number:02d}-0000")
+        if number < 10:
+            (Path(handle.run_dir) / "run.json").write_text("not even JSON")
+    assert len(store.list(20)) == 20
+
+
+@pytest.mark.parametrize("name", [NEWER, "20261121-120001", "last"])
+def test_find_takes_an_id_a_unique_prefix_or_last(store: RunStore, name: str) -> None:
+    for each in (OLDER, NEWER):
+        add_run(store, each)
+    assert store.find(name).id == NEWER
+
+
+def test_find_refuses_what_fits_none_or_several(store: RunStore) -> None:
+    with pytest.raises(NotFound, match="there is no run yet"):
+        store.find("last")
+    for each in (OLDER, NEWER):
+        add_run(store, each)
+    with pytest.raises(NotFound, match="there is no run `2025`"):
+        store.find("2025")
+    with pytest.raises(NotFound):
+        store.find("../runs")
+    with pytest.raises(LaunchError, match="`2026` fits 2 runs") as caught:
+        store.find("2026")
+    assert caught.value.hint == f"one of {NEWER}, {OLDER}"
+
+
+def test_record_comes_back_whole(store: RunStore) -> None:
+    handle = add_run(store, NEWER)
+    assert store.record(handle) == make_record(NEWER)
+
+
+def test_run_that_nobody_looks_after_is_lost(store: RunStore) -> None:
+    handle = add_run(store, NEWER)
+    status = store.status(handle)
+    assert (status.state, status.reason) == (RunState.LOST, "its supervisor is gone")
+
+
+def test_run_is_not_lost_while_its_lock_is_held(store: RunStore) -> None:
+    handle = add_run(store, NEWER)
+    lock = supervision.take_lock(Path(handle.run_dir))
+    assert store.status(handle).state is RunState.QUEUED
+    os.close(lock)
+    assert store.status(handle).state is RunState.LOST
+
+
+def test_status_tells_the_last_event_and_when_it_ran(store: RunStore) -> None:
+    handle = add_run(store, NEWER)
+    run_dir = Path(handle.run_dir)
+    append_event(run_dir, RunEvent(ts="t1", state=RunState.RUNNING))
+    append_event(run_dir, RunEvent(ts="t2", state=RunState.FAILED, reason="boom", exit_code=3))
+    status = store.status(handle)
+    assert msgspec.to_builtins(status) == {
+        "id": NEWER,
+        "name": "test",
+        "state": "failed",
+        "reason": "boom",
+        "exit_code": 3,
+        "stack": "local",
+        "cluster": "cpu",
+        "nodes": 1,
+        "world_size": 2,
+        "created": "2026-11-21T12:00:00.000000Z",
+        "started": "t1",
+        "ended": "t2",
+        "run_dir": str(run_dir),
+    }
+
+
+def test_event_cut_off_by_a_full_disk_is_passed_over(store: RunStore) -> None:
+    handle = add_run(store, NEWER)
+    events = Path(handle.run_dir) / "events.jsonl"
+    whole = read_events(events.parent)
+    with events.open("a") as file:
+        file.write('{"ts":"2026-11-21T12:00')
+    assert read_events(events.parent) == whole
+
+
+def test_record_of_a_newer_version_is_an_error_with_a_hint(store: RunStore) -> None:
+    handle = add_run(store, NEWER)
+    (Path(handle.run_dir) / "run.json").write_text('{"schema": 2}')
+    with pytest.raises(EnvironmentFailure, match="is not what this version writes") as caught:
+        store.record(handle)
+    assert caught.value.hint == "use the version of `launch` that made it"
+
+
+# --- many at once, and killed at any moment ----------------------------------------------------
+
+
+def submit_some(workspace: Path, count: int) -> list[str]:
+    gangs = Gangs(workspace, nodes=64)
+    return [gangs.submit(["true"], processes_per_node=1).id for _ in range(count)]
+
+
+def test_sixteen_processes_that_submit_at_once_make_distinct_runs_that_all_end(
+    tmp_path: Path,
+) -> None:
+    processes, each = 16, 2
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes) as pool:
+        ids = sum(pool.starmap(submit_some, [(tmp_path, each)] * processes), [])
+    gangs = Gangs(tmp_path, nodes=64)
+    assert len(set(ids)) == processes * each
+    assert sorted(ids, reverse=True) == [status.id for status in gangs.engine.store.list(None)]
+    for name in ids:
+        handle = gangs.engine.store.handle(name)
+        assert gangs.wait(handle, 120).state is RunState.COMPLETED
+        gangs.wait_until_gone(handle)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1200)
+def test_four_hundred_submits_at_once_make_four_hundred_runs(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(16) as pool:
+        ids = sum(pool.starmap(submit_some, [(tmp_path, 25)] * 16), [])
+    gangs = Gangs(tmp_path, nodes=64)
+    assert len(set(ids)) == 400
+    handles = [gangs.engine.store.handle(name) for name in ids]
+    assert {gangs.wait(handle, 600).state for handle in handles} == {RunState.COMPLETED}
+
+
+SUBMITTER = """
+import sys
+from pathlib import Path
+from tests.fakes.gangs import Gangs
+gangs = Gangs(Path(sys.argv[1]), nodes=8)
+while True:
+    print(gangs.submit(["sleep", "0.2"], processes_per_node=1).id, flush=True)
+"""
+
+
+def kill_submitter_after(workspace: Path, delay_s: float) -> list[str]:
+    """Start a process that submits in a loop, kill it; gives the runs that it acknowledged."""
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", SUBMITTER, str(workspace)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGKILL)
+        return [line.strip() for line in (first, *process.stdout) if line.endswith("\n")]
+
+
+@pytest.fixture
+def seeded() -> Iterator[random.Random]:
+    yield random.Random(20261121)
+
+
+@pytest.mark.parametrize("trials", [3, pytest.param(60, marks=pytest.mark.faults)])
+def test_submitter_killed_at_any_moment_loses_no_acknowledged_run(
+    tmp_path: Path, seeded: random.Random, trials: int
+) -> None:
+    gangs = Gangs(tmp_path, nodes=8)
+    for _ in range(trials):
+        acknowledged = kill_submitter_after(tmp_path, seeded.uniform(0, 0.2))
+        listed = {status.id: status for status in gangs.engine.store.list(None)}
+        assert set(acknowledged) <= set(listed)
+        for name in acknowledged:
+            assert gangs.wait(gangs.engine.store.handle(name)).state is RunState.COMPLETED
+        # A run that was not acknowledged either ends like any other or is lost; none stays.
+        for name in set(listed) - set(acknowledged):
+            handle = gangs.engine.store.handle(name)
+            assert gangs.wait(handle).state in (
+                RunState.COMPLETED,
+                RunState.LOST,
+                RunState.FAILED,
+            )
+            gangs.wait_until_gone(handle)
