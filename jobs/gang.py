@@ -146,15 +146,25 @@ class Supervisor:
         self._enter(outcome.state, outcome.reason, outcome.exit_code)
 
     def _wait_for_nodes(self) -> tuple[int, ...]:
-        nodes = self._slots.claim(self._run_dir, self._request.capacity_nodes)
-        if nodes is None:
-            before = self._slots.ahead_of(self._run_dir)
-            reason = f"waits for {self._spec.nodes} of the nodes of `{self._spec.cluster}`"
-            self._enter(RunState.QUEUED, reason + (f", {before} runs before it" if before else ""))
-        while nodes is None:
-            self._wakeup.wait_interruptibly(QUEUE_RECHECK_S)
+        said = None
+        while True:
             nodes = self._slots.claim(self._run_dir, self._request.capacity_nodes)
-        return nodes
+            if nodes is not None:
+                return nodes
+            reason = self._why_queued()
+            if reason != said:
+                self._enter(RunState.QUEUED, reason)
+                said = reason
+            self._wakeup.wait_interruptibly(QUEUE_RECHECK_S)
+
+    def _why_queued(self) -> str:
+        before = self._slots.ahead_of(self._run_dir)
+        if before:
+            return f"{before} {'run' if before == 1 else 'runs'} before it in the queue"
+        count = self._spec.nodes
+        wanted = f"{count} {'node' if count == 1 else 'nodes'} of `{self._spec.cluster}`"
+        holders = self._slots.holders()
+        return f"waits for {wanted}" + (f", in use by {', '.join(holders)}" if holders else "")
 
     def _prepare(self, nodes: tuple[int, ...]) -> None:
         self._wakeup.check()

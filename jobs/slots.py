@@ -102,6 +102,10 @@ class Slots:
         names = [name.partition("-")[2] for name in self._names(self._queue)]
         return names.index(run_dir.name) if run_dir.name in names else 0
 
+    def holders(self) -> list[str]:
+        """The runs that have nodes now."""
+        return sorted(self._names(self._claims))
+
     def _living_tickets(self, *, until: str) -> list[Path]:
         living: list[Path] = []
         for name in self._names(self._queue):
