@@ -45,7 +45,7 @@ def test_a_command_line_is_split_where_its_args_begin(argv, command, args):
 
 KEYS = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 VALUES = st.one_of(
-    st.just(True),  # noqa: FBT003
+    st.just(True),
     st.text(max_size=8),
     st.lists(st.from_regex(r"[a-z0-9.]{1,5}", fullmatch=True), min_size=2, max_size=3),
 )
