@@ -1,0 +1,302 @@
+"""The MNIST program on real ranks: Horovod and DDP under the local engine, and alone.
+
+Every run is of the digits, with PyTorch and Horovod of the image's own runtime.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from jobs.spec import RunState
+from tests.fakes.gangs import Gangs
+from trainer.data.idx import read_idx, write_idx
+from trainer.data.prepare import Events, prepare_digits
+
+REPO = Path(__file__).parents[2]
+PROGRAM = ("python", "-m", "trainer.pytorch.mnist")
+RUN_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one run left behind."""
+
+    summary: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    model: Path
+
+    def curve(self, split: str, name: str) -> list[tuple[int, float]]:
+        return [
+            (line["step"], line["value"])
+            for line in self.metrics
+            if (line["split"], line["name"]) == (split, name)
+        ]
+
+
+def read_run(run_dir: Path) -> Trained:
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return Trained(
+        summary=json.loads((run_dir / "summary.json").read_text()),
+        metrics=[json.loads(line) for line in lines],
+        model=run_dir / "outputs" / "model" / "mnist.pt",
+    )
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return runtime_python("pytorch", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "digits"
+    prepare_digits(folder, Events(as_json=True))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(digits, tmp_path_factory) -> Path:
+    """The first 150 training and 50 test pictures, for runs of a second."""
+    folder = tmp_path_factory.mktemp("small")
+    for prefix, count in (("train", 150), ("t10k", 50)):
+        _, pixels = read_idx(digits, f"{prefix}-images-idx3-ubyte")
+        _, labels = read_idx(digits, f"{prefix}-labels-idx1-ubyte")
+        name = f"{prefix}-images-idx3-ubyte"
+        write_idx(folder / name, (count, 28, 28), pixels[: count * 784])
+        write_idx(folder / f"{prefix}-labels-idx1-ubyte", (count,), labels[:count])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gangs(python, tmp_path_factory) -> Iterator[Gangs]:
+    made = Gangs(tmp_path_factory.mktemp("workspace"), interpreter=python)
+    yield made
+    made.end()
+
+
+def train(gangs: Gangs, *arguments: str, ranks: int, launcher: str) -> Trained:
+    """Run the program on so many ranks and wait for its good end."""
+    handle = gangs.submit(
+        [*PROGRAM, *arguments],
+        launcher=launcher,
+        processes_per_node=ranks,
+        code=str(REPO),
+        code_only=("trainer",),
+        outputs=("model",),
+        hang_s=120.0,
+        # More threads than idle cores wait for each other: beside other tests that costs minutes.
+        env={"OMP_NUM_THREADS": "1"},
+    )
+    status = gangs.wait(handle, RUN_TIMEOUT_S)
+    assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
+    return read_run(Path(handle.run_dir))
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(gangs, digits) -> Trained:
+    """The demo's training: two ranks, Horovod."""
+    arguments = ("--data", str(digits), "--strategy", "horovod")
+    return train(gangs, *arguments, ranks=2, launcher="horovod")
+
+
+class TestDigits:
+    def test_two_ranks_of_horovod_learn_the_digits(self, on_two_ranks):
+        summary = on_two_ranks.summary
+        fixed = ("program", "strategy", "world_size", "device", "epochs", "batch_size", "seed")
+        assert [summary[key] for key in fixed] == [
+            *("trainer.pytorch.mnist", "horovod", 2, "cpu", 8, 64, 1)
+        ]
+        assert (summary["train_images"], summary["test_images"]) == (1442, 355)
+        assert summary["test_accuracy"] >= 0.97
+        assert summary["images_per_s"] > 0
+
+    def test_both_ranks_end_with_the_same_weights_and_the_model_holds_them(
+        self, on_two_ranks, python
+    ):
+        digests = on_two_ranks.summary["weights_sha256"]
+        assert len(digests) == 2
+        assert len(set(digests)) == 1
+        program = """
+import hashlib, sys, torch
+weights = torch.load(sys.argv[1], weights_only=True)
+digest = hashlib.sha256()
+for name, value in sorted(weights.items()):
+    digest.update(name.encode() + value.numpy().tobytes())
+print(digest.hexdigest())
+"""
+        argv = [str(python), "-c", program, str(on_two_ranks.model)]
+        found = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        assert found.strip() == digests[0]
+
+    def test_the_metrics_show_every_epoch_and_end_in_the_summary(self, on_two_ranks):
+        steps = 23  # of 64 pictures
+        accuracies = on_two_ranks.curve("test", "accuracy")
+        assert [step for step, _ in accuracies] == [epoch * steps for epoch in range(1, 9)]
+        assert accuracies[-1][1] == on_two_ranks.summary["test_accuracy"]
+        assert on_two_ranks.curve("test", "loss")[-1][1] == on_two_ranks.summary["test_loss"]
+        train_loss = on_two_ranks.curve("train", "loss")
+        assert [step for step, _ in train_loss] == list(range(5, 8 * steps + 1, 5))
+        assert train_loss[-1][1] < 0.2 < train_loss[0][1]
+        rates = on_two_ranks.curve("train", "images_per_s")
+        assert rates[-1][1] == on_two_ranks.summary["images_per_s"]
+
+    def test_one_rank_with_the_same_total_batch_comes_to_the_same_within_a_point(
+        self, on_two_ranks, gangs, digits
+    ):
+        alone = train(gangs, "--data", str(digits), ranks=1, launcher="none")
+        assert alone.summary["strategy"] == "single"
+        assert alone.summary["test_accuracy"] >= 0.97
+        difference = alone.summary["test_accuracy"] - on_two_ranks.summary["test_accuracy"]
+        assert abs(difference) <= 0.01
+
+
+class TestRanks:
+    def test_equal_seeds_give_equal_losses_under_each_strategy_and_under_both(self, gangs, small):
+        arguments = ("--data", str(small), "--epochs", "2", "--log-every", "1")
+        runs = [
+            train(gangs, *arguments, "--strategy", strategy, ranks=2, launcher=launcher)
+            for strategy, launcher in (("horovod", "horovod"), ("ddp", "torch"), ("ddp", "torch"))
+        ]
+        losses = [run.curve("train", "loss") + run.curve("test", "loss") for run in runs]
+        assert losses[1] == losses[2]
+        # Two ranks add in one order only, so that even the libraries agree to the bit.
+        assert losses[0] == losses[1]
+        assert len({digest for run in runs for digest in run.summary["weights_sha256"]}) == 1
+
+    def test_one_and_three_ranks_take_the_same_steps_but_for_rounding(self, python, small):
+        """Without dropout the gradient of the global batch is the same at any world size.
+
+        Three, since neither the batches nor the test set can be split into three equal parts.
+        """
+        alone, three = (run_ranks(python, size, small) for size in (1, 3))
+        losses = [[value for _, value in run.curve("train", "loss")] for run in (alone, three)]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+        assert three.summary["test_loss"] == pytest.approx(alone.summary["test_loss"], rel=1e-4)
+        assert losses[0][-1] < losses[0][0]
+
+    def test_a_loss_that_is_no_number_ends_every_rank_with_one_clear_line(self, gangs, small):
+        handle = gangs.submit(
+            [*PROGRAM, "--data", str(small), "--lr", "1e30", "--strategy", "ddp"],
+            launcher="torch",
+            code=str(REPO),
+            code_only=("trainer",),
+        )
+        status = gangs.wait(handle, RUN_TIMEOUT_S)
+        assert (status.state, status.exit_code) == (RunState.FAILED, 1)
+        text = "\n".join(gangs.texts(handle, 0))
+        assert "error: the loss is nan at " in text
+        assert "hint: a smaller --lr than 1e+30" in text
+        assert "Traceback" not in text
+        assert not (Path(handle.run_dir) / "summary.json").exists()
+
+
+# What mnist.py does, with its parts, but for dropout: each rank drops other neurons.
+STEPS_PROGRAM = """
+import json, sys
+from pathlib import Path
+import torch
+from trainer.common.rundir import RunDir
+from trainer.common.world import World
+from trainer.pytorch import mnist
+from trainer.pytorch.strategy import make_strategy
+
+world = World.from_environment()
+options = mnist.Options(data=Path(sys.argv[1]), epochs=2, batch_size=40, log_every=1)
+strategy = make_strategy(None, world)
+job = mnist.prepare(options, world, strategy, RunDir.from_environment())
+for module in job.network.modules():
+    if isinstance(module, torch.nn.Dropout):
+        module.p = 0.0
+mnist.train(job, RunDir.from_environment())
+strategy.shutdown()
+"""
+
+
+def run_ranks(python: Path, size: int, data: Path) -> Trained:
+    """Start ranks of STEPS_PROGRAM by hand, as torchrun would."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "TRAINYARD_RUN_DIR": folder,
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_NUM_THREADS": "1",
+        }
+        ranks = [
+            subprocess.Popen(
+                [str(python), "-c", STEPS_PROGRAM, str(data)],
+                env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+            )
+            for rank in range(size)
+        ]
+        assert [rank.wait(RUN_TIMEOUT_S) for rank in ranks] == [0] * size
+        return read_run(Path(folder))
+
+
+# Calls the program once per case in one process: PyTorch takes seconds to load.
+MISTAKES_PROGRAM = """
+import contextlib, io, json, os, sys
+from trainer.pytorch import mnist
+
+found = []
+for arguments, variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            code = mnist.main(arguments)
+        except SystemExit as exit_:
+            code = exit_.code
+    found.append([code, said.getvalue().splitlines()[-1]])
+    for name in variables:
+        del os.environ[name]
+print(json.dumps(found))
+"""
+
+
+def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
+    cases = [
+        ([["--epochs", "0"], {}], 2, "--epochs must be above 0, not 0"),
+        ([[], {}], 1, "error: no input `digits` was handed to this run (hint: name the folder"),
+        ([["--data", "/nowhere"], {}], 1, "error: no `train-images-idx3-ubyte`"),
+        ([[], {"WORLD_SIZE": "2"}], 1, "error: WORLD_SIZE is 2 but RANK is not set"),
+        (
+            [["--strategy", "single"], {"WORLD_SIZE": "2", "RANK": "0"}],
+            1,
+            "error: strategy single cannot train on 2 ranks (hint: --strategy horovod or",
+        ),
+        ([["--device", "cuda"], {}], 1, "error: --device cuda, but PyTorch sees no GPU here"),
+    ]
+    done = subprocess.run(
+        [str(python), "-c", MISTAKES_PROGRAM, json.dumps([case for case, _, _ in cases])],
+        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for (case, code, message), found in zip(cases, json.loads(done.stdout), strict=True):
+        assert found[0] == code, case
+        assert message in found[1], case
