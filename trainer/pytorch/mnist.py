@@ -195,6 +195,8 @@ def train(job: Job, run_dir: RunDir) -> None:
                 "weights_sha256": digests,
             }
         )
+    # No rank says that all is well before the model is on disk.
+    job.strategy.barrier()
 
 
 def train_epoch(

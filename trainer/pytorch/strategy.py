@@ -41,8 +41,12 @@ class Strategy(Protocol):
         """Give every rank's tensor, in the order of ranks; all have the same shape."""
         ...
 
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        ...
+
     def shutdown(self) -> None:
-        """Leave the group; silent where `init` was never reached."""
+        """Leave the group, waiting for nobody; silent where `init` was never reached."""
         ...
 
 
@@ -87,6 +91,9 @@ class Single:
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Give the one tensor there is."""
         return [tensor]
+
+    def barrier(self) -> None:
+        """Nobody to wait for."""
 
     def shutdown(self) -> None:
         """Nothing to leave."""
@@ -136,6 +143,10 @@ class Horovod:
         """Gather along a new first dimension."""
         return list(self._hvd.allgather(tensor.unsqueeze(0)))
 
+    def barrier(self) -> None:
+        """Wait in a collective of its own."""
+        self._hvd.barrier()
+
     def shutdown(self) -> None:
         """Tell the other ranks that this one leaves."""
         if self._hvd is not None:
@@ -155,6 +166,8 @@ class Ddp:
             rank=world.rank,
             world_size=world.size,
             timeout=timedelta(minutes=10),
+            # NCCL would guess the GPU from the rank, which is wrong on the second node.
+            device_id=device if device.type == "cuda" else None,
         )
 
     def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
@@ -172,6 +185,10 @@ class Ddp:
         parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size())]
         distributed.all_gather(parts, tensor)
         return parts
+
+    def barrier(self) -> None:
+        """Wait in a collective of its own."""
+        distributed.barrier()
 
     def shutdown(self) -> None:
         """Leave the process group."""
