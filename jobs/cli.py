@@ -38,6 +38,7 @@ COMPLETING = "_LAUNCH_COMPLETE"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code (errors.ExitCode)."""
+    _open_missing_streams()
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     if COMPLETING in os.environ:
         return _complete()
@@ -61,6 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.report_error(_unexpected(error))
         return int(ExitCode.ENVIRONMENT)
     return result
+
+
+def _open_missing_streams() -> None:
+    """A stream that was closed (`launch ls >&-`) is None; what is written there is lost."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def build_app(verbs: Sequence[str]) -> typer.Typer:
@@ -152,6 +160,9 @@ def _usage_error(error: Any, arguments: Sequence[str]) -> LaunchError:
 
 
 def _unexpected(error: Exception) -> LaunchError:
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        # os.getcwd() names no file.
+        return LaunchError("the working folder is gone", hint="cd to a folder that is there")
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return LaunchError(f"{error.strerror}{place}", hint="add --debug to see where it happened")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TextIO
@@ -14,6 +15,7 @@ Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cya
 # What a shell reports for a program that a closed pipe ended: 128 + SIGPIPE.
 READER_GONE = 141
 
+_STYLE_CODE = re.compile(r"\x1b\[[0-9;]*m")
 _CODES: dict[Style, str] = {
     "bold": "1",
     "dim": "2",
@@ -94,10 +96,10 @@ def table(
 ) -> str:
     """Columns aligned by their widest cell; `right` names the columns of numbers."""
     cells = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    widths = [max(_width(row[column]) for row in cells) for column in range(len(header))]
     lines = [
         "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
+            _padded(cell, width, is_right=column in right)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in cells
@@ -147,6 +149,15 @@ def size_text(num_bytes: int) -> str:
         if value < 999.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} TB"
+
+
+def _width(cell: str) -> int:
+    return len(_STYLE_CODE.sub("", cell))
+
+
+def _padded(cell: str, width: int, *, is_right: bool) -> str:
+    padding = " " * (width - _width(cell))
+    return padding + cell if is_right else cell + padding
 
 
 def _write(stream: TextIO, text: str) -> None:

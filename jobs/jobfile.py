@@ -59,12 +59,17 @@ def load_job(
 
 def find_job(name: str) -> Path:
     """The file that a path or a catalog name stands for."""
-    if name.endswith(SUFFIXES) or os.sep in name or "/" in name:
+    is_path = name.endswith(SUFFIXES) or os.sep in name or "/" in name
+    if is_path or (name not in catalog_names() and name and Path(name).exists()):
         path = Path(name).expanduser()
         if path.is_file():
             return path
-        what = "is a folder" if path.is_dir() else "is not there"
-        message = f"the job file `{name}` {what}"
+        if path.is_dir():
+            message = f"`{name}` is a folder, no job file"
+            inside = [file for file in _names(path) if file.endswith(SUFFIXES)]
+            hint = f"launch run {path / inside[0]}" if inside else "name a job file in it"
+            raise NotFound(message, hint=hint)
+        message = f"the job file `{name}` is not there"
         raise NotFound(message, hint=_nearest_job(path.name, path.parent))
     path = CATALOG / f"{name}.yaml"
     if name in catalog_names():

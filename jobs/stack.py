@@ -53,7 +53,12 @@ def load_environment(
     cached = None if refresh else _read_cache(cache, stamp)
     if cached is not None:
         return parse_environment(cached, f"stack `{stack}`")
-    text = _read_output(root, stack)
+    try:
+        text = _read_output(root, stack)
+    except EnvironmentFailure as error:
+        if (root / f"Pulumi.{stack}.yaml").exists():
+            raise
+        raise _unknown(stack, root) from error
     environment = parse_environment(text, f"stack `{stack}`")
     _write_cache(cache, stamp, text)
     return environment
@@ -104,10 +109,7 @@ def write_environment(environment: Environment, path: Path) -> None:
 def list_stacks() -> list[tuple[str, bool | None]]:
     """Every stack that has settings, and whether it is up; None where no folder tells."""
     root = project_root()
-    names = sorted(
-        path.name.removeprefix("Pulumi.").removesuffix(".yaml")
-        for path in root.glob("Pulumi.*.yaml")
-    )
+    names = _names(root)
     states = [_state_file(root, name) for name in names]
     return [
         (name, None if state is None else _has_resources(state))
@@ -150,6 +152,13 @@ def repair(stack: str) -> list[str]:
         )
         done += [f"cleared: {operation}" for operation in pending]
     return done
+
+
+def _names(root: Path) -> list[str]:
+    return sorted(
+        path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+        for path in root.glob("Pulumi.*.yaml")
+    )
 
 
 class _SchemaOnly(msgspec.Struct, frozen=True):
@@ -281,6 +290,16 @@ def _pending_operations(state: Path) -> list[str]:
 def _last_line(output: bytes) -> str:
     lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+
+
+def _unknown(stack: str, root: Path) -> LaunchError:
+    from difflib import get_close_matches
+
+    known = _names(root)
+    message = f"there is no stack `{stack}`: no Pulumi.{stack}.yaml in {root}"
+    near = get_close_matches(stack, known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(known) or 'none'}"
+    return LaunchError(message, hint=hint)
 
 
 def _not_up(stack: str) -> LaunchError:

@@ -40,6 +40,8 @@ def start(
         console.out(handle.id)
     if wish.detach:
         return _leave(engine, handle, wish)
+    if console.is_terminal(sys.stderr):
+        console.say(styled("Ctrl-C detaches; the run goes on", "dim", stream=sys.stderr))
     try:
         # The lines are data, too; but JSON has stdout to itself.
         status = _follow(engine, handle, is_quiet=wish.json)

@@ -45,7 +45,7 @@ def list_runs(
 
 
 def _row(run: RunStatus, now: datetime) -> list[str]:
-    from jobs.outcome import parse_time
+    from jobs.outcome import COLOURS, parse_time
 
     ended = parse_time(run.ended) if run.ended else now
     # A lost run has no end, and is not running either.
@@ -55,10 +55,10 @@ def _row(run: RunStatus, now: datetime) -> list[str]:
     return [
         run.id,
         run.name,
-        run.state.value,
+        console.styled(run.state.value, COLOURS[run.state]),
         f"{run.nodes}x{run.world_size // run.nodes}",
         run.cluster,
-        console.duration_text(max(age_s, 0)),
+        " ".join(console.duration_text(max(age_s, 0)).split()[:2]),  # the larger unit will do
         console.duration_text(time_s) if time_s is not None else "",
         run.reason or "",
     ]

@@ -1,6 +1,9 @@
 """The verbs of `launch` as they are typed: what they print, where, and their exit codes."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,6 +13,7 @@ from jobs.spec import KeyVault
 from jobs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
 
+LAUNCH = Path(sys.executable).with_name("launch")
 JOB = """\
 name: first
 image: pytorch
@@ -438,9 +442,40 @@ def test_bad_input_gives_one_message_and_leaves_nothing(
 
 def test_a_stack_that_is_not_up_says_what_to_type(launching, job, monkeypatch):
     (launching.folder / "Pulumi.yaml").write_text("name: trainyard\n")
+    (launching.folder / "Pulumi.local.yaml").write_text("config: {}\n")
     typed = launching.type_bare("run", job, "-s", "local")
     assert (typed.code, launching.run_folders()) == (2, [])
     assert "pulumi up -s local" in typed.err
+
+
+def test_an_unknown_stack_names_the_nearest(launching):
+    (launching.folder / "Pulumi.yaml").write_text("name: trainyard\n")
+    (launching.folder / "Pulumi.local.yaml").write_text("config: {}\n")
+    typed = launching.type_bare("ls", "-s", "locla")
+    assert (typed.code, typed.err) == (
+        2,
+        f"error: there is no stack `locla`: no Pulumi.locla.yaml in {launching.folder}\n\n"
+        "hint: did you mean `local`?\n",
+    )
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-", ">&- 2>&-"])
+def test_a_closed_stream_is_no_error(launching, redirection):
+    launching.add_run()
+    command = f"{LAUNCH} ls --env {launching.env_file} {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_working_folder_that_is_gone_is_named(launching, tmp_path_factory, monkeypatch):
+    gone = tmp_path_factory.mktemp("gone")
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    typed = launching.type_bare("ls", "-s", "local")
+    assert (typed.code, typed.err) == (
+        1,
+        "error: the working folder is gone\n\nhint: cd to a folder that is there\n",
+    )
 
 
 def test_a_vault_keeps_secrets_from_being_looked_for(launching, job):

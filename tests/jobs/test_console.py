@@ -46,6 +46,12 @@ def test_columns_are_aligned_and_numbers_stand_right():
     assert text == "NAME     N\na        1\nlonger  10"
 
 
+def test_coloured_cells_are_aligned_by_what_is_seen(monkeypatch):
+    monkeypatch.setattr(console, "has_colour", lambda _: True)
+    text = console.table(["A", "B"], [[console.styled("x", "red"), "1"], ["long", "2"]])
+    assert text == "\x1b[1mA     B\x1b[0m\n\x1b[31mx\x1b[0m     1\nlong  2"
+
+
 def test_names_and_values_are_aligned():
     assert console.fields([("a", "1"), ("long", "2"), ("x", "")]) == "a     1\nlong  2\nx"
 

@@ -303,7 +303,8 @@ def test_a_command_with_nothing_beside_it_takes_no_code_along(folder):
         ("digist", "there is no job `digist`", "did you mean `digits`?"),
         ("job", "there is no job `job`", "did you mean `job.yaml`?"),
         ("jop.yaml", "the job file `jop.yaml` is not there", "did you mean `job.yaml`?"),
-        ("sub.yaml", "the job file `sub.yaml` is a folder", None),
+        ("sub.yaml", "`sub.yaml` is a folder, no job file", "name a job file in it"),
+        (".", "`.` is a folder, no job file", "launch run job.yaml"),
         ("./nothing/x", "the job file `./nothing/x` is not there", None),
     ],
 )
