@@ -219,10 +219,17 @@ def project(tmp_path: Path, new_port: Callable[[], int]) -> Iterator[LocalProjec
 
 
 @pytest.fixture(scope="module")
-def standing(
+def kept(
     tmp_path_factory: pytest.TempPathFactory, new_port: Callable[[], int]
 ) -> Iterator[LocalProject]:
-    """A project that is up, for the tests of a module that only look."""
+    """One project for all tests of a module."""
     with fresh_project(tmp_path_factory.mktemp("standing"), new_port()) as made:
-        made.log = made.up()
         yield made
+
+
+@pytest.fixture
+def standing(kept: LocalProject) -> LocalProject:
+    """A project that is up: the module's, brought up again where the last test broke it."""
+    if not kept.state_file.exists() or not kept.resources() or not kept.is_healthy():
+        kept.log = kept.refresh() + kept.up()
+    return kept

@@ -72,23 +72,27 @@ def test_every_wrong_setting_is_named_at_once_and_nothing_is_created(project):
     assert project.is_healthy()
 
 
-def test_a_busy_port_is_named_before_anything_is_stopped(project, new_port):
-    first, second = project.settings["storage"]["port"], new_port()
-    with listen(first):
+def test_a_busy_port_of_a_new_store_is_named(project):
+    port = project.settings["storage"]["port"]
+    with listen(port):
         said = project.up(check=False)
-    assert f"port {first} of 127.0.0.1 is in use by another program" in said
+    assert f"port {port} of 127.0.0.1 is in use by another program" in said
     assert "Traceback" not in said
-    project.up()
-    assert project.is_healthy()
-    before = project.server()
 
-    project.settings["storage"]["port"] = second
-    with listen(second):
-        said = project.up(check=False)
-        assert f"port {second} of 127.0.0.1 is in use by another program" in said
-        assert project.server() == before
     project.up()
     assert project.is_healthy()
+
+
+def test_a_busy_port_to_move_to_is_named_before_anything_is_stopped(standing, new_port):
+    before = standing.server()
+    port = standing.settings["storage"]["port"] = new_port()
+    with listen(port):
+        said = standing.up(check=False)
+    assert f"port {port} of 127.0.0.1 is in use by another program" in said
+    assert standing.server() == before
+
+    standing.up()
+    assert standing.is_healthy()
 
 
 @needs_mount
@@ -117,36 +121,21 @@ def test_a_folder_that_cannot_be_written_to_is_named(project, mount):
     assert project.is_healthy()
 
 
-def test_a_file_in_the_way_of_a_folder_is_named(project):
-    project.storage.parent.mkdir()
-    project.storage.write_text("in the way")
-    said = project.up(check=False)
-    assert f"trainyard:storage.folder: {project.storage} is in the way, it is no folder" in said
-
-    project.storage.unlink()
-    project.up()
-    assert project.is_healthy()
-
-
-def test_an_azurite_that_does_not_start_is_explained_by_its_own_words(project):
-    tools = project.root / ".trainyard" / "tools.json"
+def test_an_azurite_that_does_not_start_is_explained_and_the_one_before_runs_on(standing):
+    before = standing.server()
+    tools = standing.root / ".trainyard" / "tools.json"
     good = tools.read_text()
-    broken = project.root / "broken.js"
+    broken = standing.root / "broken.js"
     broken.write_text("console.error('the dog ate it'); process.exit(1)")
-    tools.write_text(good.replace(json.loads(good)["azurite"], str(broken)))
-    said = project.up(check=False)
+    tools.write_text(json.dumps(json.loads(good) | {"azurite": str(broken)}))
+    said = standing.up(check=False)
+    tools.write_text(good)
+
     assert "Azurite ended at once: the dog ate it" in said
     assert "Traceback" not in said
-
-    tools.write_text(good)
-    project.up()
-    before = project.server()
-    tools.write_text(good.replace(json.loads(good)["azurite"], str(broken)))
-    said = project.up(check=False)
-    assert "the dog ate it" in said
-    # A restart that fails goes back to what ran.
-    assert project.is_healthy()
-    assert project.server().azurite == before.azurite
+    assert standing.is_healthy()
+    assert standing.server().command == before.command
+    assert "5 unchanged" in standing.up("--expect-no-changes")
 
 
 def test_a_live_lock_is_not_repaired_and_names_its_owner(project):

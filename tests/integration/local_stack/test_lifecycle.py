@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,166 +22,160 @@ from jobs.spec import Environment
 BLOB = b"some data"
 
 
-def test_another_port_restarts_the_same_store_with_its_data(project, new_port):
-    project.up()
-    project.open_blob().upload_blob(BLOB)
-    before = project.server()
+def test_another_port_restarts_the_same_store_with_its_data(standing, new_port):
+    standing.open_blob().upload_blob(BLOB, overwrite=True)
+    before = standing.server()
 
-    project.settings["storage"]["port"] = new_port()
-    said = project.up()
+    standing.settings["storage"]["port"] = new_port()
+    said = standing.up()
 
     assert "~ 1 updated" in said
     assert "4 unchanged" in said
-    assert project.is_healthy()
-    assert project.server().pid != before.pid
-    assert project.open_blob().download_blob().readall() == BLOB
+    assert standing.is_healthy()
+    assert standing.server().pid != before.pid
+    assert standing.open_blob().download_blob().readall() == BLOB
 
 
-def test_another_folder_is_another_store_on_the_same_port(project):
-    project.up()
-    old_folder = project.storage
-    project.open_blob().upload_blob(BLOB)
+def test_another_folder_is_another_store_on_the_same_port(standing):
+    old_folder = standing.storage
+    standing.open_blob().upload_blob(BLOB, overwrite=True)
 
-    project.settings["storage"]["folder"] = "data/other"
-    said = project.up()
+    standing.settings["storage"]["folder"] = "data/another"
+    said = standing.up()
 
     assert "+-1 replaced" in said
     assert f"kept: datasets in {old_folder}" in said
-    assert project.is_healthy()
-    assert not project.open_blob().exists()
+    assert standing.is_healthy()
+    assert not standing.open_blob().exists()
     assert (old_folder / "azurite").is_dir()
 
 
-def test_clusters_come_and_go_without_touching_the_store(project):
-    project.up()
-    before = project.server()
+def test_clusters_come_and_go_without_touching_the_store(standing):
+    before = standing.server()
 
-    project.settings["clusters"]["one"] = {"nodes": 1, "processes_per_node": 1}
-    project.settings["clusters"]["cpu"]["nodes"] = 3
-    assert "+ 1 created" in project.up()
-    shown = project.launch("env", "show", "--json").stdout
+    standing.settings["clusters"]["one"] = {"nodes": 1, "processes_per_node": 1}
+    standing.settings["clusters"]["cpu"]["nodes"] = 3
+    assert "+ 1 created" in standing.up()
+    shown = standing.launch("env", "show", "--json").stdout
     clusters = msgspec.json.decode(shown, type=Environment).clusters
     assert {name: each.max_nodes for name, each in clusters.items()} == {"cpu": 3, "one": 1}
 
-    del project.settings["clusters"]["one"]
-    assert "- 1 deleted" in project.up()
-    assert project.server() == before
+    del standing.settings["clusters"]["one"]
+    assert "- 1 deleted" in standing.up()
+    assert standing.server() == before
 
 
-def test_refresh_sees_a_killed_azurite_and_up_brings_it_back_with_its_data(project):
-    project.up()
-    project.open_blob().upload_blob(BLOB)
-    time.sleep(6)  # Azurite writes down its index every 5 s, and forgets the rest when killed
-    os.kill(project.server().pid, signal.SIGKILL)
+def test_refresh_sees_a_killed_azurite_and_up_brings_it_back_with_its_data(standing):
+    standing.open_blob().upload_blob(BLOB, overwrite=True)
+    index = standing.storage / "azurite" / "__azurite_db_blob__.json"
+    written = index.stat().st_mtime_ns
+    # Azurite writes down its index every 5 s, and forgets the rest when killed.
+    while index.stat().st_mtime_ns == written:
+        time.sleep(0.1)
+    os.kill(standing.server().pid, signal.SIGKILL)
 
-    check = project.launch("env", "check", check=False)
+    check = standing.launch("env", "check", check=False)
     assert check.returncode == 1
-    assert "storage    FAILED" in check.stdout.replace("      ", "    ")
-    assert "- 1 deleted" in project.refresh()
-    assert "+ 1 created" in project.up()
+    assert re.search(r"^storage +FAILED", check.stdout, re.MULTILINE)
+    assert "- 1 deleted" in standing.refresh()
+    assert "+ 1 created" in standing.up()
 
-    assert project.is_healthy()
-    assert project.open_blob().download_blob().readall() == BLOB
+    assert standing.is_healthy()
+    assert standing.open_blob().download_blob().readall() == BLOB
 
 
-def test_refresh_sees_a_deleted_container_and_up_makes_it_again(project):
-    project.up()
-    blob = project.open_blob()
+def test_refresh_sees_a_deleted_container_and_up_makes_it_again(standing):
+    blob = standing.open_blob()
     ContainerClient(
-        f"http://127.0.0.1:{project.server().port}/trainyard", "runs", credential=blob.credential
+        f"http://127.0.0.1:{standing.server().port}/trainyard", "runs", credential=blob.credential
     ).delete_container()
-    before = project.server()
+    before = standing.server()
 
-    assert "~ 1 updated" in project.refresh()
-    assert "~ 1 updated" in project.up()
+    assert "~ 1 updated" in standing.refresh()
+    assert "~ 1 updated" in standing.up()
 
-    assert project.is_healthy()
-    assert project.server() == before
+    assert standing.is_healthy()
+    assert standing.server() == before
 
 
-def test_start_program_brings_a_killed_azurite_back_and_pulumi_sees_no_change(project):
-    project.up()
-    os.kill(project.server().pid, signal.SIGKILL)
+def test_start_program_brings_a_killed_azurite_back_and_pulumi_sees_no_change(standing):
+    os.kill(standing.server().pid, signal.SIGKILL)
 
     program = [sys.executable, "-m", "infra.local.azurite_server"]
     starters = [
-        subprocess.Popen([*program, "start", str(project.storage)], stdout=subprocess.DEVNULL)
+        subprocess.Popen([*program, "start", str(standing.storage)], stdout=subprocess.DEVNULL)
         for _ in range(3)
     ]
 
     assert [starter.wait() for starter in starters] == [0, 0, 0]
-    assert project.is_healthy()
-    assert "5 unchanged" in project.refresh()
-    assert "5 unchanged" in project.up("--expect-no-changes")
+    assert standing.is_healthy()
+    assert "5 unchanged" in standing.refresh()
+    assert "5 unchanged" in standing.up("--expect-no-changes")
 
 
 @pytest.fixture
-def running(project):
+def running(standing):
     """A run that is on: its supervisor's lock is held, by this process."""
-    lock = project.workspace / "runs" / "20261121-120000-0001" / "supervisor.lock"
-    lock.parent.mkdir(parents=True)
-    (project.workspace / "runs" / "20261120-120000-0001").mkdir()
+    lock = standing.workspace / "runs" / "20261121-120000-0001" / "supervisor.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    (standing.workspace / "runs" / "20261120-120000-0001").mkdir(exist_ok=True)
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield lock.parent.name
 
 
-def test_destroy_refuses_while_a_run_is_on_and_changes_nothing(project, running):
-    project.up()
-    before = project.resources()
+def test_destroy_refuses_while_a_run_is_on_and_changes_nothing(standing, running):
+    before = standing.resources()
 
-    said = project.destroy(check=False)
+    said = standing.destroy(check=False)
 
     assert f"while a run is on: {running}" in said
     assert f"launch cancel {running}" in said
     assert "Traceback" not in said
-    assert project.is_healthy()
-    assert project.resources().keys() == before.keys()
-    assert "5 unchanged" in project.up("--expect-no-changes")
+    assert standing.is_healthy()
+    assert standing.resources().keys() == before.keys()
+    assert "5 unchanged" in standing.up("--expect-no-changes")
 
 
-def test_a_restart_or_a_replacement_is_refused_while_a_run_is_on(project, running, new_port):
-    project.up()
-    before = project.server()
-    port = project.settings["storage"]["port"]
+def test_a_restart_or_a_replacement_is_refused_while_a_run_is_on(standing, running, new_port):
+    before = standing.server()
+    declared = dict(standing.settings["storage"])
 
-    project.settings["storage"]["port"] = new_port()
-    said = project.up(check=False)
+    standing.settings["storage"]["port"] = new_port()
+    said = standing.up(check=False)
     assert f"will not restart the store while a run is on: {running}" in said
 
-    project.settings["storage"] = {"port": port, "folder": "data/other"}
-    said = project.up(check=False)
+    standing.settings["storage"] = declared | {"folder": "data/never"}
+    said = standing.up(check=False)
     assert f"will not end the store while a run is on: {running}" in said
 
-    project.settings["storage"]["folder"] = "data/storage"
-    assert "5 unchanged" in project.up("--expect-no-changes")
-    assert project.server() == before
+    standing.settings["storage"] = declared
+    assert "5 unchanged" in standing.up("--expect-no-changes")
+    assert standing.server() == before
 
 
-def test_destroy_ends_azurite_says_what_it_keeps_and_up_finds_it_again(project):
-    project.up()
-    project.open_blob().upload_blob(BLOB)
+def test_destroy_ends_azurite_says_what_it_keeps_and_up_finds_it_again(standing):
+    standing.open_blob().upload_blob(BLOB, overwrite=True)
 
-    said = project.destroy()
+    said = standing.destroy()
 
-    assert f"kept: datasets in {project.storage}, runs in {project.workspace}" in said
-    assert project.azurites() == []
-    assert project.resources() == {}
-    shown = project.launch("env", "show", check=False)
+    assert f"kept: datasets in {standing.storage}, runs in {standing.workspace}" in said
+    assert standing.azurites() == []
+    assert standing.resources() == {}
+    shown = standing.launch("env", "show", check=False)
     assert shown.returncode == 2
     assert "stack `local` is not up" in shown.stderr
     assert "uv run pulumi up -s local" in shown.stderr
 
-    project.up()
-    assert project.is_healthy()
-    assert project.open_blob().download_blob().readall() == BLOB
+    standing.up()
+    assert standing.is_healthy()
+    assert standing.open_blob().download_blob().readall() == BLOB
 
 
-def test_destroy_works_when_azurite_is_dead_already(project):
-    project.up()
-    azurite_server.stop(project.storage)
+def test_destroy_works_when_azurite_is_dead_already(standing):
+    azurite_server.stop(standing.storage)
 
-    project.destroy()
+    standing.destroy()
 
-    assert project.resources() == {}
-    assert Path(project.storage, KEY_FILE).exists()
+    assert standing.resources() == {}
+    assert Path(standing.storage, KEY_FILE).exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import jsonschema
@@ -68,11 +69,10 @@ def test_an_exported_environment_needs_no_project(standing, tmp_path):
 
 def test_azurite_listens_on_loopback_only(standing):
     pid = standing.server().pid
-    sockets = {
-        link.removeprefix("socket:[").removesuffix("]")
-        for link in (str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir())
-        if link.startswith("socket:[")
-    }
+    sockets: set[str] = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # a connection that was closed meanwhile
+            sockets.add(str(fd.readlink()).removeprefix("socket:[").removesuffix("]"))
     listening: list[tuple[str, str]] = []
     for family in ("tcp", "tcp6", "udp", "udp6"):
         for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]:
