@@ -263,7 +263,8 @@ class _Section:
         for key in self.mapping or ():
             if key not in self.known:
                 near = difflib.get_close_matches(key, self.known, n=1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(sorted(self.known))}"
+                known = ", ".join(sorted(self.known))
+                hint = f"did you mean `{near[0]}`?" if near else f"known: {known}"
                 self.refuse(key, f"unknown key, {hint}")
 
     def _take(self, key: str) -> Any:

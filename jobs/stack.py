@@ -140,7 +140,7 @@ def repair(stack: str) -> list[str]:
         if reason := lock.why_alive():
             raise _locked(stack, lock, reason)
     if num_ended := end_orphans(root / PULUMI_HOME):
-        done.append(f"ended {num_ended} processes that a killed pulumi had left behind")
+        done.append(f"ended what a killed pulumi had left running ({num_ended} processes)")
     for lock in locks:
         lock.path.unlink(missing_ok=True)
         done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")
