@@ -220,18 +220,19 @@ def name_hanging(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str]:
 
 
 def _odd_one_out(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str] | None:
-    if len(signs) > 1:
-        busy = [sign.rank for sign in signs if sign.is_runnable or sign.cpu > 0.5]
-        idle = [sign.rank for sign in signs if not sign.is_runnable and sign.cpu < 0.2]
-        if len(busy) + len(idle) == len(signs):
-            # Open MPI's ranks spin while they wait; everyone else's sleep.
-            if launcher == "mpi" and len(idle) == 1:
-                return idle[0], "it stands still while the others spin in MPI"
-            if launcher != "mpi" and len(busy) == 1:
-                return busy[0], "it is busy while the others wait for it"
+    if len(signs) < 2:
+        return None
     outside = [sign.rank for sign in signs if sign.is_in_collective is False]
-    if len(outside) == 1 and any(sign.is_in_collective for sign in signs):
+    if len(outside) == 1 and all(s.is_in_collective for s in signs if s.rank != outside[0]):
         return outside[0], "it is not in the collective that the others wait in"
+    busy = [sign.rank for sign in signs if sign.is_runnable or sign.cpu > 0.5]
+    idle = [sign.rank for sign in signs if not sign.is_runnable and sign.cpu < 0.2]
+    if len(busy) + len(idle) == len(signs):
+        # Open MPI and Horovod spin while they wait; everyone else sleeps.
+        if launcher in ("mpi", "horovod") and len(idle) == 1:
+            return idle[0], "it stands still while the others spin in their wait for it"
+        if launcher not in ("mpi", "horovod") and len(busy) == 1:
+            return busy[0], "it is busy while the others wait for it"
     return None
 
 

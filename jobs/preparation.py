@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.gpus import count_gpus
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
 from jobs.spec import Environment, JobSpec
 from jobs.watcher import end_with_parent
@@ -69,15 +69,6 @@ def prepare(
         die_with_parent=True,
     )
     (run_dir / "rank.json").write_bytes(msgspec.json.encode(job))
-
-
-def count_gpus() -> int:
-    """GPUs of this machine, by their device files."""
-    try:
-        devices = os.listdir("/dev")  # noqa: PTH208 (names are all that is needed)
-    except OSError:
-        return 0
-    return sum(1 for name in devices if re.fullmatch(r"nvidia\d+", name))
 
 
 def _fetch_inputs(

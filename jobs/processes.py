@@ -50,12 +50,28 @@ def read_table() -> dict[int, Process]:
     return {process.pid: process for process in found if process}
 
 
-def is_asleep(pid: int) -> bool:
-    """Whether a process's main thread waits for time to pass (not for data, not for a lock)."""
+class Glance(NamedTuple):
+    """What a process's main thread does at one moment.
+
+    `is_asleep`: it waits for time to pass (not for data, not for a lock). `num_waits` is how often
+    it has given its core away of its own accord since it started.
+    """
+
+    is_asleep: bool
+    num_waits: int
+
+
+def glance(pid: int) -> Glance | None:
+    """Look at a process's main thread; None when it is gone."""
     try:
-        return b"nanosleep" in Path(f"/proc/{pid}/wchan").read_bytes()
+        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123
+            status = file.read()
+        with open(f"/proc/{pid}/wchan", "rb") as file:  # noqa: PTH123
+            place = file.read()
     except OSError:
-        return False
+        return None
+    num_waits = int(status.partition(b"\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0])
+    return Glance(is_asleep=b"nanosleep" in place, num_waits=num_waits)
 
 
 def descendants(root: int, table: dict[int, Process]) -> list[Process]:

@@ -6,10 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import structs
-
 from jobs.failure import RankReport, Sign
-from jobs.processes import Process, descendants, is_asleep, read_table
+from jobs.processes import Glance, Process, descendants, glance, read_table
 
 CPU_SAMPLE_S = 0.3
 STOPPED = ("T", "t")
@@ -55,39 +53,44 @@ class Activity:
 
 def observe(run_dir: Path, reports: Sequence[RankReport]) -> list[Sign]:
     """Look at all ranks for a moment (CPU_SAMPLE_S)."""
-    before = read_table()
-    asleep = {report.rank for report in reports if is_asleep(report.child)}
-    started_s = time.monotonic()
+    before = _Sample(reports)
     time.sleep(CPU_SAMPLE_S)
-    after = read_table()
-    elapsed_s = time.monotonic() - started_s
-    signs = [_sign(run_dir, report, before, after, elapsed_s) for report in reports]
-    # Seen twice: a rank that polls with short sleeps is rather not asleep both times.
-    return [structs.replace(s, is_asleep=s.rank in asleep and s.is_asleep) for s in signs]
+    after = _Sample(reports)
+    return [_sign(run_dir, report, before, after) for report in reports]
 
 
-def _sign(
-    run_dir: Path,
-    report: RankReport,
-    before: dict[int, Process],
-    after: dict[int, Process],
-    elapsed_s: float,
-) -> Sign:
-    own = [after[pid] for pid in (report.pid, report.child) if pid in after]
-    below = descendants(report.child, after) if report.child in after else []
-    used = sum(
-        each.cpu_s - before[each.pid].cpu_s for each in [*own[1:], *below] if each.pid in before
+class _Sample:
+    """The machine at one moment."""
+
+    def __init__(self, reports: Sequence[RankReport]) -> None:
+        self.when_s = time.monotonic()
+        self.table: dict[int, Process] = read_table()
+        self.glances: dict[int, Glance | None] = {each.rank: glance(each.child) for each in reports}
+
+
+def _sign(run_dir: Path, report: RankReport, before: _Sample, after: _Sample) -> Sign:
+    own = [after.table[pid] for pid in (report.pid, report.child) if pid in after.table]
+    below = descendants(report.child, after.table) if report.child in after.table else []
+    used_s = sum(
+        each.cpu_s - before.table[each.pid].cpu_s
+        for each in [*own[1:], *below]
+        if each.pid in before.table
     )
+    first, second = before.glances[report.rank], after.glances[report.rank]
+    # Who polls (Horovod does, every millisecond) is now asleep and now runnable, but waits often.
+    is_steady = first is not None and second is not None and first.num_waits == second.num_waits
     return Sign(
         rank=report.rank,
         is_stopped=any(each.state in STOPPED for each in own),
         has_exited=report.has_succeeded,
         has_closed_output=report.output_closed_s is not None and report.ended_s is None,
-        cpu=used / elapsed_s,
-        is_runnable=all(
-            report.child in table and table[report.child].state == "R" for table in (before, after)
+        cpu=used_s / (after.when_s - before.when_s),
+        is_runnable=is_steady
+        and all(
+            report.child in sample.table and sample.table[report.child].state == "R"
+            for sample in (before, after)
         ),
-        is_asleep=report.ended_s is None and is_asleep(report.child),
+        is_asleep=report.ended_s is None and is_steady and second is not None and second.is_asleep,
         silent_s=_silence(run_dir / "logs" / f"rank-{report.rank:05d}.log"),
     )
 

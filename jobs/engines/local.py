@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,13 @@ import msgspec
 from jobs import supervision
 from jobs.errors import LaunchError
 from jobs.fetching import fetch_run
+from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.launchers import gang_request
 from jobs.logs import read_logs
 from jobs.processes import kill_leftovers
 from jobs.runs import RunStore, is_over, read_status
 from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
-from jobs.submission import submit_run
+from jobs.submission import inherited_environment, submit_run
 from jobs.supervision import Handover
 
 PROJECT = Path(__file__).parents[2]
@@ -35,9 +37,14 @@ class LocalEngine:
     """Runs jobs on this machine. `runtime` gives the interpreter that realises an image."""
 
     def __init__(
-        self, environment: Environment, *, runtime: Callable[[str], Path] = image_runtime
+        self,
+        environment: Environment,
+        *,
+        runtime: Callable[[str], Path] = image_runtime,
+        num_gpus: Callable[[], int] = count_gpus,
     ) -> None:
         self.environment = environment
+        self._num_gpus = num_gpus
         self.store = RunStore.of(environment)
         self._runtime = runtime
 
@@ -53,8 +60,13 @@ class LocalEngine:
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""
+        interpreter = self._runtime(plan.spec.image)
+        inherited = inherited_environment(os.environ)
+        refuse_horovod_without_nccl(
+            plan.spec, interpreter, num_gpus=self._num_gpus(), inherited=inherited
+        )
         handover = Handover(
-            interpreter=str(self._runtime(plan.spec.image)),
+            interpreter=str(interpreter),
             environment=self.environment,
             secrets=dict(secrets),
         )

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -188,7 +187,8 @@ def test_sixteen_processes_that_submit_at_once_make_distinct_runs_that_all_end(
     processes, each = 16, 2
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes) as pool:
-        ids = sum(pool.starmap(submit_some, [(tmp_path, each)] * processes), [])
+        lists = pool.starmap(submit_some, [(tmp_path, each)] * processes)
+    ids = [name for names in lists for name in names]
     gangs = Gangs(tmp_path, nodes=64)
     assert len(set(ids)) == processes * each
     assert sorted(ids, reverse=True) == [status.id for status in gangs.engine.store.list(None)]
@@ -203,7 +203,8 @@ def test_sixteen_processes_that_submit_at_once_make_distinct_runs_that_all_end(
 def test_four_hundred_submits_at_once_make_four_hundred_runs(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     with context.Pool(16) as pool:
-        ids = sum(pool.starmap(submit_some, [(tmp_path, 25)] * 16), [])
+        lists = pool.starmap(submit_some, [(tmp_path, 25)] * 16)
+    ids = [name for names in lists for name in names]
     gangs = Gangs(tmp_path, nodes=64)
     assert len(set(ids)) == 400
     handles = [gangs.engine.store.handle(name) for name in ids]
@@ -237,8 +238,8 @@ def kill_submitter_after(workspace: Path, delay_s: float) -> list[str]:
 
 
 @pytest.fixture
-def seeded() -> Iterator[random.Random]:
-    yield random.Random(20261121)
+def seeded() -> random.Random:
+    return random.Random(20261121)
 
 
 @pytest.mark.parametrize("trials", [3, pytest.param(60, marks=pytest.mark.faults)])

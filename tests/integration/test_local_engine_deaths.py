@@ -1,0 +1,121 @@
+"""Real torch, Horovod and MPI gangs of which one rank dies or stands still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import LaunchError
+from jobs.images import PROJECT, runtime_python
+from jobs.spec import RunState
+from tests.fakes.gangs import Gangs
+
+PROGRAMS = Path(__file__).with_name("programs")
+GONE_WITHIN_S = 10.0
+HANG_S = 5.0
+SCRIPTS = {"torch": "failing_ddp.py", "horovod": "failing_hvd.py", "mpi": "failing_hvd.py"}
+DEATHS = {
+    "exit 1": (1, "exit code 1: "),
+    "exception": (1, "uncaught exception: ValueError: boom of the guilty rank (failing.py:"),
+    "SIGKILL": (137, "killed by SIGKILL: killed"),
+}
+
+
+@pytest.fixture
+def gangs(tmp_path: Path) -> Iterator[Gangs]:
+    """A local engine whose ranks run in the pytorch image's runtime."""
+    try:
+        interpreter = runtime_python("pytorch", PROJECT)
+    except LaunchError as error:
+        pytest.skip(f"{error.message} (`make test` builds it)")
+    made = Gangs(tmp_path, interpreter=interpreter)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "way", "rank", "size"),
+    [
+        ("torch", "exit 1", 0, 2),
+        ("torch", "exception", 1, 2),
+        ("torch", "SIGKILL", 0, 2),
+        ("horovod", "exit 1", 1, 2),
+        ("horovod", "exception", 0, 2),
+        ("horovod", "SIGKILL", 1, 2),
+        ("mpi", "exit 1", 1, 2),
+        ("mpi", "SIGKILL", 0, 2),
+        *(
+            pytest.param(launcher, way, rank, size, marks=pytest.mark.faults)
+            for launcher in SCRIPTS
+            for way in DEATHS
+            for rank, size in ((0, 3), (3, 4))
+        ),
+    ],
+)
+def test_death_of_one_rank_ends_the_gang_and_names_it(
+    gangs: Gangs, launcher: str, way: str, rank: int, size: int
+) -> None:
+    handle = gangs.submit(
+        ["python", SCRIPTS[launcher], way, str(rank)],
+        launcher=launcher,
+        code=str(PROGRAMS),
+        processes_per_node=size,
+    )
+    gangs.wait_for_file(handle, "failed", 120)
+    failed_s = time.monotonic()
+    status = gangs.wait(handle)
+    gangs.wait_until_gone(handle)
+    took_s = time.monotonic() - failed_s
+    exit_code, text = DEATHS[way]
+    error = gangs.error(handle)
+    assert (status.state, status.exit_code) == (RunState.FAILED, exit_code), status
+    assert (error.rank, error.exit_code) == (rank, exit_code), error
+    assert status.reason is not None
+    assert status.reason.startswith(f"rank {rank} on {error.host}: {text}"), status.reason
+    if way == "exception":
+        assert error.traceback is not None
+        assert error.traceback.startswith("Traceback (most recent call last):\n")
+        assert error.traceback.endswith("ValueError: boom of the guilty rank")
+    assert took_s < GONE_WITHIN_S
+
+
+@pytest.mark.parametrize(
+    ("launcher", "way", "rank", "size"),
+    [
+        ("torch", "sleep", 1, 2),
+        ("torch", "SIGSTOP", 0, 2),
+        ("horovod", "sleep", 0, 2),
+        ("horovod", "SIGSTOP", 1, 2),
+        *(
+            pytest.param(launcher, way, rank, size, marks=pytest.mark.faults)
+            for launcher in SCRIPTS
+            for way in ("sleep", "SIGSTOP")
+            for rank, size in ((0, 3), (3, 4))
+        ),
+    ],
+)
+def test_hang_of_one_rank_is_found_and_named(
+    gangs: Gangs, launcher: str, way: str, rank: int, size: int
+) -> None:
+    handle = gangs.submit(
+        ["python", SCRIPTS[launcher], way, str(rank)],
+        launcher=launcher,
+        code=str(PROGRAMS),
+        processes_per_node=size,
+        hang_s=HANG_S,
+    )
+    gangs.wait_for_file(handle, "failed", 120)
+    failed_s = time.monotonic()
+    status = gangs.wait(handle)
+    gangs.wait_until_gone(handle)
+    took_s = time.monotonic() - failed_s
+    error = gangs.error(handle)
+    assert (status.state, status.exit_code) == (RunState.FAILED, 124), status
+    assert (error.rank, error.cause, error.exit_code) == (rank, "hang", 124), status.reason
+    if way == "sleep":
+        assert error.traceback is not None
+        assert 'failing.py", line' in error.traceback
+    assert took_s < HANG_S + 5

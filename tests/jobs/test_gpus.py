@@ -1,0 +1,79 @@
+"""GPUs are counted, and a Horovod that cannot use them is refused before anything starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.engines.local import LocalEngine
+from jobs.errors import ExitCode, Refused
+from jobs.gpus import count_gpus, refuse_horovod_without_nccl
+from tests.fakes.gangs import make_environment, make_spec
+
+
+def make_runtime(folder: Path, library: bytes) -> Path:
+    """A runtime with a Horovod in it; gives its interpreter."""
+    package = folder / "lib" / "python3.11" / "site-packages" / "horovod" / "torch"
+    package.mkdir(parents=True)
+    (package / "mpi_lib_v2.so").write_bytes(library)
+    return folder / "bin" / "python"
+
+
+def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    assert count_gpus(tmp_path) == 3
+    assert count_gpus(tmp_path / "nowhere") == 0
+
+
+@pytest.mark.parametrize("launcher", ["horovod", "mpi"])
+def test_horovod_without_nccl_is_refused_where_there_are_gpus(
+    tmp_path: Path, launcher: str
+) -> None:
+    python = make_runtime(tmp_path, b"..horovod_nccl_built..")
+    spec = make_spec(["python", "train.py"], launcher=launcher, image="pytorch")
+    with pytest.raises(Refused) as caught:
+        refuse_horovod_without_nccl(spec, python, num_gpus=2, inherited={})
+    assert caught.value.message == (
+        "this machine has 2 GPUs, and the Horovod of `pytorch` has no NCCL"
+    )
+    assert caught.value.hint == (
+        "launcher: torch (DDP uses NCCL), or on the CPU: --set env.CUDA_VISIBLE_DEVICES=-1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("library", "num_gpus", "changes", "inherited"),
+    [
+        (b"ncclAllReduce", 2, {"launcher": "horovod"}, {}),
+        (b"", 0, {"launcher": "horovod"}, {}),
+        (b"", 2, {"launcher": "torch"}, {}),
+        (b"", 2, {"launcher": "horovod", "env": {"CUDA_VISIBLE_DEVICES": "-1"}}, {}),
+        (b"", 2, {"launcher": "horovod"}, {"CUDA_VISIBLE_DEVICES": ""}),
+    ],
+    ids=["with NCCL", "no GPU", "DDP", "hidden by the job", "hidden by the shell"],
+)
+def test_horovod_is_accepted(
+    tmp_path: Path,
+    library: bytes,
+    num_gpus: int,
+    changes: dict[str, Any],
+    inherited: dict[str, str],
+) -> None:
+    python = make_runtime(tmp_path, library)
+    spec = make_spec(["python", "train.py"], **changes)
+    refuse_horovod_without_nccl(spec, python, num_gpus=num_gpus, inherited=inherited)
+
+
+def test_refused_job_leaves_no_run(tmp_path: Path) -> None:
+    python = make_runtime(tmp_path / "runtime", b"")
+    environment = make_environment(tmp_path / "workspace")
+    engine = LocalEngine(environment, runtime=lambda _: python, num_gpus=lambda: 1)
+    plan = engine.plan(make_spec(["python", "train.py"], launcher="horovod"))
+    with pytest.raises(Refused) as caught:
+        engine.submit(plan, {})
+    assert caught.value.exit_code == ExitCode.REFUSED
+    assert not os.path.lexists(tmp_path / "workspace")

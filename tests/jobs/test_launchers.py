@@ -1,0 +1,134 @@
+"""From a job to its ranks' argv and environment: who gets which cores, GPUs and variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.engines.local import LocalEngine
+from jobs.errors import ExitCode, LaunchError, Refused
+from jobs.launchers import gang_request, mpirun_argv, share_cpus, share_gpus
+from jobs.spec import DatasetVersion, InputSpec
+from tests.fakes.gangs import make_cluster, make_environment, make_spec
+
+
+@pytest.mark.parametrize(
+    ("allowed", "per_node", "nodes", "processes", "expected"),
+    [
+        (range(4), 4, (0,), 2, [[0, 1], [2, 3]]),
+        (range(4), 4, (0,), 3, [[0], [1], [2, 3]]),
+        (range(8), 4, (1,), 2, [[4, 5], [6, 7]]),
+        (range(8), 4, (0, 1), 2, [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        (range(2), 2, (0,), 4, [[0], [1], [0], [1]]),
+        (range(2), 2, (1,), 2, [[0], [1]]),  # a cluster that promises more than there is
+        ([3, 5, 9], 3, (0,), 3, [[3], [5], [9]]),
+    ],
+)
+def test_cores_are_dealt_contiguous_disjoint_and_equal(
+    allowed: range | list[int],
+    per_node: int,
+    nodes: tuple[int, ...],
+    processes: int,
+    expected: list[list[int]],
+) -> None:
+    shared = share_cpus(
+        list(allowed), cpus_per_node=per_node, nodes=nodes, processes_per_node=processes
+    )
+    assert shared == expected
+
+
+@pytest.mark.parametrize("num_ranks", range(1, 9))
+def test_no_rank_gets_two_cores_more_than_another(num_ranks: int) -> None:
+    shared = share_cpus(range(8), cpus_per_node=8, nodes=(0,), processes_per_node=num_ranks)
+    sizes = [len(cores) for cores in shared]
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(core for cores in shared for core in cores) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "nodes", "processes", "expected"),
+    [(0, 1, 2, None), (2, 1, 2, None), (4, 2, 2, ["0,1", "2,3"]), (1, 2, 1, None)],
+)
+def test_each_local_node_sees_gpus_of_its_own(
+    num_gpus: int, nodes: int, processes: int, expected: list[str] | None
+) -> None:
+    assert share_gpus(num_gpus, nodes=nodes, processes_per_node=processes) == expected
+
+
+def test_horovod_ranks_are_told_who_they_are_and_stay_on_loopback() -> None:
+    spec = make_spec(["python", "a.py"], launcher="horovod", nodes=2, processes_per_node=2)
+    request = gang_request(spec, make_cluster(nodes=2))
+    assert request.argv == ("python", "-I", "-S", "rank.py", "rank.json")
+    assert request.env == {
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_IFACE": "lo",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "660",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "660",
+        "NCCL_SOCKET_IFNAME": "lo",
+    }
+    assert request.ranks[3].env == {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "NODE_RANK": "1",
+        "HOROVOD_RANK": "3",
+        "HOROVOD_SIZE": "4",
+        "HOROVOD_LOCAL_RANK": "1",
+        "HOROVOD_LOCAL_SIZE": "2",
+        "HOROVOD_CROSS_RANK": "1",
+        "HOROVOD_CROSS_SIZE": "2",
+        "HOROVOD_HOSTNAME": "node-1",
+    }
+
+
+def test_mpirun_gets_no_environment_on_its_command_line() -> None:
+    spec = make_spec(["python", "a.py"], launcher="mpi", env={"TOKEN": "hunter2"})
+    request = gang_request(spec, make_cluster())
+    assert request.argv == mpirun_argv(2)
+    assert not any("hunter2" in word or word == "-x" for word in request.argv)
+    assert request.argv[-5:] == ("python", "-I", "-S", "rank.py", "rank.json")
+    assert [rank.env for rank in request.ranks] == [{}, {}]
+
+
+def test_job_s_own_environment_wins() -> None:
+    spec = make_spec(["python"], launcher="torch", env={"GLOO_SOCKET_IFNAME": "eth0"})
+    assert gang_request(spec, make_cluster()).env["GLOO_SOCKET_IFNAME"] == "eth0"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "processes", "hint"),
+    [
+        (3, 4, "--nodes 2 --set processes_per_node=4"),
+        (1, 9, "--nodes 1 --set processes_per_node=4"),
+        (5, 9, "--nodes 2 --set processes_per_node=4"),
+    ],
+)
+def test_job_larger_than_the_cluster_is_refused_with_the_largest_that_fits(
+    nodes: int, processes: int, hint: str
+) -> None:
+    spec = make_spec(["true"], nodes=nodes, processes_per_node=processes)
+    with pytest.raises(Refused) as caught:
+        gang_request(spec, make_cluster(nodes=2, processes=4))
+    assert caught.value.message == (
+        f"cluster `cpu` has no room for {nodes} x {processes} (nodes x processes per node); "
+        "the largest that fits is 2 x 4"
+    )
+    assert (caught.value.hint, caught.value.exit_code) == (hint, ExitCode.REFUSED)
+
+
+def test_what_this_engine_cannot_do_is_said_before_anything_starts() -> None:
+    with pytest.raises(LaunchError, match="does not run the launcher `tensorflow` yet"):
+        gang_request(make_spec(["true"], launcher="tensorflow"), make_cluster())
+    dataset = DatasetVersion(name="d", version=1, digest="0", files=1, bytes=1)
+    streamed = {"d": InputSpec(dataset=dataset, mode="stream")}
+    with pytest.raises(LaunchError, match="input `d`: the local engine does not stream yet"):
+        gang_request(make_spec(["true"], inputs=streamed), make_cluster())
+
+
+def test_unknown_cluster_is_named_with_those_there_are(tmp_path) -> None:
+    engine = LocalEngine(make_environment(tmp_path))
+    with pytest.raises(LaunchError) as caught:
+        engine.plan(make_spec(["true"], cluster="gpu"))
+    assert caught.value.message == "stack `local` has no cluster `gpu`"
+    assert caught.value.hint == "it has: cpu"

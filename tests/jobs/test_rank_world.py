@@ -1,0 +1,132 @@
+"""Whatever starts rank.py, the job's command sees the same contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.rank import World, map_world, rank_environment
+
+# What each starter sets for rank 5 of 8 on the second of two nodes.
+STARTERS = {
+    "our gang": {
+        "RANK": "5",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "4",
+        "NODE_RANK": "1",
+        "MASTER_ADDR": "10.0.0.4",
+        "MASTER_PORT": "6105",
+    },
+    "torchrun": {
+        "RANK": "5",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "4",
+        "GROUP_RANK": "1",
+        "ROLE_RANK": "5",
+        "MASTER_ADDR": "10.0.0.4",
+        "MASTER_PORT": "6105",
+    },
+    "Open MPI": {
+        "OMPI_COMM_WORLD_RANK": "5",
+        "OMPI_COMM_WORLD_SIZE": "8",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+        "MASTER_ADDR": "10.0.0.4",
+    },
+    "Intel MPI": {
+        "PMI_RANK": "5",
+        "PMI_SIZE": "8",
+        "MPI_LOCALRANKID": "1",
+        "MPI_LOCALNRANKS": "4",
+        "MASTER_ADDR": "10.0.0.4",
+    },
+    "bare PMI on Azure ML": {
+        "PMI_RANK": "5",
+        "PMI_SIZE": "8",
+        "AZUREML_NODE_COUNT": "2",
+        "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000",
+    },
+    "Azure ML, PyTorch": {
+        "RANK": "5",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "1",
+        "NODE_RANK": "1",
+        "AZUREML_NODE_COUNT": "2",
+        "MASTER_ADDR": "10.0.0.4",
+        "MASTER_PORT": "6105",
+    },
+    "Azure ML, MPI": {
+        "OMPI_COMM_WORLD_RANK": "5",
+        "OMPI_COMM_WORLD_SIZE": "8",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+        "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000",
+        "AZUREML_NODE_COUNT": "2",
+    },
+    "Batch AI": {
+        "OMPI_COMM_WORLD_RANK": "5",
+        "OMPI_COMM_WORLD_SIZE": "8",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+        "AZ_BATCHAI_MPI_MASTER_NODE": "10.0.0.4",
+    },
+}
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_every_starter_gives_the_same_world(starter: str) -> None:
+    assert map_world(STARTERS[starter]) == World(5, 8, 1, 4, 1, "10.0.0.4", "6105")
+
+
+def test_started_by_nobody_is_a_world_of_one() -> None:
+    assert map_world({"PATH": "/bin"}) == World(0, 1, 0, 1, 0, "127.0.0.1", "6105")
+
+
+def test_our_variables_win_over_those_of_an_mpi_above_us() -> None:
+    environ = {**STARTERS["our gang"], "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+    assert map_world(environ).rank == 5
+
+
+def test_local_nodes_are_dealt_whatever_mpirun_sees_of_the_one_machine() -> None:
+    environ = {
+        "OMPI_COMM_WORLD_RANK": "5",
+        "OMPI_COMM_WORLD_SIZE": "8",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "5",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "8",
+    }
+    assert map_world(environ, 4) == World(5, 8, 1, 4, 1, "127.0.0.1", "6105")
+
+
+def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
+    job = {
+        "run_dir": "/runs/a",
+        "inputs": {"digits": "/inputs/d"},
+        "outputs": ["model"],
+        "cpus": [[0], [1, 2, 3]],
+        "gpus": ["0", "1"],
+        "interpreter": "/venv/bin/python",
+    }
+    world = World(1, 2, 0, 1, 1, "127.0.0.1", "6105")
+    assert rank_environment({"PATH": "/bin", "MINE": "1"}, world, job) == {
+        "PATH": "/venv/bin:/bin",
+        "MINE": "1",
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "6105",
+        "TRAINYARD_RUN_DIR": "/runs/a",
+        "TRAINYARD_CHECKPOINT_DIR": "/runs/a/checkpoints",
+        "TRAINYARD_INPUT_DIGITS": "/inputs/d",
+        "TRAINYARD_OUTPUT_MODEL": "/runs/a/outputs/model",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        "OMP_NUM_THREADS": "3",
+        "CUDA_VISIBLE_DEVICES": "1",
+    }
+    chosen = {"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "3"}
+    seen = rank_environment(chosen, world, job)
+    assert {name: seen[name] for name in chosen} == chosen
