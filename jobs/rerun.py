@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from jobs.arguments import split_argv
+from jobs.errors import LaunchError
 from jobs.jobfile import CodeLocation
 from jobs.located import Node, located
 from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, RunRecord
@@ -74,7 +75,31 @@ def differences(record: RunRecord, run_dir: Path, environment: Environment) -> l
         found.append(f"it ran on stack `{spec.stack}`, now it is `{environment.stack}`")
     if spec.code is not None and not (run_dir / "code").is_dir():
         found.append(f"the copy of its code is gone; `{spec.code}` is taken as it is now")
+    image = _image_now(spec.image, environment)
+    if image is not None and record.image_digest not in (None, image):
+        found.append(f"image `{spec.image}` was {record.image_digest}, now it is {image}")
     return found
+
+
+def refuse_other_code(job: JobFile) -> None:
+    """A rerun is of the recorded code: `--set` cannot name another."""
+    given = [key for key in ("code", "module", "script") if getattr(job, key) is not None]
+    if given:
+        message = f"a rerun takes the code and the program of its run; `--set {given[0]}` cannot"
+        raise LaunchError(message, hint="launch run JOB starts other code")
+
+
+def _image_now(image: str, environment: Environment) -> str | None:
+    """What realises the image here; elsewhere the spec's reference is pinned already."""
+    if environment.engine != "local":
+        return None
+    from jobs import images
+    from jobs.project import project_root
+
+    try:
+        return images.runtime_root(image, project_root()).name
+    except LaunchError:  # starting the run will say it
+        return None
 
 
 def _code(spec: JobSpec, run_dir: Path) -> CodeLocation | None:

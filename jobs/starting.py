@@ -36,13 +36,13 @@ def start(
     console.say()
     _ask_for_money(plan, environment, wish)
     handle = engine.submit(plan, secrets)
-    if not wish.json:
-        console.out(handle.id)
-    if wish.detach:
-        return _leave(engine, handle, wish)
-    if console.is_terminal(sys.stderr):
-        console.say(styled("Ctrl-C detaches; the run goes on", "dim", stream=sys.stderr))
     try:
+        if not wish.json:
+            console.out(handle.id)
+        if wish.detach:
+            return _leave(engine, handle, wish)
+        if console.is_terminal(sys.stderr):
+            console.say(styled("Ctrl-C detaches; the run goes on", "dim", stream=sys.stderr))
         # The lines are data, too; but JSON has stdout to itself.
         status = _follow(engine, handle, is_quiet=wish.json)
     except KeyboardInterrupt:

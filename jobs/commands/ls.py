@@ -13,6 +13,8 @@ from jobs.commands import options
 if TYPE_CHECKING:
     from jobs.spec import RunStatus
 
+MAX_REASON = 50
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the application."""
@@ -60,5 +62,10 @@ def _row(run: RunStatus, now: datetime) -> list[str]:
         run.cluster,
         " ".join(console.duration_text(max(age_s, 0)).split()[:2]),  # the larger unit will do
         console.duration_text(time_s) if time_s is not None else "",
-        run.reason or "",
+        _shortened(run.reason or ""),
     ]
+
+
+def _shortened(reason: str) -> str:
+    """`launch show` has the whole of it."""
+    return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 3]}..."

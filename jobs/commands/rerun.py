@@ -37,7 +37,7 @@ def rerun(
     """
     from jobs.jobfile import decode_job, override
     from jobs.planning import plan_on, secret_folders
-    from jobs.rerun import differences, recorded_job
+    from jobs.rerun import differences, recorded_job, refuse_other_code
     from jobs.secret_values import find_secrets
     from jobs.starting import Wish, start
 
@@ -48,6 +48,7 @@ def rerun(
     recorded = recorded_job(record, run_dir, environment)
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     job = decode_job(override(recorded.tree, overrides or (), values))
+    refuse_other_code(job)
     for difference in differences(record, run_dir, environment):
         console.warn(difference)
     engine = options.open_engine(environment)

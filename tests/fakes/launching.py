@@ -24,7 +24,7 @@ from jobs.spec import (
     RunState,
     RunStatus,
 )
-from tests.fakes.gangs import make_environment
+from tests.fakes.gangs import make_environment, make_spec
 
 TIME = "2026-01-02T03:04:05.000006Z"
 
@@ -74,7 +74,8 @@ class FakeEngine:
         codes = {RunState.COMPLETED: 0, RunState.FAILED: 3}
         code = codes.get(state)
         ended = "2026-01-02T03:04:47.000006Z"
-        append_event(run_dir, RunEvent(ts=ended, state=state, exit_code=code))
+        reason = plan.spec.env.get("REASON")
+        append_event(run_dir, RunEvent(ts=ended, state=state, reason=reason, exit_code=code))
         return handle
 
     def status(self, handle: RunHandle) -> RunStatus:
@@ -146,11 +147,11 @@ class Launching:
         runs = self.workspace / "runs"
         return sorted(each.name for each in runs.iterdir()) if runs.exists() else []
 
-    def add_run(self, *, ends_as: str = "completed", **changes: Any) -> str:
+    def add_run(
+        self, *, ends_as: str = "completed", reason: str | None = None, **changes: Any
+    ) -> str:
         """A finished run, without a command line."""
-        from tests.fakes.gangs import make_spec
-
-        env = {"ENDS_AS": ends_as}
+        env = {"ENDS_AS": ends_as} | ({"REASON": reason} if reason else {})
         spec = make_spec(["python", "train.py"], **{"env": env, **changes})
         engine = FakeEngine(self.environment)
         handle = engine.submit(engine.plan(spec), {})

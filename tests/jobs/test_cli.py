@@ -383,6 +383,27 @@ def test_rerun_says_what_cannot_be_the_same(launching, job):
     assert "warning: cluster `cpu` is no more; the first that fits is taken\n" in typed.err
 
 
+def test_rerun_takes_no_other_code(launching, job):
+    launching.type("run", job, "--detach")
+    typed = launching.type("rerun", "last", "--set", "code=elsewhere")
+    assert (typed.code, len(FakeEngine.submitted)) == (2, 1)
+    assert typed.err.startswith("error: a rerun takes the code and the program of its run")
+
+
+def test_rerun_says_that_the_image_is_another(launching, job, monkeypatch):
+    # The fake engine's runs have the image sha256:1.
+    launching.type("run", job, "--detach")
+    monkeypatch.setattr("jobs.images.runtime_root", lambda image, _: Path("/cache/pytorch-2"))
+    typed = launching.type("rerun", "last", "--detach")
+    assert "warning: image `pytorch` was sha256:1, now it is pytorch-2\n" in typed.err
+
+
+def test_ls_shortens_a_long_reason(launching):
+    launching.add_run(ends_as="failed", reason="x" * 60)
+    assert launching.type("ls").out.splitlines()[1].endswith(f"  {'x' * 47}...")
+    assert launching.type("ls", "--json").json()[0]["reason"] == "x" * 60
+
+
 def test_diff_names_what_parts_two_runs(launching, job):
     launching.type("run", job, "--detach")
     launching.type("run", job, "--detach", "--set", "args.epochs=9", "--nodes", "2")
