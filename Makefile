@@ -26,6 +26,7 @@ check:
 	$(BIN)/lint-imports
 
 bench: setup
+	@$(TOOLS).testbed
 	$(BIN)/python -m tests.bench
 
 faults: setup

@@ -16,7 +16,7 @@ from tools.phases import Phases
 from tools.project import Project, this_project
 
 # Program a test runs -> the Debian package that has it.
-PACKAGES = {"ip": "iproute2", "nft": "nftables", "strace": "strace"}
+PACKAGES = {"ip": "iproute2", "mount": "mount", "unshare": "util-linux"}
 
 
 def main() -> int:
