@@ -10,6 +10,7 @@ in the environment, and their values are struck out of the log.
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import fcntl
 import json
@@ -124,13 +125,18 @@ def struck_out(secrets: list[str]) -> list[bytes]:
     for secret in secrets:
         for line in (secret, *secret.splitlines()):
             raw = line.strip().encode()
-            quoted = "".join(c if c.isalnum() or c in "-._~" else f"%{ord(c):02X}" for c in line)
-            import binascii
-
             encoded = binascii.b2a_base64(raw, newline=False).rstrip(b"=")
-            shapes = (raw, json.dumps(line)[1:-1].encode(), repr(line)[1:-1].encode())
-            found.update(each for each in (*shapes, quoted.encode(), encoded) if len(each) >= 4)
+            url = _url_quoted(raw)
+            urls = (url, url.replace(b"%2F", b"/"), url.replace(b"%20", b"+"))
+            texts = (json.dumps(line)[1:-1].encode(), repr(line)[1:-1].encode())
+            found.update(each for each in (raw, *texts, *urls, encoded) if len(each) >= 4)
     return sorted(found, key=len, reverse=True)
+
+
+def _url_quoted(raw: bytes) -> bytes:
+    return b"".join(
+        bytes([b]) if (b < 128 and chr(b).isalnum()) or b in b"-._~" else b"%%%02X" % b for b in raw
+    )
 
 
 class Log:
@@ -156,7 +162,7 @@ class Log:
         if not end:
             self._rest += data
             if len(self._rest) > LONGEST_LINE:
-                self.flush()
+                self._break_line()
             return
         whole, self._rest = self._rest + data[:end], data[end:]
         self._write(whole)
@@ -166,6 +172,16 @@ class Log:
         if self._rest:
             rest, self._rest = self._rest, b""
             self._write(rest + b"\n")
+
+    def _break_line(self) -> None:
+        """Write a line that is too long to wait for, but for what may begin a secret."""
+        rest = self._strike_out(self._rest)
+        cut = len(rest) - max(map(len, self._secrets), default=0)
+        while cut > 0 and rest[cut : cut + 1] and rest[cut] & 0xC0 == 0x80:  # inside a character
+            cut -= 1
+        if cut > 0:
+            self._rest = rest[cut:]
+            self._write(rest[:cut] + b"\n")
 
     def flush_progress(self) -> None:
         """Write what a progress bar shows now (it ends its updates with a carriage return)."""
@@ -195,10 +211,14 @@ class Log:
         """The last lines, for a failure that left no traceback."""
         return b"\n".join(self._tail.splitlines()[-count:]).decode(errors="replace")
 
-    def _write(self, lines: bytes) -> None:
+    def _strike_out(self, text: bytes) -> bytes:
         for secret in self._secrets:
-            if secret in lines:
-                lines = lines.replace(secret, b"***")
+            if secret in text:
+                text = text.replace(secret, b"***")
+        return text
+
+    def _write(self, lines: bytes) -> None:
+        lines = self._strike_out(lines)
         self._remember(lines)
         seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
