@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from jobs import console, images
+from jobs import console
 from jobs.commands import options
 
 
@@ -25,12 +25,16 @@ def build(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A folder of images/.")],
 ) -> None:
     """Build an image's runtime: a virtual environment from the image's own lock file."""
+    from jobs import images
+
     root = images.build_runtime(name, images.PROJECT, report=_step)
     console.out(str(root / "bin" / "python"))
 
 
 def list_images(json: options.Json = False) -> None:
     """List the images, and which of them are built on this machine."""
+    from jobs import images
+
     rows = [images.describe(name, images.PROJECT) for name in images.list_images(images.PROJECT)]
     if json:
         console.out_json(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,8 @@ from jobs import console
 from jobs.commands import options
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from jobs.spec import RunStatus
 
 MAX_REASON = 50
@@ -29,6 +30,8 @@ def list_runs(
     env: options.EnvFile = None,
 ) -> None:
     """List runs, newest first."""
+    from datetime import UTC, datetime
+
     store = options.open_store(options.open_environment(stack, env))
     # One more than is shown tells whether there are more.
     runs = store.list(None if every else limit + 1)
