@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobs.errors import LaunchError
-from jobs.images import PROJECT, runtime_python
 from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
 
@@ -22,18 +19,6 @@ DEATHS = {
     "exception": (1, "uncaught exception: ValueError: boom of the guilty rank (failing.py:"),
     "SIGKILL": (137, "killed by SIGKILL: killed"),
 }
-
-
-@pytest.fixture
-def gangs(tmp_path: Path) -> Iterator[Gangs]:
-    """A local engine whose ranks run in the pytorch image's runtime."""
-    try:
-        interpreter = runtime_python("pytorch", PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message} (`make test` builds it)")
-    made = Gangs(tmp_path, interpreter=interpreter)
-    yield made
-    made.end()
 
 
 @pytest.mark.parametrize(
@@ -56,8 +41,9 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
     ],
 )
 def test_death_of_one_rank_ends_the_gang_and_names_it(
-    gangs: Gangs, launcher: str, way: str, rank: int, size: int
+    torch_gangs: Gangs, launcher: str, way: str, rank: int, size: int
 ) -> None:
+    gangs = torch_gangs
     handle = gangs.submit(
         ["python", SCRIPTS[launcher], way, str(rank)],
         launcher=launcher,
@@ -98,8 +84,9 @@ def test_death_of_one_rank_ends_the_gang_and_names_it(
     ],
 )
 def test_hang_of_one_rank_is_found_and_named(
-    gangs: Gangs, launcher: str, way: str, rank: int, size: int
+    torch_gangs: Gangs, launcher: str, way: str, rank: int, size: int
 ) -> None:
+    gangs = torch_gangs
     handle = gangs.submit(
         ["python", SCRIPTS[launcher], way, str(rank)],
         launcher=launcher,

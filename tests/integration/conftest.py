@@ -1,0 +1,24 @@
+"""Fixtures of the tests with real frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import LaunchError
+from jobs.images import PROJECT, runtime_python
+from tests.fakes.gangs import Gangs
+
+
+@pytest.fixture
+def torch_gangs(tmp_path: Path) -> Iterator[Gangs]:
+    """A local engine whose ranks run in the pytorch image's runtime."""
+    try:
+        interpreter = runtime_python("pytorch", PROJECT)
+    except LaunchError as error:
+        pytest.skip(f"{error.message} (`make test` builds it)")
+    made = Gangs(tmp_path, interpreter=interpreter)
+    yield made
+    made.end()

@@ -1,0 +1,125 @@
+"""Other people's scripts run unchanged under each launcher, and are out of strangers' reach."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.processes import read_table
+from jobs.runs import read_events
+from jobs.spec import RunHandle, RunState
+from tests.fakes.gangs import Gangs
+from tests.fakes.sockets import Listener, listeners
+
+PROGRAMS = Path(__file__).with_name("programs")
+STOCK = {"torch": "stock_ddp.py", "horovod": "stock_hvd.py", "mpi": "stock_hvd.py"}
+HELD = {"torch": "failing_ddp.py", "horovod": "failing_hvd.py", "mpi": "failing_hvd.py"}
+
+
+@pytest.mark.parametrize("launcher", STOCK)
+def test_stock_script_trains_and_what_it_writes_to_outputs_comes_back(
+    torch_gangs: Gangs, tmp_path: Path, launcher: str
+) -> None:
+    gangs = torch_gangs
+    handle = gangs.submit(
+        ["python", STOCK[launcher]],
+        launcher=launcher,
+        code=str(PROGRAMS),
+        code_only=(STOCK[launcher],),
+    )
+    status = gangs.wait(handle, 120)
+    assert status.state is RunState.COMPLETED, status
+    for rank in (0, 1):
+        said = [text for text in gangs.texts(handle, rank) if text.startswith("rank ")]
+        starts = [f"rank {rank} of 2 step {step} loss" for step in range(5)]
+        assert [text.rpartition(" ")[0] for text in said] == starts
+    fetched = gangs.engine.fetch(handle, tmp_path / "fetched")
+    names = sorted(each.name for each in (fetched / "outputs").iterdir())
+    assert names == ["weights-0.pt", "weights-1.pt"]
+    # Both ranks trained one model: they saw different data, and hold the same weights.
+    assert weights(gangs, fetched, 0) == weights(gangs, fetched, 1)
+    states = [event.state for event in read_events(Path(handle.run_dir))]
+    assert states == ["queued", "preparing", "running", "completed"]
+
+
+def weights(gangs: Gangs, fetched: Path, rank: int) -> str:
+    program = "import sys, torch; print(torch.load(sys.argv[1])['weight'].tolist())"
+    file = fetched / "outputs" / f"weights-{rank}.pt"
+    interpreter = str(gangs.runtime("pytorch"))
+    return subprocess.check_output([interpreter, "-c", program, str(file)], text=True)
+
+
+class Canary:
+    """Unpickled, it leaves a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.file}",)
+
+
+def put(port: int, path: str, body: bytes) -> None:
+    """An unauthenticated PUT to whatever listens there; how it answers does not matter."""
+    head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as client:
+            client.settimeout(1)
+            client.sendall(head + body)
+            client.recv(1 << 12)
+    except OSError:
+        return
+
+
+def run_s_processes(gangs: Gangs, handle: RunHandle) -> list[int]:
+    table = read_table()
+    return [pid for pid in gangs.processes(handle) + gangs.supervisors(handle) if pid in table]
+
+
+def start_held(gangs: Gangs, launcher: str) -> RunHandle:
+    """A gang in the middle of its training, where it stays until `hold` is removed."""
+    setup = ("touch $TRAINYARD_RUN_DIR/hold",)
+    handle = gangs.submit(
+        ["python", HELD[launcher]], launcher=launcher, code=str(PROGRAMS), setup=setup
+    )
+    deadline = time.monotonic() + 120
+    while not all("step 3" in gangs.texts(handle, rank) for rank in (0, 1)):
+        assert time.monotonic() < deadline, gangs.engine.status(handle)
+        assert not gangs.engine.status(handle).state.is_terminal(), gangs.engine.status(handle)
+        time.sleep(0.05)
+    return handle
+
+
+@pytest.mark.parametrize("launcher", HELD)
+def test_nothing_listens_beyond_loopback_and_no_pickle_is_ever_run(
+    torch_gangs: Gangs, tmp_path: Path, launcher: str
+) -> None:
+    gangs = torch_gangs
+    handle = start_held(gangs, launcher)
+    open_ports = listeners(run_s_processes(gangs, handle))
+    assert open_ports, "not even a meeting place?"
+    beyond = [each for each in open_ports if not each.is_loopback]
+    if launcher == "mpi":
+        # mpirun's own port cannot be kept off the network (docs say so); its ranks open none.
+        assert {each.program for each in open_ports} <= {"mpirun", "prterun", "prted"}
+    else:
+        assert beyond == []
+    canary = tmp_path / "canary"
+    attack(open_ports, pickle.dumps(Canary(canary)))
+    Path(handle.run_dir, "hold").unlink()
+    status = gangs.wait(handle, 60)
+    assert status.state is RunState.COMPLETED, status
+    assert gangs.texts(handle, 0)[-1] == "done"
+    assert not canary.exists()
+
+
+def attack(open_ports: list[Listener], body: bytes) -> None:
+    for each in open_ports:
+        for path in ("/global/0", "/rendezvous/0", "/worker_addresses/0", "/runfunc/func"):
+            put(each.port, path, body)
