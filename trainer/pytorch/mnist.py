@@ -10,7 +10,6 @@ dropout. One rank needs no strategy; more take DDP, or Horovod with `--strategy 
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import sys
@@ -33,6 +32,7 @@ from trainer.common.sharding import shard, shuffled_batches
 from trainer.common.throughput import Throughput
 from trainer.common.world import World
 from trainer.data.idx import read_idx
+from trainer.pytorch.state import save_weights, weights_digest
 from trainer.pytorch.strategy import (
     DeviceName,
     Strategy,
@@ -176,7 +176,7 @@ def train(job: Job, run_dir: RunDir) -> None:
 
     digests = gather_digests(job)
     if job.world.is_main:
-        save_model(job.network, run_dir.output("model") / "mnist.pt")
+        save_weights(job.network, run_dir.output("model") / "mnist.pt")
         run_dir.write_summary(
             {
                 "program": "trainer.pytorch.mnist",
@@ -301,24 +301,14 @@ def load_split(folder: Path, prefix: str, device: torch.device) -> Split:
 
 def gather_digests(job: Job) -> list[str]:
     """Give the SHA-256 of every rank's weights; raises TrainingError where two differ."""
-    digest = hashlib.sha256()
-    for name, weights in sorted(job.network.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
-    mine = torch.tensor(list(digest.digest()), dtype=torch.uint8, device=job.device)
+    digest = list(weights_digest(job.network))
+    mine = torch.tensor(digest, dtype=torch.uint8, device=job.device)
     digests = [bytes(part.tolist()).hex() for part in job.strategy.gather(mine)]
-    if len(set(digests)) > 1:
-        odd = next(rank for rank, other in enumerate(digests) if other != digests[0])
-        message = f"the ranks ended with different weights: rank {odd} differs from rank 0"
-        raise TrainingError(message)
+    for rank, other in enumerate(digests):
+        if other != digests[0]:
+            message = f"rank {rank} ended with other weights than rank 0"
+            raise TrainingError(message)
     return digests
-
-
-def save_model(network: nn.Module, path: Path) -> None:
-    """Write the weights whole or not at all; torch.load(path, weights_only=True) reads them."""
-    partial = path.with_name(f".{path.name}.partial")
-    torch.save({name: value.cpu() for name, value in network.state_dict().items()}, partial)
-    partial.replace(path)
 
 
 def waiter(device: torch.device) -> Callable[[], None]:
