@@ -38,7 +38,7 @@ from jobs.meeting import Meeting
 from jobs.preparation import prepare
 from jobs.processes import MARK
 from jobs.ranks import Ranks
-from jobs.runs import RunEvent, append_event, now, read_record, write_file
+from jobs.runs import RunEvent, append_event, now, read_record, use_reserve, write_file
 from jobs.slots import Slots
 from jobs.spec import RankError, RunRecord, RunState
 from jobs.supervision import Handover
@@ -140,6 +140,7 @@ class Supervisor:
         except OSError as error:
             outcome = self._give_up(str(error))
         self._slots.release(self._run_dir)
+        use_reserve(self._run_dir)
         if outcome.error is not None:
             with contextlib.suppress(OSError):  # the event says the main thing, too
                 write_file(self._run_dir / "error.json", msgspec.json.encode(outcome.error))
@@ -269,7 +270,9 @@ class Supervisor:
     def _judge(self, stopped_s: float | None, stalled: RankError | None = None) -> Outcome:
         """All ranks are over: did they do it, and if not, whose fault was it?"""
         if not self._ranks.has_failure and not self._ranks.is_helper_lost:
-            return Outcome(state=RunState.COMPLETED, exit_code=0)
+            torn = [each for each in self._ranks.reports() if each.log_error]
+            reason = f"rank {torn[0].rank}: {torn[0].log_error}" if torn else None
+            return Outcome(state=RunState.COMPLETED, reason=reason, exit_code=0)
         error = root_cause(self._ranks.reports(), stopped_s=stopped_s)
         if stalled is not None and (error is None or error.cause != "out of memory"):
             error = stalled

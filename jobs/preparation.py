@@ -14,6 +14,7 @@ from msgspec import Struct
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.gpus import count_gpus
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
+from jobs.runs import reserve_ending
 from jobs.spec import Environment, JobSpec
 from jobs.watcher import end_with_parent
 
@@ -42,6 +43,7 @@ def prepare(
 
     `wait(timeout, fd)` sleeps until the descriptor is readable; it may raise to end the run.
     """
+    reserve_ending(run_dir)
     for name in FOLDERS:
         (run_dir / name).mkdir(exist_ok=True)
     for name in spec.outputs:

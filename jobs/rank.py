@@ -447,10 +447,21 @@ class Rank:
 
     def _save(self) -> None:
         path = f"{self.job['run_dir']}/ranks/{self.world.rank:05d}.json"
-        with contextlib.suppress(OSError):  # the gang has the exit code as well
+        try:
             with open(f"{path}.new", "w", encoding="utf-8") as file:
                 json.dump(self.record, file)
             os.replace(f"{path}.new", path)
+        except OSError:
+            # The disk is full. The file that is there has a block, and the main thing fits in it.
+            with contextlib.suppress(OSError):
+                os.unlink(f"{path}.new")
+            shortened = {
+                name: value[-1000:] if isinstance(value, str) else value
+                for name, value in self.record.items()
+            }
+            with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
+                json.dump(shortened, file)
+                file.truncate()
 
 
 def _ignore(_number: int, _frame: Any) -> None:

@@ -20,6 +20,8 @@ from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-z]{4}")
+RESERVE = ".reserve"
+RESERVE_BYTES = 64 << 10
 T = TypeVar("T")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -267,6 +269,20 @@ def append_event(run_dir: Path, event: RunEvent) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def reserve_ending(run_dir: Path) -> None:
+    """Keep so much of the disk that the run's end can be written down when the disk is full."""
+    descriptor = os.open(run_dir / RESERVE, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def use_reserve(run_dir: Path) -> None:
+    """Give back what `reserve_ending` took."""
+    (run_dir / RESERVE).unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ from types import FrameType
 
 from jobs.failure import signal_name
 from jobs.processes import kill_leftovers, read_process
-from jobs.runs import RunEvent, append_event, now, read_events, read_record
+from jobs.runs import RunEvent, append_event, now, read_events, read_record, use_reserve
 from jobs.slots import Slots
 from jobs.spec import RunState
 
@@ -53,6 +53,7 @@ def watch(run_dir: Path, supervisor: int) -> int:
     kill_leftovers(read_process(os.getpid()), run_dir, timeout_s=KILL_TIMEOUT_S)
     events = read_events(run_dir)
     if not events or not events[-1].state.is_terminal():
+        use_reserve(run_dir)
         reason = f"its supervisor {_ending(status)}"
         append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
     Slots(run_dir.parent.parent, read_record(run_dir).plan.request["compute"]).release(run_dir)

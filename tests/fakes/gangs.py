@@ -122,7 +122,8 @@ class Gangs:
     def submit(
         self, command: list[str], *, secrets: Mapping[str, str] | None = None, **changes: Any
     ) -> RunHandle:
-        """Submit a job; see `make_spec`."""
+        """Submit a job; see `make_spec`. `secrets` are values by variable."""
+        changes.setdefault("secrets", dict.fromkeys(secrets or {}, "key"))
         plan = self.engine.plan(make_spec(command, **changes))
         handle = self.engine.submit(plan, secrets or {})
         self.handles.append(handle)
