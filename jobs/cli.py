@@ -1,37 +1,19 @@
-"""The command line `launch`: finds the verb, runs it, and catches errors, once."""
+"""The command line `launch`: runs what was typed, and catches errors, once.
+
+Two things are answered without loading the command framework, which would be most of their
+time: the help of the whole, and `ls`.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Annotated, Any
-
-import typer
+from pathlib import Path
 
 from jobs import console
 from jobs.errors import ExitCode, LaunchError
-
-# In the order of `launch --help`. A verb's module loads only when it is the one asked for.
-VERBS = {
-    "run": "jobs.commands.run",
-    "plan": "jobs.commands.plan",
-    "ls": "jobs.commands.ls",
-    "show": "jobs.commands.show",
-    "logs": "jobs.commands.logs",
-    "wait": "jobs.commands.wait",
-    "cancel": "jobs.commands.cancel",
-    "fetch": "jobs.commands.fetch",
-    "rerun": "jobs.commands.rerun",
-    "diff": "jobs.commands.diff",
-    "report": "jobs.commands.report",
-    "data": "jobs.commands.data",
-    "env": "jobs.commands.env",
-    "image": "jobs.commands.image",
-    "schema": "jobs.commands.schema",
-    "doctor": "jobs.commands.doctor",
-}
+from jobs.verbs import overview
 
 COMPLETING = "_LAUNCH_COMPLETE"
 
@@ -64,77 +46,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     return result
 
 
-def _open_missing_streams() -> None:
-    """A stream that was closed (`launch ls >&-`) is None; what is written there is lost."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+def plain_listing(words: Sequence[str]) -> tuple[int | None, bool, str, Path | None] | None:
+    """What `launch ls WORDS` asks for: limit, JSON, stack, environment file.
 
-
-def build_app(verbs: Sequence[str]) -> typer.Typer:
-    """The application with the verbs that are needed."""
-    app = typer.Typer(
-        name="launch",
-        help="Run distributed training jobs on an environment made by `pulumi up`.",
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback()(_options)
-    for verb in verbs:
-        import_module(VERBS[verb]).register(app)
-    return app
-
-
-def _print_version(value: bool) -> None:
-    if not value:
-        return
-    from importlib.metadata import version
-
-    console.out(f"launch {version('trainyard')}")
-    raise typer.Exit
-
-
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            help="Print the version.",
-            is_eager=True,
-            callback=_print_version,
-        ),
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; after any verb, too.")
-    ] = False,
-) -> None:
-    """Take the options that stand before the verb."""
+    None for all that has to be parsed with care: help, mistakes, joined or repeated options.
+    """
+    takes_value = {"-n": "limit", "--limit": "limit", "-s": "stack", "--stack": "stack"}
+    takes_value["--env"] = "env"
+    flags = {"-a": "all", "--all": "all", "--json": "json"}
+    given: dict[str, str] = {}
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name = takes_value.get(word) or flags.get(word)
+        if name is None or name in given or (word in takes_value and not left):
+            return None
+        given[name] = left.pop(0) if word in takes_value else "yes"
+    limit = given.get("limit", "20")
+    if not limit.isdecimal() or int(limit) < 1 or any(not value for value in given.values()):
+        return None
+    stack = given.get("stack") or os.environ.get("TRAINYARD_STACK") or "local"
+    env_file = Path(given["env"]) if "env" in given else None
+    return (None if "all" in given else int(limit)), "json" in given, stack, env_file
 
 
 def _call(arguments: list[str]) -> int:
-    from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+    if arguments in (["-h"], ["--help"]):
+        console.out(overview())
+        return int(ExitCode.SUCCEEDED)
+    listing = plain_listing(arguments[1:]) if arguments[:1] == ["ls"] else None
+    if listing is not None:
+        from jobs.listing import list_runs
 
-    app = build_app(_verbs_for(arguments))
-    try:
-        result: Any = app(arguments, prog_name="launch", standalone_mode=False)
-    except NoArgsIsHelpError as error:
-        console.say(error.format_message())
-        return int(ExitCode.USAGE)
-    except UsageError as error:
-        raise _usage_error(error, arguments) from error
-    except ClickException as error:
-        raise LaunchError(error.format_message()) from error
-    except typer.Abort:
-        return int(ExitCode.INTERRUPTED)
-    return result if isinstance(result, int) else 0
+        limit, as_json, stack, env_file = listing
+        list_runs(stack, env_file, limit=limit, as_json=as_json)
+        return int(ExitCode.SUCCEEDED)
+    from jobs.app import call
 
-
-def _verbs_for(arguments: Sequence[str]) -> list[str]:
-    """The one verb that was typed; all of them for the help and for a misspelt one."""
-    first = next((word for word in arguments if not word.startswith("-")), None)
-    return [first] if first in VERBS else list(VERBS)
+    return call(arguments)
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
@@ -143,20 +92,11 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
     return kept + arguments[end:], len(kept) != end
 
 
-def _usage_error(error: Any, arguments: Sequence[str]) -> LaunchError:
-    from difflib import get_close_matches
-
-    message = error.format_message().rstrip(".")
-    message = message[:1].lower() + message[1:]
-    verb = _verbs_for(arguments)
-    if len(verb) == 1:
-        return LaunchError(message, hint=f"see `launch {verb[0]} --help`")
-    typed = next((word for word in arguments if not word.startswith("-")), "")
-    near = get_close_matches(typed, list(VERBS), n=1)
-    if typed and "command" in message:
-        message = f"there is no `launch {typed}`"
-    hint = f"did you mean `launch {near[0]}`?" if near else "see `launch --help`"
-    return LaunchError(message, hint=hint)
+def _open_missing_streams() -> None:
+    """A stream that was closed (`launch ls >&-`) is None; what is written there is lost."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def _unexpected(error: Exception) -> LaunchError:
@@ -172,10 +112,12 @@ def _unexpected(error: Exception) -> LaunchError:
 
 def _complete() -> int:
     """Answer the shell; whatever goes wrong, the line being typed stays undisturbed."""
+    from jobs.app import complete
+
     words = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
     try:
-        build_app(_verbs_for(words.split()[1:]))(prog_name="launch")
+        complete(words.split()[1:])
     except SystemExit:
         return 0
     except Exception:  # noqa: BLE001 - see above

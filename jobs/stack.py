@@ -7,7 +7,6 @@ commands start none.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -21,6 +20,8 @@ from jobs.project import NAME, project_root
 from jobs.spec import ENVIRONMENT_SCHEMA, Environment
 
 if TYPE_CHECKING:
+    import subprocess
+
     from jobs.stack_lock import StackLock
 
 LOCAL_STACK = "local"
@@ -243,6 +244,8 @@ def _run_pulumi(root: Path, arguments: list[str], *, timeout_s: float) -> None:
 def _start_pulumi(
     root: Path, arguments: list[str], *, timeout_s: float
 ) -> subprocess.CompletedProcess[bytes]:
+    import subprocess  # an environment from the cache, as for `launch ls`, needs none
+
     pulumi = next(
         (
             folder / "pulumi"

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import typer
 
-from jobs.cli import VERBS, main
+from jobs.app import build_app
+from jobs.cli import main, plain_listing
 from jobs.spec import KeyVault
 from jobs.supervision import take_lock
+from jobs.verbs import VERBS, overview
 from tests.fakes.launching import FakeEngine
 
 LAUNCH = Path(sys.executable).with_name("launch")
@@ -29,13 +32,20 @@ def job(launching):
     return launching.write_job(JOB)
 
 
-def test_the_help_lists_every_verb(launching):
+def test_the_help_is_the_same_with_the_framework_and_without(launching):
     typed = launching.type_bare("--help")
-    listed = typed.out.partition("Commands:")[2]
-    assert typed.code == 0
-    words = [line.split()[0] for line in listed.splitlines() if line.strip()]
-    assert sorted(words) == sorted(VERBS)
-    assert "..." not in listed  # every line says its whole sentence
+    assert (typed.code, typed.out, typed.err) == (0, f"{overview()}\n", "")
+    assert launching.type_bare("ls", "-h", "--help").code == 0
+    root = typer.main.get_command(build_app([]))
+    assert root.get_help(root.make_context("launch", ["x"])) == overview()
+
+
+def test_each_verbs_line_is_the_first_sentence_of_its_help(launching):
+    root = typer.main.get_command(build_app(list(VERBS)))
+    lines = {
+        name: command.help.partition("\n")[0].strip() for name, command in root.commands.items()
+    }
+    assert lines == VERBS
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -47,8 +57,7 @@ def test_every_verb_explains_itself(launching, verb):
 
 def test_nothing_typed_shows_the_help_as_a_mistake(launching):
     typed = launching.type_bare()
-    assert (typed.code, typed.out) == (2, "")
-    assert typed.err.startswith("Usage: launch ")
+    assert (typed.code, typed.out, typed.err) == (2, "", f"{overview()}\n")
 
 
 def test_the_version_is_printed(launching):
@@ -215,6 +224,36 @@ def test_ls_is_newest_first_and_limited(launching):
     ]
     assert typed.err == "the newest 2; --all shows every run\n"
     assert len(launching.type("ls", "--all", "--json").json()) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], (20, False, "local", None)),
+        (["--json", "-n", "3"], (3, True, "local", None)),
+        (["-a", "-s", "dev"], (None, False, "dev", None)),
+        (["--env", "e.json", "--limit", "1"], (1, False, "local", Path("e.json"))),
+        (["--help"], None),
+        (["-n"], None),
+        (["-n", "0"], None),
+        (["-n", "x"], None),
+        (["-n3"], None),
+        (["--limit=3"], None),
+        (["--json", "--json"], None),
+        (["--", "x"], None),
+        (["extra"], None),
+        (["--env", ""], None),
+    ],
+)
+def test_only_a_plain_ls_is_parsed_without_the_framework(launching, words, asked):
+    assert plain_listing(words) == asked
+
+
+@pytest.mark.parametrize("words", [["-n", "2"], ["-n2"], ["--limit=2"]])
+def test_ls_is_the_same_however_it_is_parsed(launching, words):
+    launching.add_run(), launching.add_run(), launching.add_run()
+    typed = launching.type("ls", *words, "--json")
+    assert typed.json() == launching.type("ls", "--json").json()[:2]
 
 
 def test_ls_without_runs_says_what_to_type(launching):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import VERBS
 from jobs.project import project_root
+from jobs.verbs import VERBS
 
 LAUNCH = Path(sys.executable).with_name("launch")
 
