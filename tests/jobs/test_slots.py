@@ -125,7 +125,7 @@ def test_run_waits_says_for_what_and_starts_when_the_nodes_are_free(tmp_path: Pa
         time.sleep(0.01)
     status = gangs.engine.status(third)
     assert status.state is RunState.QUEUED
-    assert status.reason == "waits for 1 of the nodes of `cpu`, 1 runs before it"
+    assert status.reason == "1 run before it in the queue"
     assert [gangs.wait(each).state for each in (first, second, third)] == ["completed"] * 3
     events = [gangs.engine.store.events(each) for each in (first, second)]
     assert events[0][-1].ts < events[1][-2].ts  # the second ran after the first had ended
