@@ -25,7 +25,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("a small file system needs root and mount")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    # Lazily: after a failed test some process of its run may still hold it.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(folder: Path, *, leave: int) -> Path:

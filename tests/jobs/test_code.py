@@ -1,0 +1,187 @@
+"""The copy of the code that travels: what is ignored is not even looked at, links never trap."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jobs.code import Snapshot, git_state, snapshot
+from jobs.errors import LaunchError, NotFound
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def copied(target: Path) -> list[str]:
+    return sorted(
+        each.relative_to(target).as_posix()
+        for each in target.rglob("*")
+        if each.is_symlink() or not each.is_dir()
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "source").mkdir()
+    return tmp_path / "source"
+
+
+def test_ignore_files_are_honoured_at_every_depth(source: Path, tmp_path: Path) -> None:
+    write(
+        source,
+        {
+            ".gitignore": "*.log\n/build/\ndata/*\n!data/keep.txt\n",
+            ".launchignore": "notebooks/\n!important.log\n",
+            "train.py": "",
+            "a.log": "",
+            "important.log": "",
+            "build/x": "",
+            "inner/build/x": "",
+            "data/big": "",
+            "data/keep.txt": "",
+            "notebooks/n": "",
+            "inner/.gitignore": "!b.log\nlocal\n",
+            "inner/b.log": "",
+            "inner/local": "",
+            "local": "",
+        },
+    )
+    snapshot(source, tmp_path / "copy")
+    assert copied(tmp_path / "copy") == [
+        ".gitignore",
+        ".launchignore",
+        "data/keep.txt",
+        "important.log",
+        "inner/.gitignore",
+        "inner/b.log",
+        "inner/build/x",
+        "local",
+        "train.py",
+    ]
+
+
+def test_ignored_folders_are_never_listed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, {".gitignore": "ignored/\n", ".git/x": "", "a/b/c.py": "", "ignored/d/e": ""})
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def counting(path: str | Path) -> object:
+        listed.append(Path(path).relative_to(source).as_posix())
+        return scandir(path)
+
+    monkeypatch.setattr("jobs.code.os.scandir", counting)
+    snapshot(source, tmp_path / "copy", exclude=(source / "workspace",))
+    assert sorted(listed) == [".", "a", "a/b"]
+
+
+def test_links_that_lead_round_in_circles_or_outside_never_trap(
+    source: Path, tmp_path: Path
+) -> None:
+    write(source, {"a/real.py": "inside"})
+    write(tmp_path / "outside", {"lib.py": "from outside", "folder/x": ""})
+    for link, aim in {
+        "a/loop": "..",
+        "self": "self",
+        "dangling": "nowhere",
+        "a/alias.py": "real.py",
+        "lib.py": "../outside/lib.py",
+        "outside": "../outside/folder",
+    }.items():
+        (source / link).symlink_to(aim)
+    made = snapshot(source, tmp_path / "copy")
+    assert copied(tmp_path / "copy") == ["a/alias.py", "a/loop", "a/real.py", "lib.py"]
+    assert sorted(made.left_out) == ["dangling", "outside", "self"]
+    assert (tmp_path / "copy/a/alias.py").readlink() == Path("real.py")
+    assert not (tmp_path / "copy/lib.py").is_symlink()
+    assert (tmp_path / "copy/lib.py").read_text() == "from outside"
+
+
+def test_pipes_and_sockets_are_no_code(source: Path, tmp_path: Path) -> None:
+    write(source, {"a.py": ""})
+    os.mkfifo(source / "pipe")
+    assert snapshot(source, tmp_path / "copy") == Snapshot(files=1, bytes=0, left_out=())
+
+
+def test_modes_times_and_empty_folders_travel(source: Path, tmp_path: Path) -> None:
+    script = write(source, {"run.sh": "#!/bin/sh\n"}) / "run.sh"
+    script.chmod(0o500)
+    os.utime(script, ns=(10**18, 10**18 + 7))
+    (source / "empty").mkdir()
+    snapshot(source, tmp_path / "copy")
+    status = (tmp_path / "copy/run.sh").stat()
+    assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o700, 10**18 + 7)
+    assert (tmp_path / "copy/empty").is_dir()
+
+
+def test_local_secrets_and_repositories_never_travel(source: Path, tmp_path: Path) -> None:
+    write(source, {".secrets.env": "A=b", ".git/config": "", "x/__pycache__/a.pyc": "", "a.py": ""})
+    snapshot(source, tmp_path / "copy")
+    assert copied(tmp_path / "copy") == ["a.py"]
+
+
+def test_rules_above_the_code_in_its_repository_count(source: Path, tmp_path: Path) -> None:
+    write(source, {".gitignore": "secret.txt\n/job/out\n", "job/a.py": "", "job/secret.txt": ""})
+    write(source, {"job/out/x": "", ".git/HEAD": ""})
+    snapshot(source / "job", tmp_path / "copy")
+    assert copied(tmp_path / "copy") == ["a.py"]
+
+
+def test_workspace_inside_the_code_is_left_out(source: Path, tmp_path: Path) -> None:
+    write(source, {"a.py": "", "workspace/runs/x": ""})
+    (source / "workspace/runs/new").mkdir()
+    snapshot(source, source / "workspace/runs/new/code", exclude=(source / "workspace",))
+    assert copied(source / "workspace/runs/new/code") == ["a.py"]
+
+
+def test_only_what_is_named_travels(source: Path, tmp_path: Path) -> None:
+    write(
+        source, {"trainer/a.py": "", "trainer/x.log": "", "other/b.py": "", ".gitignore": "*.log"}
+    )
+    snapshot(source, tmp_path / "copy", only=("trainer",))
+    assert copied(tmp_path / "copy") == ["trainer/a.py"]
+    with pytest.raises(NotFound, match="there is no `nowhere` in"):
+        snapshot(source, tmp_path / "again", only=("nowhere",))
+
+
+def test_code_that_is_no_folder_is_named(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFound) as caught:
+        snapshot(source / "nowhere", tmp_path / "copy")
+    assert caught.value.message == f"`code: {source}/nowhere` is no folder"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_unreadable_folder_is_named_with_the_way_out(source: Path, tmp_path: Path) -> None:
+    (source / "closed").mkdir(mode=0)
+    with pytest.raises(LaunchError) as caught:
+        snapshot(source, tmp_path / "copy")
+    assert caught.value.hint == "name it in .launchignore"
+
+
+def test_git_state_is_the_commit_and_what_was_changed_since(source: Path) -> None:
+    def git(*words: str) -> str:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.check_output(["git", *identity, *words], cwd=source, text=True).strip()
+
+    assert git_state(source) is None
+    git("init", "-q")
+    write(source, {"a.py": "one\n"})
+    git("add", "a.py")
+    git("commit", "-qm", "first")
+    clean = git_state(source)
+    assert clean is not None
+    assert (clean.commit, clean.dirty_diff) == (git("rev-parse", "HEAD"), None)
+    write(source, {"a.py": "two\n"})
+    dirty = git_state(source)
+    assert dirty is not None
+    assert dirty.dirty_diff is not None
+    assert dirty.dirty_diff.splitlines()[-2:] == ["-one", "+two"]

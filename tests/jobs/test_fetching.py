@@ -1,0 +1,123 @@
+"""What a run made comes back: whole, once, while it is on, and after a failure half-way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.fetching import fetch_run
+from jobs.spec import RunState
+from tests.fakes.gangs import Gangs
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    for name, text in {
+        "run.json": "{}",
+        "supervisor.log": "",
+        "metrics.jsonl": "m",
+        "summary.json": "s",
+        "logs/rank-00000.log": "log",
+        "outputs/model/weights": "w" * 100_000,
+        "outputs/a": "a",
+        "checkpoints/1/state": "large",
+    }.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir())
+
+
+def test_fetch_brings_outputs_logs_and_figures_and_nothing_else(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    into = fetch_run(run_dir, tmp_path / "x" / "into")
+    assert names(into) == [
+        "logs/rank-00000.log",
+        "metrics.jsonl",
+        "outputs/a",
+        "outputs/model/weights",
+        "summary.json",
+    ]
+    assert (into / "outputs/model/weights").read_text() == "w" * 100_000
+
+
+def test_what_is_there_is_not_copied_again_and_what_changed_is(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    into = fetch_run(run_dir, tmp_path / "into")
+    kept, changed = into / "outputs/model/weights", into / "outputs/a"
+    before = kept.stat().st_ino
+    (run_dir / "outputs/a").write_text("b")
+    os.utime(run_dir / "outputs/a", ns=(0, 0))
+    fetch_run(run_dir, into)
+    assert kept.stat().st_ino == before
+    assert changed.read_text() == "b"
+
+
+def test_half_a_file_of_an_earlier_fetch_is_made_whole(run_dir: Path, tmp_path: Path) -> None:
+    into = tmp_path / "into"
+    (into / "outputs/model").mkdir(parents=True)
+    (into / "outputs/model/weights.part").write_text("w" * 10)
+    fetch_run(run_dir, into)
+    assert (into / "outputs/model/weights").read_text() == "w" * 100_000
+    assert "outputs/model/weights.part" not in names(into)
+
+
+def test_links_inside_the_outputs_stay_and_those_out_of_them_never_trap(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    outputs = run_dir / "outputs"
+    (outputs / "latest").symlink_to("model")
+    (outputs / "loop").symlink_to(".")
+    (outputs / "far").symlink_to(run_dir / "summary.json")
+    (outputs / "folder").symlink_to(run_dir)
+    (outputs / "dangling").symlink_to("nowhere")
+    into = fetch_run(run_dir, tmp_path / "into")
+    assert (into / "outputs/latest").readlink() == Path("model")
+    assert (into / "outputs/far").read_text() == "s"
+    assert sorted(each.name for each in (into / "outputs").iterdir()) == [
+        "a",
+        "far",
+        "latest",
+        "loop",
+        "model",
+    ]
+
+
+def test_target_that_cannot_be_written_is_named(run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFailure) as caught:
+        fetch_run(run_dir, tmp_path / "file" / "into")
+    assert caught.value.message == f"cannot write into `{tmp_path}/file/into`: Not a directory"
+
+
+def test_fetch_while_the_run_is_on_and_again_at_its_end(tmp_path: Path) -> None:
+    program = """
+import os, pathlib, time
+path = pathlib.Path("outputs", "notes.txt")
+path.write_text("first\\n")
+while not pathlib.Path(os.environ["TRAINYARD_RUN_DIR"], "go").exists():
+    time.sleep(0.02)
+path.write_text("first\\nsecond\\n")
+"""
+    gangs = Gangs(tmp_path / "workspace")
+    handle = gangs.python(program, processes_per_node=1)
+    gangs.wait_for_file(handle, "outputs/notes.txt")
+    while Path(handle.run_dir, "outputs/notes.txt").read_text() != "first\n":
+        assert not gangs.engine.status(handle).state.is_terminal()
+    into = gangs.engine.fetch(handle, tmp_path / "into")
+    assert (into / "outputs/notes.txt").read_text() == "first\n"
+    Path(handle.run_dir, "go").touch()
+    assert gangs.wait(handle).state is RunState.COMPLETED
+    gangs.engine.fetch(handle, tmp_path / "into")
+    assert (into / "outputs/notes.txt").read_text() == "first\nsecond\n"
+    gangs.end()
