@@ -1,0 +1,184 @@
+"""Whose fault it was: from what the ranks left behind to one verdict."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from jobs.failure import (
+    RankReport,
+    Sign,
+    hang_error,
+    is_conclusive,
+    is_in_collective,
+    name_hanging,
+    root_cause,
+    summary_line,
+)
+from jobs.spec import Launcher, RankError
+
+PEER = "Traceback (most recent call last):\n  x\nRuntimeError: Connection closed by peer"
+OWN = 'Traceback (most recent call last):\n  File "/a/train.py", line 7, in f\nValueError: boom'
+
+
+def report(rank: int, **known: Any) -> RankReport:
+    return RankReport(**{"rank": rank, "host": "h", "stage": "command", **known})
+
+
+def ended(rank: int, at_s: float, **known: Any) -> RankReport:
+    return report(rank, exited_s=at_s, ended_s=at_s, **known)
+
+
+def cause_of(*reports: RankReport, stopped_s: float | None = None) -> tuple[int | None, str, str]:
+    error = root_cause(reports, stopped_s=stopped_s)
+    assert error is not None
+    return error.rank, error.cause, error.message
+
+
+def test_first_exit_is_the_cause_when_nobody_blames_a_peer() -> None:
+    found = cause_of(ended(0, 5.0, exit_code=3, last_lines="bye"), ended(1, 4.0, exit_code=4))
+    assert found == (1, "exit code 4", "it left no message")
+
+
+def test_rank_that_lost_its_peer_is_no_cause_though_it_ended_first() -> None:
+    victim = ended(0, 1.0, exit_code=1, traceback=PEER, traceback_s=1.0)
+    guilty = ended(1, 2.0, signal=signal.SIGKILL)
+    assert cause_of(victim, guilty) == (1, "killed by SIGKILL", "killed")
+
+
+def test_traceback_counts_from_its_first_line_not_from_the_exit() -> None:
+    slow_to_end = ended(0, 9.0, exit_code=1, traceback=OWN, traceback_s=1.0)
+    quick = ended(1, 2.0, exit_code=1, traceback=OWN.replace("boom", "bang"), traceback_s=2.0)
+    assert cause_of(slow_to_end, quick) == (
+        0,
+        "uncaught exception",
+        "ValueError: boom (train.py:7)",
+    )
+
+
+def test_what_shows_after_the_gang_was_told_to_stop_is_no_cause() -> None:
+    late = ended(0, 3.0, signal=signal.SIGTERM)
+    assert root_cause([late], stopped_s=2.0) is None
+    told_by_mpirun = ended(0, 3.0, signal=signal.SIGTERM, stopped_s=2.5)
+    assert root_cause([told_by_mpirun], stopped_s=None) is None
+
+
+def test_early_success_is_named_when_the_rest_lost_it() -> None:
+    rank, cause, message = cause_of(
+        ended(0, 1.0, exit_code=0), ended(1, 2.0, exit_code=1, traceback=PEER, traceback_s=2.0)
+    )
+    assert (rank, cause) == (1, "uncaught exception")
+    assert message.endswith("; before that, rank 0 had ended with exit code 0")
+
+
+@pytest.mark.parametrize(
+    ("known", "line"),
+    [
+        ({"exit_code": 3}, "exit code 3: it left no message"),
+        ({"exit_code": 3, "last_lines": "a\nb\n"}, "exit code 3: b"),
+        ({"exit_code": 1, "traceback": OWN}, "uncaught exception: ValueError: boom (train.py:7)"),
+        ({"exit_code": 5, "traceback": OWN}, "exit code 5: ValueError: boom (train.py:7)"),
+        ({"signal": signal.SIGTERM}, "killed by SIGTERM: terminated"),
+        (
+            {"signal": signal.SIGKILL, "out_of_memory": True},
+            "out of memory: the kernel killed it (SIGKILL) because memory ran out",
+        ),
+        (
+            {"exit_code": 1, "traceback": "T\n  x\ntorch.cuda.OutOfMemoryError: CUDA"},
+            "out of memory: torch.cuda.OutOfMemoryError: CUDA",
+        ),
+        (
+            {"exit_code": 9, "stage": "setup", "setup": "pip install x"},
+            "setup failed: `pip install x` gave exit code 9",
+        ),
+    ],
+)
+def test_first_line_says_rank_host_and_cause(known: dict[str, Any], line: str) -> None:
+    error = root_cause([ended(2, 1.0, **known)], stopped_s=None)
+    assert error is not None
+    assert summary_line(error) == f"rank 2 on h: {line}"
+
+
+def test_gang_waits_for_more_only_while_all_blame_a_peer() -> None:
+    victim = ended(0, 1.0, exit_code=1, traceback=PEER)
+    assert not is_conclusive([victim, report(1)])
+    assert is_conclusive([victim, ended(1, 2.0, exit_code=1)])
+    # A segmentation fault is its own, whatever the log says of peers.
+    assert is_conclusive([ended(0, 1.0, signal=signal.SIGSEGV, traceback=PEER)])
+
+
+# --- hangs -----------------------------------------------------------------------------------
+
+
+def sign(rank: int, **seen: Any) -> Sign:
+    plain = {"is_stopped": False, "has_exited": False, "has_closed_output": False}
+    return Sign(**{"rank": rank, **plain, "cpu": 0.0, "silent_s": 9.0, **seen})
+
+
+BUSY = {"cpu": 0.9}
+WAITS = {"is_in_collective": True}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "others", "guilty", "why"),
+    [
+        ("none", {}, {"is_stopped": True}, "its process is stopped (SIGSTOP)"),
+        (
+            "none",
+            {},
+            {"has_exited": True},
+            "it ended early with exit code 0, and the others wait for it",
+        ),
+        ("none", {}, {"has_closed_output": True}, "it closed its output, and the others wait"),
+        ("none", {}, BUSY, "it is busy while the others wait for it"),
+        ("torch", {}, {"is_runnable": True}, "it is busy while the others wait for it"),
+        ("mpi", BUSY, {}, "it stands still while the others spin in their wait for it"),
+        ("horovod", BUSY, {}, "it stands still while the others spin in their wait for it"),
+        (
+            "horovod",
+            {**BUSY, **WAITS},
+            {**BUSY, "is_in_collective": False},
+            "it is not in the collective that the others wait in",
+        ),
+        (
+            "torch",
+            WAITS,
+            {"is_in_collective": False, "is_asleep": True},
+            "it is not in the collective that the others wait in",
+        ),
+        ("none", {}, {"is_asleep": True}, "it sleeps while the others wait for it"),
+        ("none", {}, {"silent_s": 30.0}, "its last sign of life is the oldest"),
+    ],
+)
+def test_hanging_rank_is_named_by_the_surest_sign(
+    launcher: Launcher, others: dict[str, Any], guilty: dict[str, Any], why: str
+) -> None:
+    signs = [sign(0, **others), sign(1, **guilty), sign(2, **others)]
+    assert name_hanging(signs, launcher) == (1, why)
+
+
+def test_lone_rank_gave_no_sign_of_life() -> None:
+    assert name_hanging([sign(0)], "none") == (0, "it gave no sign of life")
+
+
+def test_only_the_current_thread_s_stack_tells_of_a_collective() -> None:
+    watchdog = 'Thread 0x1:\n  File "torch/distributed/x.py", line 1 in loop\n\n'
+    current = 'Current thread 0x2:\n  File "train.py", line 3 in main\n'
+    waiting = 'Current thread 0x2:\n  File "torch/distributed/distributed_c10d.py", line 1\n'
+    assert is_in_collective(watchdog + current) is False
+    assert is_in_collective(watchdog + waiting) is True
+    assert is_in_collective(None) is None
+
+
+def test_verdict_on_a_hang_says_limit_sign_and_place() -> None:
+    stack = 'Fatal Python error: Aborted\n\n  File "/a/train.py", line 9 in f'
+    assert hang_error(report(1, traceback=stack), 90.0, "it sleeps") == RankError(
+        rank=1,
+        host="h",
+        cause="hang",
+        message="no output of any rank and no metrics for 90 s; it sleeps (train.py:9)",
+        traceback=stack,
+        exit_code=124,
+    )
