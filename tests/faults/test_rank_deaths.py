@@ -156,3 +156,27 @@ def test_exit_75_after_a_checkpoint_is_preempted_not_failed(gangs: Gangs) -> Non
     handle = gangs.submit(["python", LOCKSTEP, "exit 75", "1"])
     status = gangs.wait(handle)
     assert (status.state, status.exit_code) == (RunState.PREEMPTED, 75)
+
+
+# --- the campaign of `make faults` -----------------------------------------------------------
+
+EVERY_PLACE = [(rank, size) for size in (2, 3, 4) for rank in range(size)]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("way", DEATHS)
+@pytest.mark.parametrize(("rank", "size"), EVERY_PLACE)
+def test_every_rank_of_every_size_dies_in_every_way(
+    gangs: Gangs, way: str, rank: int, size: int
+) -> None:
+    check_death(gangs, way, rank, size)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("way", ["sleep", "spin", "SIGSTOP"])
+@pytest.mark.parametrize(("rank", "size"), EVERY_PLACE)
+@pytest.mark.parametrize("repetition", range(2))
+def test_every_rank_of_every_size_hangs_in_every_way(
+    gangs: Gangs, way: str, rank: int, size: int, repetition: int
+) -> None:
+    check_hang(gangs, way, rank, size)
