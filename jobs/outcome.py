@@ -42,7 +42,7 @@ def exit_code(status: RunStatus, *, passthrough: bool = False) -> int:
 
 
 def headline(status: RunStatus, error: RankError | None) -> str:
-    """One line: the run, its state, and on a failure the rank, its host and the cause."""
+    """One line: the run, its state, and on a failure the rank, its host, the cause and the words."""
     text = f"{status.id} {status.state.value}"
     length = run_time_s(status)
     if length is not None:
@@ -51,16 +51,17 @@ def headline(status: RunStatus, error: RankError | None) -> str:
         return text
     if error is not None and status.state is not RunState.CANCELLED:
         rank = f"rank {error.rank}" if error.rank is not None else "the run"
-        return f"{text}: {rank} on {error.host}: {error.cause}"
+        words = error.message.splitlines()[:1]
+        return ": ".join([text, f"{rank} on {error.host}", error.cause, *words])
     has_more = status.reason and status.reason != status.state.value
     return f"{text}: {status.reason}" if has_more else text
 
 
 def explanation(error: RankError | None) -> str:
-    """What the rank that failed first said of it: its traceback, else its message."""
+    """What the headline has no room for: the traceback, else the message's further lines."""
     if error is None:
         return ""
-    return (error.traceback or error.message).rstrip()
+    return (error.traceback or error.message.partition("\n")[2]).rstrip()
 
 
 def next_commands(status: RunStatus, error: RankError | None, stack: Sequence[str]) -> str:

@@ -120,8 +120,6 @@ def remarks(reports: Sequence[RunReport]) -> list[str]:
     for report in reports:
         if report.status.state.is_terminal() and report.status.exit_code != 0:
             found.append(headline(report.status, report.error))
-            if report.error is not None:
-                found.append(f"  {report.error.message.strip().splitlines()[-1]}")
         if not report.curves:
             found.append(f"{report.status.id} has no metrics: nothing to draw of it")
     return found

@@ -141,7 +141,8 @@ def test_a_failed_job_names_its_rank_and_traceback(shell):
     run = done.stdout.splitlines()[0]
     summary = done.stderr.partition("price     free\n\n\n")[2].splitlines()
     assert done.returncode == 100
-    assert re.fullmatch(rf"{run} failed after .* s: rank 1 on \S+: uncaught exception", summary[0])
+    words = r"uncaught exception: ValueError: no luck \(train\.py:\d+\)"
+    assert re.fullmatch(rf"{run} failed after .* s: rank 1 on \S+: {words}", summary[0])
     assert summary[1] == "Traceback (most recent call last):"
     assert "ValueError: no luck" in summary
     assert shell.launch("wait", run, "--passthrough").returncode == 1

@@ -130,7 +130,7 @@ def test_a_failed_run_names_rank_host_cause_and_traceback(launching, job):
     assert typed.code == 100
     summary = typed.err.partition("price     free\n\n\n")[2]
     assert summary.startswith(
-        f"{run.id} failed after 42 s: rank 1 on node-a: uncaught exception\n"
+        f"{run.id} failed after 42 s: rank 1 on node-a: uncaught exception: ValueError: no luck\n"
         "Traceback (most recent call last):\n"
         "ValueError: no luck\n\n"
         "next:\n"
@@ -285,7 +285,10 @@ def test_following_logs_ends_as_the_run_did(launching):
     run = launching.add_run(ends_as="failed")
     typed = launching.type("logs", "-f", run)
     assert (typed.code, typed.out) == (100, "[0] hello\n[1] there\n")
-    assert f"{run} failed after 42 s: rank 1 on node-a: uncaught exception\n" in typed.err
+    assert (
+        f"{run} failed after 42 s: rank 1 on node-a: uncaught exception: ValueError: no luck\n"
+        in typed.err
+    )
 
 
 @pytest.mark.parametrize(

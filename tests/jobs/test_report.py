@@ -135,8 +135,7 @@ class TestRows:
         report = read_report(run_dir)
         assert row(report)[2] == "failed"
         assert remarks([report]) == [
-            f"{RUN_ID.format(1)} failed after 42 s: rank 1 on box: exit code 3",
-            "  ValueError: no such thing",
+            f"{RUN_ID.format(1)} failed after 42 s: rank 1 on box: exit code 3: ValueError: no such thing",
         ]
 
     def test_a_run_without_metrics_says_so(self, tmp_path):
@@ -269,8 +268,7 @@ class TestCommand:
         typed = launching.type("report", "last")
         assert typed.code == 0
         assert typed.err.splitlines() == [
-            f"{run_dir.name} failed after 42 s: rank 1 on box: exit code 3",
-            "  ValueError: no such thing",
+            f"{run_dir.name} failed after 42 s: rank 1 on box: exit code 3: ValueError: no such thing",
             f"{run_dir.name} has no metrics: nothing to draw of it",
         ]
         assert not (run_dir / "report.png").exists()
