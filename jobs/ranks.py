@@ -125,14 +125,15 @@ class Ranks:
         """Have each command write the stacks of all its threads (faulthandler), and end."""
         # The records lie where the job's own program may write: they are believed only about
         # processes that are known to be the run's.
-        table = read_table()
-        own = {each.pid: each for each in descendants(os.getpid(), table)}
-        for report in self.reports():
-            if report.ended_s is not None:
-                continue
-            if report.child in own and _leads_a_group(report.child):
-                for number in (signal.SIGABRT, signal.SIGCONT):
-                    send_to_group(report.child, number)
+        own = {each.pid: each for each in descendants(os.getpid(), read_table())}
+        hanging = [each for each in self.reports() if each.ended_s is None]
+        groups = [each.child for each in hanging if each.child in own and _leads(each.child)]
+        # All are stopped first: the end of one would wake those that wait for it, and they would
+        # die of that before they have shown where they waited.
+        for number in (signal.SIGSTOP, signal.SIGABRT, signal.SIGCONT):
+            for group in groups:
+                send_to_group(group, number)
+        for report in hanging:
             if report.pid in own:
                 send(own[report.pid], signal.SIGCONT)
         self._wait_for_ends(grace_s)
@@ -165,7 +166,8 @@ def _ask_to_end(pid: int) -> None:
         send(process, signal.SIGCONT)
 
 
-def _leads_a_group(pid: int) -> bool:
+def _leads(pid: int) -> bool:
+    """Whether a process leads a group of its own."""
     try:
         return os.getpgid(pid) == pid
     except ProcessLookupError:
