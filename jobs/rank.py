@@ -149,6 +149,7 @@ class Log:
         self._tail = b""
         self._tail_end = 0
         self._marks: deque[tuple[int, float]] = deque(maxlen=64)
+        self._is_torn = False
         self.error: str | None = None
 
     @property
@@ -224,12 +225,17 @@ class Log:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         prefix = f"{stamp}.{nanoseconds // 1000:06d}Z ".encode()
         lines = lines.replace(b"\r\n", b"\n")
-        stamped = memoryview(prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n")
+        # Where the disk was full and is no more, the log goes on with a line of its own.
+        gap = b"\n" if self._is_torn else b""
+        stamped = gap + prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n"
+        written = 0
         try:
-            while stamped:
-                stamped = stamped[os.write(self._fd, stamped) :]
+            while written < len(stamped):
+                written += os.write(self._fd, memoryview(stamped)[written:])
         except OSError as error:  # a full disk must not end the training by itself
             self.error = f"log: {error.strerror}"
+        if written:
+            self._is_torn = stamped[written - 1 : written] != b"\n"
 
     def _remember(self, lines: bytes) -> None:
         for marker in MARKERS:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+
+import pytest
 
 from jobs.rank import LONGEST_LINE, Log, struck_out
 
@@ -130,3 +133,23 @@ def test_log_without_a_traceback_has_none(tmp_path: Path) -> None:
     log = Written(tmp_path).feed(b"all is well\n").log
     assert log.traceback() is None
     assert log.last_lines(5) == "all is well"
+
+
+def test_log_cut_off_by_a_full_disk_goes_on_with_a_whole_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written(tmp_path).feed(b"one\n")
+    write, room = os.write, [40]
+
+    def write_while_there_is_room(descriptor: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        done = write(descriptor, data[: room[0]])
+        room[0] -= done
+        return done
+
+    monkeypatch.setattr("jobs.rank.os.write", write_while_there_is_room)
+    written.feed(b"two is cut off here\n", b"three\n")
+    monkeypatch.undo()
+    assert written.log.error == "log: No space left on device"
+    assert written.feed(b"four\n").lines() == [b"one", b"two is cut o", b"four"]
