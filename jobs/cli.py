@@ -1,31 +1,51 @@
-"""The command line `launch`: runs what was typed, and catches errors, once.
-
-Two things are answered without loading the command framework, which would be most of their
-time: the help of the whole, and `ls`.
-"""
+"""The command line `launch`: finds the verb, runs it, and catches errors, once."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from argparse import Namespace
+from collections.abc import Collection, Sequence
+from importlib import import_module
 
 from jobs import console
+from jobs.command_parser import Act, CommandParser
 from jobs.errors import ExitCode, LaunchError
-from jobs.verbs import overview
 
-COMPLETING = "_LAUNCH_COMPLETE"
+# In the order of `launch --help`. A verb's module loads only when it is the one asked for; it is
+# jobs/commands/<verb>.py.
+VERBS = {
+    "run": "Run a job and follow its ranks' logs.",
+    "plan": "Show what `launch run` would start.",
+    "ls": "List runs, newest first.",
+    "show": "Show all that is known of a run.",
+    "logs": "Print the log lines of all ranks, merged by time.",
+    "wait": "Wait for the end of a run.",
+    "cancel": "End runs.",
+    "fetch": "Bring a run's outputs and logs home.",
+    "rerun": "Run a recorded run once more.",
+    "diff": "Show what parts two runs.",
+    "report": "Show the figures of runs; draw their curves.",
+    "data": "Prepare, push, list and pull datasets.",
+    "env": "Look at environments; hand one on; mend one.",
+    "image": "Realise images on this machine; list them.",
+    "schema": "Print the JSON Schema of a job file.",
+    "doctor": "Say what this machine lacks.",
+    "completion": "Print what makes a shell complete `launch`.",
+}
+
+# argcomplete's shell functions set it.
+COMPLETING = "_ARGCOMPLETE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code (errors.ExitCode)."""
     _open_missing_streams()
-    arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     if COMPLETING in os.environ:
-        return _complete()
+        return _complete(os.environ.get("COMP_LINE", ""))
+    words, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     try:
-        result = _call(arguments)
+        result = _call(words)
         sys.stdout.flush()
     except LaunchError as error:
         if debug:
@@ -46,57 +66,67 @@ def main(argv: Sequence[str] | None = None) -> int:
     return result
 
 
-def plain_listing(words: Sequence[str]) -> tuple[int | None, bool, str, Path | None] | None:
-    """What `launch ls WORDS` asks for: limit, JSON, stack, environment file.
-
-    None for all that has to be parsed with care: help, mistakes, joined or repeated options.
-    """
-    takes_value = {"-n": "limit", "--limit": "limit", "-s": "stack", "--stack": "stack"}
-    takes_value["--env"] = "env"
-    flags = {"-a": "all", "--all": "all", "--json": "json"}
-    given: dict[str, str] = {}
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        name = takes_value.get(word) or flags.get(word)
-        if name is None or name in given or (word in takes_value and not left):
-            return None
-        given[name] = left.pop(0) if word in takes_value else "yes"
-    limit = given.get("limit", "20")
-    if not limit.isdecimal() or int(limit) < 1 or any(not value for value in given.values()):
-        return None
-    stack = given.get("stack") or os.environ.get("TRAINYARD_STACK") or "local"
-    env_file = Path(given["env"]) if "env" in given else None
-    return (None if "all" in given else int(limit)), "json" in given, stack, env_file
-
-
-def _call(arguments: list[str]) -> int:
-    if arguments in (["-h"], ["--help"]):
-        console.out(overview())
-        return int(ExitCode.SUCCEEDED)
-    listing = plain_listing(arguments[1:]) if arguments[:1] == ["ls"] else None
-    if listing is not None:
-        from jobs.listing import list_runs
-
-        limit, as_json, stack, env_file = listing
-        list_runs(stack, env_file, limit=limit, as_json=as_json)
-        return int(ExitCode.SUCCEEDED)
-    from jobs.app import call
-
-    return call(arguments)
-
-
-def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    kept = [word for word in arguments[:end] if word != "--debug"]
-    return kept + arguments[end:], len(kept) != end
-
-
 def _open_missing_streams() -> None:
     """A stream that was closed (`launch ls >&-`) is None; what is written there is lost."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+def build_parser(verbs: Collection[str]) -> CommandParser:
+    """The parser that lists every verb, and knows the arguments of those that are needed."""
+    parser = CommandParser(
+        "launch", "Run distributed training jobs on an environment made by `pulumi up`."
+    )
+    parser.epilog = "`launch run digits` runs the demo's job; `launch COMMAND --help` tells more."
+    parser.add_argument("--version", action="store_true", help="Print the version.")
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        help="Show the traceback of an error; may stand anywhere.",
+    )
+    for verb, text in VERBS.items():
+        if verb in verbs:
+            import_module(f"jobs.commands.{verb}").configure(parser.add_command(verb, text))
+        else:
+            parser.list_command(verb, text)
+    return parser
+
+
+def _call(words: list[str]) -> int:
+    verb = _verb_in(words)
+    parser = build_parser({verb} & VERBS.keys())
+    try:
+        arguments = parser.parse_line(words)
+    except SystemExit:  # how argparse ends after it printed a help
+        return 0
+    if "act" not in arguments:
+        return _without_command(parser, parser.commands.get(verb, parser), arguments)
+    values = vars(arguments)
+    act: Act = values.pop("act")
+    return int(act(**values) or 0)
+
+
+def _without_command(parser: CommandParser, asked: CommandParser, arguments: Namespace) -> int:
+    """Answer to a line that names no command: the version, or the help as for a mistake."""
+    if asked is parser and arguments.version:
+        from importlib.metadata import version
+
+        console.out(f"launch {version('trainyard')}")
+        return 0
+    console.say(asked.format_help().rstrip())
+    return int(ExitCode.USAGE)
+
+
+def _verb_in(words: Sequence[str]) -> str:
+    """The first word that is no option: before the verb no option takes a value."""
+    return next((word for word in words if not word.startswith("-")), "")
+
+
+def _take_debug(words: list[str]) -> tuple[list[str], bool]:
+    end = words.index("--") if "--" in words else len(words)
+    kept = [word for word in words[:end] if word != "--debug"]
+    return kept + words[end:], len(kept) != end
 
 
 def _unexpected(error: Exception) -> LaunchError:
@@ -110,16 +140,12 @@ def _unexpected(error: Exception) -> LaunchError:
     return LaunchError(message, hint="this is a fault of launch; add --debug for its traceback")
 
 
-def _complete() -> int:
+def _complete(line: str) -> int:
     """Answer the shell; whatever goes wrong, the line being typed stays undisturbed."""
-    from jobs.app import complete
-
-    words = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
-    sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
     try:
-        complete(words.split()[1:])
-    except SystemExit:
-        return 0
+        from jobs.completion import answer
+
+        answer(build_parser({_verb_in(line.split()[1:])} & VERBS.keys() or VERBS))
     except Exception:  # noqa: BLE001 - see above
         return 0
     return 0

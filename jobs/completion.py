@@ -3,80 +3,142 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from argparse import Action, Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jobs.command_parser import CommandParser
     from jobs.spec import Environment
 
-Choice = tuple[str, str]
+# What can be typed, and a word about each.
+Choices = dict[str, str]
+# By the beginning of the word, and by what was typed before.
+Completer = Callable[[str, Namespace], Choices]
 
 NUM_RUNS = 30
 
 
-def jobs(incomplete: str) -> list[Choice]:
+def offer(action: Action, completer: Completer) -> None:
+    """Let the shell offer the completer's choices for an argument."""
+
+    def choices(prefix: str, parsed_args: Namespace, **_: object) -> Mapping[str, str]:
+        try:
+            return completer(prefix, parsed_args)
+        except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
+            return {}
+
+    # Where argcomplete looks for it.
+    action.completer = choices  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def answer(parser: CommandParser) -> None:
+    """Write the choices for the line that argcomplete's shell function hands on; ends the process.
+
+    Options are offered once a `-` is typed, and files only where a file belongs.
+    """
+    from argcomplete import autocomplete
+    from argcomplete.completers import SuppressCompleter
+
+    autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def jobs(incomplete: str, typed: Namespace) -> Choices:
     """The catalog's names, and the job files of the folder that is being typed."""
-    return _quietly(lambda: [*_catalog_jobs(incomplete), *_job_files(incomplete)])
+    del typed
+    return _catalog_jobs(incomplete) | _paths(incomplete, _is_job_file)
 
 
-def runs(ctx: typer.Context, incomplete: str) -> list[Choice]:
+def runs(incomplete: str, typed: Namespace) -> Choices:
     """Run ids, newest first, with their state and name, and `last`."""
-    return _quietly(lambda: _runs(_environment(ctx), incomplete))
+    from jobs.runs import RunStore
+
+    found = RunStore.of(_environment(typed)).list(NUM_RUNS)
+    choices = {run.id: f"{run.state.value} {run.name}" for run in found}
+    if found:
+        choices["last"] = f"{choices[found[0].id]} ({found[0].id})"
+    return _beginning(incomplete, choices)
 
 
-def stacks(incomplete: str) -> list[Choice]:
+def stacks(incomplete: str, typed: Namespace) -> Choices:
     """The stacks that have a file of settings."""
-    return _quietly(lambda: _stacks(incomplete))
+    from jobs.project import project_root
+
+    del typed
+    files = sorted(project_root().glob("Pulumi.*.yaml"))
+    names = [file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files]
+    return _beginning(incomplete, dict.fromkeys(names, ""))
 
 
-def datasets(ctx: typer.Context, incomplete: str) -> list[Choice]:
+def datasets(incomplete: str, typed: Namespace) -> Choices:
     """The datasets of the stack, where they can be named without waiting."""
-    return _quietly(lambda: _datasets(_environment(ctx), incomplete))
+    from jobs.data import list_datasets
+
+    found = list_datasets(_environment(typed))
+    return _beginning(incomplete, {each.name: f"version {each.version}" for each in found})
 
 
-def clusters(ctx: typer.Context, incomplete: str) -> list[Choice]:
+def clusters(incomplete: str, typed: Namespace) -> Choices:
     """The clusters of the stack with their sizes."""
-    return _quietly(
-        lambda: [
-            (name, f"{cluster.size}, up to {cluster.max_nodes} nodes")
-            for name, cluster in _environment(ctx).clusters.items()
-            if name.startswith(incomplete)
-        ]
-    )
+    found = _environment(typed).clusters
+    choices = {name: f"{each.size}, up to {each.max_nodes} nodes" for name, each in found.items()}
+    return _beginning(incomplete, choices)
 
 
-def job_keys(incomplete: str) -> list[Choice]:
+def images(incomplete: str, typed: Namespace) -> Choices:
+    """The images that can be built here."""
+    from jobs.images import PROJECT, list_images
+
+    del typed
+    return _beginning(incomplete, dict.fromkeys(list_images(PROJECT), ""))
+
+
+def job_keys(incomplete: str, typed: Namespace) -> Choices:
     """The keys of a job file, as `--set` takes them."""
-    return _quietly(lambda: _job_keys(incomplete))
+    from msgspec.structs import fields
+
+    from jobs.spec import JobFile
+
+    del typed
+    return _beginning(incomplete, {f"{field.name}=": "" for field in fields(JobFile)})
 
 
-def _quietly(choices: Callable[[], list[Choice]]) -> list[Choice]:
-    try:
-        return choices()
-    except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
-        return []
+def priorities(incomplete: str, typed: Namespace) -> Choices:
+    """The words for a priority."""
+    del typed
+    return _beginning(incomplete, dict.fromkeys(("low", "normal", "high"), ""))
 
 
-def _catalog_jobs(incomplete: str) -> list[Choice]:
+def files(incomplete: str, typed: Namespace) -> Choices:
+    """The files and folders of the folder that is being typed."""
+    del typed
+    return _paths(incomplete, lambda _: True)
+
+
+def _beginning(incomplete: str, choices: Choices) -> Choices:
+    return {name: text for name, text in choices.items() if name.startswith(incomplete)}
+
+
+def _catalog_jobs(incomplete: str) -> Choices:
     from jobs.jobfile import catalog_names
 
-    return [(name, "from the catalog") for name in catalog_names() if name.startswith(incomplete)]
+    return _beginning(incomplete, dict.fromkeys(catalog_names(), "from the catalog"))
 
 
-def _job_files(incomplete: str) -> list[Choice]:
+def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> Choices:
+    """The wanted files, then the folders, which go on."""
     folder, beginning = os.path.split(incomplete)
     with os.scandir(folder or ".") as entries:
         found = sorted(
             (os.path.join(folder, entry.name), entry.is_dir())  # noqa: PTH118 - `./x` stays `./x`
             for entry in entries
-            if entry.name.startswith(beginning) and not entry.name.startswith(".")
+            if entry.name.startswith(beginning)
+            and (beginning.startswith(".") or not entry.name.startswith("."))
         )
-    files = [(path, "") for path, is_dir in found if not is_dir and _is_job_file(path)]
-    folders = [(f"{path}{os.sep}", "") for path, is_dir in found if is_dir] if folder else []
-    return files + folders
+    wanted = [path for path, is_dir in found if not is_dir and is_wanted(path)]
+    folders = [f"{path}{os.sep}" for path, is_dir in found if is_dir]
+    return dict.fromkeys([*wanted, *folders], "")
 
 
 def _is_job_file(path: str) -> bool:
@@ -84,47 +146,7 @@ def _is_job_file(path: str) -> bool:
     return name.endswith((".yaml", ".yml")) and not name.startswith("Pulumi.")
 
 
-def _runs(environment: Environment, incomplete: str) -> list[Choice]:
-    from jobs.runs import RunStore
-
-    found = RunStore.of(environment).list(NUM_RUNS)
-    choices = [(run.id, f"{run.state.value} {run.name}") for run in found]
-    newest = [("last", f"{choices[0][1]} ({choices[0][0]})")] if choices else []
-    return [choice for choice in [*choices, *newest] if choice[0].startswith(incomplete)]
-
-
-def _stacks(incomplete: str) -> list[Choice]:
-    from jobs.project import project_root
-
-    files = sorted(project_root().glob("Pulumi.*.yaml"))
-    names = [file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files]
-    return [(name, "") for name in names if name.startswith(incomplete)]
-
-
-def _datasets(environment: Environment, incomplete: str) -> list[Choice]:
-    from jobs.data import list_datasets
-
-    return [
-        (version.name, f"version {version.version}")
-        for version in list_datasets(environment)
-        if version.name.startswith(incomplete)
-    ]
-
-
-def _job_keys(incomplete: str) -> list[Choice]:
-    from msgspec.structs import fields
-
-    from jobs.spec import JobFile
-
-    return [
-        (f"{field.name}=", "") for field in fields(JobFile) if field.name.startswith(incomplete)
-    ]
-
-
-def _environment(ctx: typer.Context) -> Environment:
+def _environment(typed: Namespace) -> Environment:
     from jobs.stack import load_environment
 
-    # While a line is completed, values are as they were typed.
-    params: dict[str, Any] = ctx.params
-    env_file = params.get("env")
-    return load_environment(params.get("stack") or "local", Path(env_file) if env_file else None)
+    return load_environment(typed.stack, typed.env)

@@ -1,1 +1,1 @@
-"""One module a verb: each parses its options, calls, prints. `register(app)` adds it."""
+"""One module a verb: `configure(parser)` says what can be typed, the rest does it and prints."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from pathlib import Path
 
 from jobs import completion, console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.errors import ExitCode
 
@@ -14,27 +13,21 @@ from jobs.errors import ExitCode
 TIMEOUT_S = 15.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("cancel")(cancel)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "Waits until their processes are gone. A run that is over already is left as it is."
+    )
+    runs = parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="Ids, beginnings of ids, or `last`."
+    )
+    completion.offer(runs, completion.runs)
+    options.add_environment(parser)
+    parser.set_defaults(act=cancel)
 
 
-def cancel(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...",
-            help="Ids, beginnings of ids, or `last`.",
-            autocompletion=completion.runs,
-        ),
-    ],
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-) -> int:
-    """End runs.
-
-    Waits until their processes are gone. A run that is over already is left as it is.
-    """
+def cancel(*, runs: list[str], stack: str, env: Path | None) -> int:
+    """End runs."""
     from jobs.follow import wait_until_over
 
     environment = options.open_environment(stack, env)

@@ -3,65 +3,85 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from jobs import completion, console
-from jobs.commands.options import DEFAULT_STACK, EnvFile, Json, Stack, open_environment
+from jobs.command_parser import CommandParser
+from jobs.commands import options
 
 if TYPE_CHECKING:
     from jobs.data import DatasetRecord
 
-Folder = Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to write to.")]
+
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    made = parser.add_command(
+        "prepare",
+        "Make a dataset's folder: digits (1,797 handwritten digits, as MNIST's IDX files).",
+        prepare,
+    )
+    made.add_argument("dataset", metavar="digits", help="Which dataset to make.")
+    _add_to(made)
+    options.add_json(made)
+
+    sent = parser.add_command(
+        "push",
+        "Send a folder to the store as a new version of a dataset; equal content is not sent.",
+        push,
+    )
+    folder = sent.add_argument("folder", metavar="DIR", type=Path, help="The folder to send.")
+    completion.offer(folder, completion.files)
+    name = sent.add_argument("name", metavar="NAME", help="The dataset's name.")
+    completion.offer(name, completion.datasets)
+    options.add_json(sent)
+    options.add_environment(sent)
+
+    listed = parser.add_command(
+        "ls", "List datasets and their versions, the newest of each first.", list_versions
+    )
+    name = listed.add_argument("name", metavar="NAME", nargs="?", help="One; all without it.")
+    completion.offer(name, completion.datasets)
+    options.add_json(listed)
+    options.add_environment(listed)
+
+    pulled = parser.add_command(
+        "pull", "Write a dataset's files into a folder; those that are there and equal stay.", pull
+    )
+    ref = pulled.add_argument("ref", metavar="NAME[@N]", help="A dataset, or one version.")
+    completion.offer(ref, completion.datasets)
+    _add_to(pulled)
+    options.add_json(pulled)
+    options.add_environment(pulled)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    data = typer.Typer(help="Prepare, push, list and pull datasets.", no_args_is_help=True)
-    data.command("prepare")(prepare)
-    data.command("push")(push)
-    data.command("ls")(list_versions)
-    data.command("pull")(pull)
-    app.add_typer(data, name="data")
+def _add_to(parser: CommandParser) -> None:
+    to = parser.add_argument(
+        "--to", metavar="DIR", type=Path, required=True, help="The folder to write to."
+    )
+    completion.offer(to, completion.files)
 
 
-def prepare(
-    dataset: Annotated[str, typer.Argument(metavar="digits", help="Which dataset to make.")],
-    to: Folder,
-    as_json: Json = False,
-) -> None:
+def prepare(*, dataset: str, to: Path, json: bool) -> None:
     """Make a dataset's folder: digits (1,797 handwritten digits, as MNIST's IDX files)."""
     from jobs.prepared_data import run_prepare
 
     done = run_prepare(dataset, to, tell=console.say)
-    if as_json:
+    if json:
         console.out_json(done)
     else:
         console.out(str(done["folder"]))
         console.say(console.tree("next", [("send it", f"launch data push {to} {dataset}")]))
 
 
-def push(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to send.")],
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="The dataset's name.", autocompletion=completion.datasets
-        ),
-    ],
-    stack: Stack = DEFAULT_STACK,
-    env_file: EnvFile = None,
-    as_json: Json = False,
-) -> None:
+def push(*, folder: Path, name: str, stack: str, env: Path | None, json: bool) -> None:
     """Send a folder to the store as a new version of a dataset; equal content is not sent."""
     from jobs.data import Datasets
     from jobs.progress import ProgressLine
 
-    datasets = Datasets.of(open_environment(stack, env_file))
+    datasets = Datasets.of(options.open_environment(stack, env))
     pushed = datasets.push(folder, name, ProgressLine("sending"))
     record = pushed.dataset
-    if as_json:
+    if json:
         console.out_json(
             {
                 **_fields(record),
@@ -79,27 +99,17 @@ def push(
     console.out(record.ref)
 
 
-def list_versions(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="One dataset; all without it.", autocompletion=completion.datasets
-        ),
-    ] = None,
-    stack: Stack = DEFAULT_STACK,
-    env_file: EnvFile = None,
-    as_json: Json = False,
-) -> None:
+def list_versions(*, name: str | None, stack: str, env: Path | None, json: bool) -> None:
     """List datasets and their versions, the newest of each first."""
     from jobs.data import Datasets, check_name
 
     if name is not None:
         check_name(name)
-    datasets = Datasets.of(open_environment(stack, env_file))
+    datasets = Datasets.of(options.open_environment(stack, env))
     records = datasets.versions(name)
     if name is not None and not records:
         datasets.resolve(name)  # says what there is instead
-    if as_json:
+    if json:
         console.out_json([_fields(record) for record in records])
         return
     if not records:
@@ -120,28 +130,15 @@ def list_versions(
     console.out(console.table(header, rows, right=(1, 2, 3)))
 
 
-def pull(
-    ref: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME[@N]",
-            help="A dataset, or one version.",
-            autocompletion=completion.datasets,
-        ),
-    ],
-    to: Folder,
-    stack: Stack = DEFAULT_STACK,
-    env_file: EnvFile = None,
-    as_json: Json = False,
-) -> None:
+def pull(*, ref: str, to: Path, stack: str, env: Path | None, json: bool) -> None:
     """Write a dataset's files into a folder; those that are there and equal stay."""
     from jobs.data import Datasets
     from jobs.progress import ProgressLine
 
-    datasets = Datasets.of(open_environment(stack, env_file))
+    datasets = Datasets.of(options.open_environment(stack, env))
     record = datasets.resolve(ref)
     pulled = datasets.pull(record.pinned(), to, ProgressLine("receiving"))
-    if as_json:
+    if json:
         console.out_json(
             {
                 **_fields(record),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 if TYPE_CHECKING:
@@ -17,23 +16,20 @@ if TYPE_CHECKING:
 MAX_CELL = 60
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("diff")(diff)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "Arguments, code, data, image and environment, and the final figures side by side."
+    )
+    options.add_run(parser, "a", is_required=True)
+    options.add_run(parser, "b")
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=diff)
 
 
-def diff(
-    a: options.Run,
-    b: options.Run = "last",
-    *,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-) -> None:
-    """Show what parts two runs.
-
-    Arguments, code, data, image and environment, and the final figures side by side.
-    """
+def diff(*, a: str, b: str, json: bool, stack: str, env: Path | None) -> None:
+    """Show what parts two runs."""
     from jobs.rundiff import compare
 
     store = options.open_store(options.open_environment(stack, env))

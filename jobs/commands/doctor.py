@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.errors import ExitCode
 
@@ -14,21 +14,19 @@ if TYPE_CHECKING:
     from jobs.doctor import Check
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("doctor")(doctor)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "And whether the stack is up. Under what is missing stands the command that mends it. "
+        "Ends with 1 when something that is needed is missing."
+    )
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=doctor)
 
 
-def doctor(
-    *,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-) -> int:
-    """Say what this machine lacks.
-
-    And whether the stack is up. Under what is missing stands the command that mends it. Ends with 1 when something that is needed is missing.
-    """
+def doctor(*, json: bool, stack: str, env: Path | None) -> int:
+    """Say what this machine lacks."""
     from jobs.doctor import Health, diagnose
 
     checks: list[Check] = []

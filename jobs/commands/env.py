@@ -3,36 +3,66 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.errors import ExitCode
 
 if TYPE_CHECKING:
     from jobs.spec import Environment
 
-Refresh = Annotated[bool, typer.Option("--refresh", help="Ask Pulumi, whatever the cache has.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Where to; stdout where not given."),
-]
+
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    listed = parser.add_command(
+        "ls",
+        "List the stacks that have settings, and which of them are up on this machine.",
+        list_environments,
+    )
+    options.add_json(listed)
+
+    shown = parser.add_command(
+        "show", "Show an environment: store, workspace, clusters, images.", show
+    )
+    options.add_environment(shown)
+    _add_refresh(shown)
+    options.add_json(shown)
+
+    exported = parser.add_command(
+        "export",
+        "Write an environment for somebody without Pulumi, who uses it by `--env FILE`.",
+        export,
+    )
+    options.add_stack(exported)
+    options.add_output(exported, "Where to; stdout where not given.")
+    _add_refresh(exported)
+
+    checked = parser.add_command(
+        "check",
+        "Look whether each part can be used from here; ends with 1 where one cannot.",
+        check,
+    )
+    options.add_environment(checked)
+    options.add_json(checked)
+
+    repaired = parser.add_command(
+        "repair",
+        "Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off.",
+        repair,
+    )
+    options.add_stack(repaired)
+    options.add_json(repaired)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    group = typer.Typer(help="Look at environments; hand one on; mend one.", no_args_is_help=True)
-    group.command("ls")(list_environments)
-    group.command("show")(show)
-    group.command("export")(export)
-    group.command("check")(check)
-    group.command("repair")(repair)
-    app.add_typer(group, name="env")
+def _add_refresh(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--refresh", action="store_true", help="Ask Pulumi, whatever the cache has."
+    )
 
 
-def list_environments(json: options.Json = False) -> None:
+def list_environments(*, json: bool) -> None:
     """List the stacks that have settings, and which of them are up on this machine."""
     from jobs.stack import list_stacks
 
@@ -44,12 +74,7 @@ def list_environments(json: options.Json = False) -> None:
     console.out(console.table(["STACK", "UP"], rows))
 
 
-def show(
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-    refresh: Refresh = False,
-    json: options.Json = False,
-) -> None:
+def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
     """Show an environment: store, workspace, clusters, images."""
     from jobs.stack import load_environment
 
@@ -60,11 +85,7 @@ def show(
         _print(environment)
 
 
-def export(
-    stack: options.Stack = options.DEFAULT_STACK,
-    output: Output = None,
-    refresh: Refresh = False,
-) -> None:
+def export(*, stack: str, output: Path | None, refresh: bool) -> None:
     """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
     from jobs.stack import load_environment, write_environment
 
@@ -76,11 +97,7 @@ def export(
     console.say(f"wrote {output}; use it by `launch ... --env {output}`")
 
 
-def check(
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-    json: options.Json = False,
-) -> int:
+def check(*, stack: str, env: Path | None, json: bool) -> int:
     """Look whether each part can be used from here; ends with 1 where one cannot."""
     from jobs.reachability import check_environment
 
@@ -94,7 +111,7 @@ def check(
     return int(ExitCode.SUCCEEDED if every else ExitCode.ENVIRONMENT)
 
 
-def repair(stack: options.Stack = options.DEFAULT_STACK, json: options.Json = False) -> None:
+def repair(*, stack: str, json: bool) -> None:
     """Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off."""
     from jobs.stack import repair as repair_stack
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from jobs import console
+from jobs import completion, console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.errors import EnvironmentFailure
 
@@ -16,27 +14,19 @@ from jobs.errors import EnvironmentFailure
 PAUSE_S = 2.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("fetch")(fetch)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = "Metrics and summary, too, and also while the run is on. Prints the folder."
+    options.add_run(parser)
+    into = parser.add_argument("--into", metavar="DIR", type=Path, help="Where to; else ./RUN.")
+    completion.offer(into, completion.files)
+    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run is over.")
+    options.add_environment(parser)
+    parser.set_defaults(act=fetch)
 
 
-def fetch(
-    run: options.Run = "last",
-    *,
-    into: Annotated[
-        Path | None, typer.Option("--into", metavar="DIR", help="Where to; else ./RUN.")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the run is over.")
-    ] = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-) -> None:
-    """Bring a run's outputs and logs home.
-
-    Metrics and summary, too, and also while the run is on. Prints the folder.
-    """
+def fetch(*, run: str, into: Path | None, follow: bool, stack: str, env: Path | None) -> None:
+    """Bring a run's outputs and logs home."""
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
     folder = Path(handle.id) if into is None else into.expanduser()

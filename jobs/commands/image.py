@@ -5,25 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Annotated
 
-import typer
-
-from jobs import console
+from jobs import completion, console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    group = typer.Typer(help="Realise images on this machine; list them.", no_args_is_help=True)
-    group.command("build")(build)
-    group.command("ls")(list_images)
-    app.add_typer(group, name="image")
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    built = parser.add_command(
+        "build",
+        "Build an image's runtime: a virtual environment from the image's own lock file.",
+        build,
+    )
+    name = built.add_argument("name", metavar="NAME", help="A folder of images/.")
+    completion.offer(name, completion.images)
+    listed = parser.add_command(
+        "ls", "List the images, and which of them are built on this machine.", list_images
+    )
+    options.add_json(listed)
 
 
-def build(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A folder of images/.")],
-) -> None:
+def build(*, name: str) -> None:
     """Build an image's runtime: a virtual environment from the image's own lock file."""
     from jobs import images
 
@@ -31,7 +34,7 @@ def build(
     console.out(str(root / "bin" / "python"))
 
 
-def list_images(json: options.Json = False) -> None:
+def list_images(*, json: bool) -> None:
     """List the images, and which of them are built on this machine."""
     from jobs import images
 

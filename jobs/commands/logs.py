@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs import console
+from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 from jobs.errors import LaunchError
 
@@ -17,42 +17,45 @@ if TYPE_CHECKING:
     from jobs.spec import LogLine, RunStatus
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("logs")(logs)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C "
+        "leaves the run alone."
+    )
+    options.add_run(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run is over.")
+    parser.add_argument("--rank", metavar="N,N-M", help="These ranks only: 0,3 or 0-7.")
+    parser.add_argument("--grep", metavar="RE", help="Lines that match only.")
+    parser.add_argument("--since", metavar="TIME", help="Later lines only: 5m, 2h or an ISO time.")
+    parser.add_argument(
+        "--tail", metavar="N", type=whole_number(at_least=0), help="The last lines only."
+    )
+    parser.add_argument(
+        *("-t", "--timestamps"),
+        dest="times",
+        action="store_true",
+        help="Show each line's time (UTC).",
+    )
+    parser.add_argument("--json", action="store_true", help="Print a JSON object a line.")
+    options.add_environment(parser)
+    parser.set_defaults(act=logs)
 
 
 def logs(
-    run: options.Run = "last",
     *,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the run is over.")
-    ] = False,
-    rank: Annotated[
-        str | None, typer.Option("--rank", metavar="N,N-M", help="These ranks only: 0,3 or 0-7.")
-    ] = None,
-    grep: Annotated[
-        str | None, typer.Option("--grep", metavar="RE", help="Lines that match only.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Later lines only: 5m, 2h or an ISO time."),
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option("--tail", metavar="N", min=0, help="The last lines only.")
-    ] = None,
-    times: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Show each line's time (UTC).")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
+    run: str,
+    follow: bool,
+    rank: str | None,
+    grep: str | None,
+    since: str | None,
+    tail: int | None,
+    times: bool,
+    json: bool,
+    stack: str,
+    env: Path | None,
 ) -> int:
-    """Print the log lines of all ranks, merged by time.
-
-    With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C leaves the
-    run alone.
-    """
+    """Print the log lines of all ranks, merged by time."""
     import time
 
     from jobs.follow import wait_until_over, wait_until_started, write_lines

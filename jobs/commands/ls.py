@@ -1,27 +1,81 @@
-"""`launch ls`: the runs, newest first. What is typed plainly is parsed by jobs/cli.py, quicker."""
+"""`launch ls`: the runs, newest first."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
-
+from jobs import console
+from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 
+if TYPE_CHECKING:
+    from jobs.spec import RunStatus
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("ls")(ls)
+MAX_REASON = 50
 
 
-def ls(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")] = 20,
-    every: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-) -> None:
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.add_argument(
+        *("-n", "--limit"),
+        metavar="N",
+        type=whole_number(at_least=1),
+        default=20,
+        help="How many at most (%(default)s).",
+    )
+    parser.add_argument("-a", "--all", dest="every", action="store_true", help="All of them.")
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=list_runs)
+
+
+def list_runs(*, limit: int, every: bool, json: bool, stack: str, env: Path | None) -> None:
     """List runs, newest first."""
-    from jobs.listing import list_runs
+    store = options.open_store(options.open_environment(stack, env))
+    # One more than is shown tells whether there are more.
+    runs = store.list(None if every else limit + 1)
+    shown = runs if every else runs[:limit]
+    if json:
+        console.out_json(shown)
+        return
+    if not runs:
+        console.say("no run yet; launch run digits")
+        return
+    now_s = time.time()
+    header = ["RUN", "NAME", "STATE", "SIZE", "CLUSTER", "AGE", "TIME", "REASON"]
+    console.out(console.table(header, [_row(run, now_s) for run in shown], right=(5, 6)))
+    if len(shown) < len(runs):
+        console.say(f"the newest {limit}; --all shows every run")
 
-    list_runs(stack, env, limit=None if every else limit, as_json=json)
+
+def _row(run: RunStatus, now_s: float) -> list[str]:
+    from jobs.outcome import COLOURS, parse_time
+
+    age_s = max(now_s - parse_time(run.created).timestamp(), 0)
+    return [
+        run.id,
+        run.name,
+        console.styled(run.state.value, COLOURS[run.state]),
+        f"{run.nodes}x{run.world_size // run.nodes}",
+        run.cluster,
+        " ".join(console.duration_text(age_s).split()[:2]),  # the larger unit will do
+        _time_text(run, now_s),
+        _shortened(run.reason or ""),
+    ]
+
+
+def _time_text(run: RunStatus, now_s: float) -> str:
+    from jobs.outcome import parse_time
+
+    # A lost run has no end, and is not running either.
+    if run.started is None or (run.ended is None and run.state.is_terminal()):
+        return ""
+    end_s = parse_time(run.ended).timestamp() if run.ended else now_s
+    return console.duration_text(max(end_s - parse_time(run.started).timestamp(), 0))
+
+
+def _shortened(reason: str) -> str:
+    """`launch show` has the whole of it."""
+    return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 3]}..."

@@ -1,12 +1,11 @@
-"""The options that verbs share, and what they stand for: an environment, an engine, a run."""
+"""The arguments that verbs share, and what they stand for: an environment, an engine, a run."""
 
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from jobs import completion
 
@@ -15,78 +14,92 @@ if TYPE_CHECKING:
     from jobs.runs import RunStore
     from jobs.spec import Environment, RunHandle
 
-Stack = Annotated[
-    str,
-    typer.Option(
-        "-s",
-        "--stack",
+DEFAULT_STACK = "local"
+
+
+def add_stack(parser: ArgumentParser) -> None:
+    """`--stack`."""
+    stack = parser.add_argument(
+        *("-s", "--stack"),
         metavar="NAME",
-        envvar="TRAINYARD_STACK",
-        help="The stack whose environment is used.",
-        autocompletion=completion.stacks,
-    ),
-]
-EnvFile = Annotated[
-    Path | None,
-    typer.Option(
+        default=_usual_stack(),
+        help=f"The stack; else that of TRAINYARD_STACK, else {DEFAULT_STACK}.",
+    )
+    completion.offer(stack, completion.stacks)
+
+
+def add_environment(parser: ArgumentParser) -> None:
+    """`--stack`, and `--env` instead of it."""
+    add_stack(parser)
+    env = parser.add_argument(
         "--env",
         metavar="FILE",
+        type=Path,
         help="An environment written by `launch env export`, instead of a stack.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Run = Annotated[
-    str,
-    typer.Argument(
+    )
+    completion.offer(env, completion.files)
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+
+
+def add_run(parser: ArgumentParser, name: str = "run", *, is_required: bool = False) -> None:
+    """A run, `last` where none is named."""
+    run = parser.add_argument(
+        name,
         metavar="RUN",
-        help="A run's id, the beginning of one, or `last`.",
-        autocompletion=completion.runs,
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
+        nargs=None if is_required else "?",
+        default="last",
+        help="A run's id, the beginning of one, or `last`"
+        + ("." if is_required else " (the default)."),
+    )
+    completion.offer(run, completion.runs)
+
+
+def add_job(parser: ArgumentParser) -> None:
+    """A job file or a job of the catalog."""
+    job = parser.add_argument(
+        "job", metavar="JOB", help="A job file, or the name of a job of the catalog."
+    )
+    completion.offer(job, completion.jobs)
+
+
+def add_job_values(parser: ArgumentParser) -> None:
+    """The options that stand for a key of the job file, and `--set` for any key."""
+    parser.add_argument("--nodes", metavar="N", help="Nodes, or `max` for all of the cluster's.")
+    parser.add_argument(
+        "--processes-per-node", metavar="N", help="Ranks a node, or `gpu` for one a GPU."
+    )
+    cluster = parser.add_argument(
+        "--cluster", metavar="NAME", help="The cluster; else the first that fits."
+    )
+    completion.offer(cluster, completion.clusters)
+    priority = parser.add_argument("--priority", metavar="WORD", help="`low`, `normal` or `high`.")
+    completion.offer(priority, completion.priorities)
+    overrides = parser.add_argument(
         "--set",
+        dest="overrides",
         metavar="KEY=VALUE",
+        action="append",
         help="Give a key of the job file another value, e.g. args.epochs=1. May be repeated.",
-        autocompletion=completion.job_keys,
-    ),
-]
+    )
+    completion.offer(overrides, completion.job_keys)
 
-Job = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="A job file, or the name of a job of the catalog.",
-        autocompletion=completion.jobs,
-    ),
-]
-Nodes = Annotated[
-    str | None,
-    typer.Option("--nodes", metavar="N", help="Nodes, or `max` for all of the cluster's."),
-]
-ProcessesPerNode = Annotated[
-    str | None,
-    typer.Option("--processes-per-node", metavar="N", help="Ranks a node, or `gpu` for one a GPU."),
-]
-ClusterName = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="NAME",
-        help="The cluster; else the first that fits.",
-        autocompletion=completion.clusters,
-    ),
-]
-PriorityName = Annotated[
-    str | None, typer.Option("--priority", metavar="WORD", help="`low`, `normal` or `high`.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask where money is spent.")]
-Detach = Annotated[
-    bool, typer.Option("--detach", "-d", help="Print the run's id and come back at once.")
-]
 
-DEFAULT_STACK = "local"
+def add_start(parser: ArgumentParser) -> None:
+    """How a run is started: followed or not, asked for or not."""
+    parser.add_argument(
+        "-d", "--detach", action="store_true", help="Print the run's id and come back at once."
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="Do not ask where money is spent.")
+
+
+def add_output(parser: ArgumentParser, text: str) -> None:
+    """`--output`, a file."""
+    output = parser.add_argument("-o", "--output", metavar="FILE", type=Path, help=text)
+    completion.offer(output, completion.files)
 
 
 def open_environment(stack: str, env_file: Path | None) -> Environment:
@@ -133,4 +146,8 @@ def stack_words(stack: str, env_file: Path | None) -> list[str]:
     """What a command needs to be pasted with, to meet the same environment."""
     if env_file is not None:
         return ["--env", str(env_file)]
-    return ["-s", stack] if stack != (os.environ.get("TRAINYARD_STACK") or DEFAULT_STACK) else []
+    return ["-s", stack] if stack != _usual_stack() else []
+
+
+def _usual_stack() -> str:
+    return os.environ.get("TRAINYARD_STACK") or DEFAULT_STACK

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import typer
+from pathlib import Path
 
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("plan")(plan)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = "With --json the exact request."
+    options.add_job(parser)
+    options.add_job_values(parser)
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=plan)
 
 
 def plan(
-    job: options.Job,
     *,
-    nodes: options.Nodes = None,
-    processes_per_node: options.ProcessesPerNode = None,
-    cluster: options.ClusterName = None,
-    priority: options.PriorityName = None,
-    overrides: options.Overrides = None,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
+    job: str,
+    nodes: str | None,
+    processes_per_node: str | None,
+    cluster: str | None,
+    priority: str | None,
+    overrides: list[str] | None,
+    json: bool,
+    stack: str,
+    env: Path | None,
 ) -> None:
-    """Show what `launch run` would start.
-
-    With --json the exact request.
-    """
+    """Show what `launch run` would start."""
     from jobs.jobfile import load_job
     from jobs.plan_text import plan_text
     from jobs.planning import plan_job

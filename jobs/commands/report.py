@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from jobs import completion, console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("report")(report)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = "Final figures as a table, loss and accuracy as a picture."
+    runs = parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="*",
+        help="Runs to compare, by id, the beginning of one, or `last` (the default).",
+    )
+    completion.offer(runs, completion.runs)
+    text = "The picture, .png or .svg; else report.png in the (first) run's folder."
+    options.add_output(parser, text)
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=report)
 
 
 def report(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN...",
-            help="Runs to compare, by id, the beginning of one, or `last` (the default).",
-            autocompletion=completion.runs,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The picture, .png or .svg; else report.png in the (first) run's folder.",
-        ),
-    ] = None,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
+    *,
+    runs: list[str] | None,
+    output: Path | None,
+    json: bool,
+    stack: str,
+    env: Path | None,
 ) -> None:
-    """Show the figures of runs; draw their curves.
-
-    Final figures as a table, loss and accuracy as a picture.
-    """
+    """Show the figures of runs; draw their curves."""
     from jobs.charts import check_format, draw_report
     from jobs.report import HEADER, RIGHT, as_json, read_report, remarks, row
 

@@ -4,37 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("rerun")(rerun)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "With the copied code, the data versions and the arguments of its record. With --set "
+        "something can be changed, as in a job file. What cannot be the same is said."
+    )
+    options.add_run(parser)
+    options.add_job_values(parser)
+    options.add_start(parser)
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=rerun)
 
 
 def rerun(
-    run: options.Run = "last",
     *,
-    nodes: options.Nodes = None,
-    processes_per_node: options.ProcessesPerNode = None,
-    cluster: options.ClusterName = None,
-    priority: options.PriorityName = None,
-    overrides: options.Overrides = None,
-    detach: options.Detach = False,
-    yes: options.Yes = False,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
+    run: str,
+    nodes: str | None,
+    processes_per_node: str | None,
+    cluster: str | None,
+    priority: str | None,
+    overrides: list[str] | None,
+    detach: bool,
+    yes: bool,
+    json: bool,
+    stack: str,
+    env: Path | None,
 ) -> int:
-    """Run a recorded run once more.
-
-    With the copied code, the data versions and the arguments of its record.
-
-    With --set something can be changed, as in a job file. What cannot be the same is said.
-    """
+    """Run a recorded run once more."""
     from jobs.jobfile import decode_job, override
     from jobs.planning import plan_on, secret_folders
     from jobs.rerun import differences, recorded_job, refuse_other_code

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
-
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("run")(run)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 "
+        "when it failed, 103 when it was cancelled."
+    )
+    options.add_job(parser)
+    options.add_job_values(parser)
+    options.add_start(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="Show the plan and start nothing; see `launch plan`."
+    )
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=run)
 
 
 def run(
-    job: options.Job,
     *,
-    nodes: options.Nodes = None,
-    processes_per_node: options.ProcessesPerNode = None,
-    cluster: options.ClusterName = None,
-    priority: options.PriorityName = None,
-    overrides: options.Overrides = None,
-    detach: options.Detach = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and start nothing; see `launch plan`.")
-    ] = False,
-    yes: options.Yes = False,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
+    job: str,
+    nodes: str | None,
+    processes_per_node: str | None,
+    cluster: str | None,
+    priority: str | None,
+    overrides: list[str] | None,
+    detach: bool,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
+    stack: str,
+    env: Path | None,
 ) -> int:
-    """Run a job and follow its ranks' logs.
-
-    Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 when it
-    failed, 103 when it was cancelled.
-    """
+    """Run a job and follow its ranks' logs."""
     from jobs.commands import plan
     from jobs.jobfile import load_job
     from jobs.planning import plan_job, secret_folders
@@ -44,7 +49,7 @@ def run(
 
     if dry_run:
         plan.plan(
-            job,
+            job=job,
             nodes=nodes,
             processes_per_node=processes_per_node,
             cluster=cluster,

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-import typer
+from typing import Literal
 
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.errors import EnvironmentFailure
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("schema")(schema)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "Or that of an environment. An editor completes and checks a job file whose first line "
+        "is `# yaml-language-server: $schema=FILE`."
+    )
+    parser.add_argument(
+        "what", choices=("job", "environment"), nargs="?", default="job", help="Of what (job)."
+    )
+    options.add_output(parser, "Write it there instead of stdout.")
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=schema)
 
 
 def schema(
-    what: Annotated[Literal["job", "environment"], typer.Argument(help="Of what.")] = "job",
     *,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there instead of stdout."),
-    ] = None,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
+    what: Literal["job", "environment"],
+    output: Path | None,
+    json: bool,
+    stack: str,
+    env: Path | None,
 ) -> None:
-    """Print the JSON Schema of a job file.
-
-    Or that of an environment. An editor completes and checks a job file whose first line is
-    `# yaml-language-server: $schema=FILE`.
-    """
+    """Print the JSON Schema of a job file."""
     from jobs.schemas import schema_text
 
     # The schema is JSON and belongs to no stack; the options are there as on every verb.

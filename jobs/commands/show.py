@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 if TYPE_CHECKING:
@@ -17,22 +16,17 @@ if TYPE_CHECKING:
     from jobs.spec import RankError, RunRecord, RunStatus
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("show")(show)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = "How it stands and why, its ranks, its last figures, its folders."
+    options.add_run(parser)
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=show)
 
 
-def show(
-    run: options.Run = "last",
-    *,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
-) -> None:
-    """Show all that is known of a run.
-
-    How it stands and why, its ranks, its last figures, its folders.
-    """
+def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
+    """Show all that is known of a run."""
     from jobs.report import read_curves
 
     environment = options.open_environment(stack, env)

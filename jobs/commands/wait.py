@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from pathlib import Path
 
 from jobs import console
+from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.errors import LaunchError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the application."""
-    app.command("wait")(wait)
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "The exit code says how it ended: 0 completed, 100 failed, 101 not finished, 103 cancelled."
+    )
+    options.add_run(parser)
+    parser.add_argument("--timeout", metavar="TIME", help="At most so long: 90s, 10m.")
+    parser.add_argument(
+        "--passthrough", action="store_true", help="End with the job's own exit code."
+    )
+    options.add_json(parser)
+    options.add_environment(parser)
+    parser.set_defaults(act=wait)
 
 
 def wait(
-    run: options.Run = "last",
     *,
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="TIME", help="At most so long: 90s, 10m.")
-    ] = None,
-    passthrough: Annotated[
-        bool, typer.Option("--passthrough", help="End with the job's own exit code.")
-    ] = False,
-    json: options.Json = False,
-    stack: options.Stack = options.DEFAULT_STACK,
-    env: options.EnvFile = None,
+    run: str,
+    timeout: str | None,
+    passthrough: bool,
+    json: bool,
+    stack: str,
+    env: Path | None,
 ) -> int:
-    """Wait for the end of a run.
-
-    The exit code says how it ended: 0 completed, 100 failed, 101 not finished, 103 cancelled.
-    """
+    """Wait for the end of a run."""
     from jobs.follow import wait_until_over
     from jobs.outcome import exit_code, headline
     from jobs.starting import read_error

@@ -1,41 +1,69 @@
 """What the shell offers after Tab, and that it never sees an error."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
+from jobs.cli import VERBS
 from jobs.project import project_root
-from jobs.verbs import VERBS
 
 LAUNCH = Path(sys.executable).with_name("launch")
+SEPARATOR = "\v"
+
+# What bash does when Tab is pressed at the end of a line.
+PRESS_TAB = """
+eval "$(launch completion bash)"
+COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9
+COMP_WORDS=($1) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_python_argcomplete launch
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def answer(launching, line, **variables):
+    """What `launch` answers to a shell that asks for the end of the line."""
+    with TemporaryFile() as file:
+        program = 'exec "$0" 8>&"$1"'
+        done = subprocess.run(
+            ["/bin/bash", "-c", program, LAUNCH, str(file.fileno())],
+            env={
+                **os.environ,
+                "_ARGCOMPLETE": "1",
+                "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
+                "COMP_LINE": line,
+                "COMP_POINT": str(len(line)),
+                **variables,
+            },
+            cwd=launching.folder,
+            capture_output=True,
+            text=True,
+            pass_fds=[file.fileno()],
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr.strip()) == (0, "", "")
+        file.seek(0)
+        return file.read().decode()
 
 
 def complete(launching, line, **variables):
-    """The choices that bash is offered at the end of the line."""
-    words = line.split(" ")
-    done = subprocess.run(
-        [LAUNCH],
-        env={
-            **os.environ,
-            "_LAUNCH_COMPLETE": "complete_bash",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(words) - 1),
-            **variables,
-        },
-        cwd=launching.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    """The choices that are offered at the end of the line."""
+    return [word for word in answer(launching, line, **variables).split(SEPARATOR) if word]
 
 
 def test_verbs_are_offered(launching):
     assert complete(launching, "launch r") == ["run", "rerun", "report"]
+    assert complete(launching, "launch data p") == ["prepare", "push", "pull"]
+
+
+def test_options_are_offered_once_a_dash_is_typed(launching):
+    long = ["--help", "--limit", "--all", "--json", "--stack", "--env"]
+    assert complete(launching, "launch ls --") == long
+    assert complete(launching, "launch --") == ["--help", "--version", "--debug"]
 
 
 def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
@@ -45,7 +73,7 @@ def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
     (launching.folder / "sub").mkdir()
     launching.write_job("", "sub/job.yaml")
     assert complete(launching, "launch run dig") == ["digits", "digest.yaml"]
-    assert complete(launching, "launch run ") == ["digits", "digest.yaml", "other.yml"]
+    assert complete(launching, "launch run ") == ["digits", "digest.yaml", "other.yml", "sub/"]
     assert complete(launching, "launch plan sub/") == ["sub/job.yaml"]
 
 
@@ -59,21 +87,14 @@ def test_runs_are_offered_newest_first(launching):
 
 def test_runs_are_offered_with_their_state(launching):
     run = launching.add_run(ends_as="failed")
-    done = subprocess.run(
-        [LAUNCH],
-        env={
-            **os.environ,
-            "_LAUNCH_COMPLETE": "complete_zsh",
-            "_TYPER_COMPLETE_ARGS": f"launch show --env {launching.env_file} 2",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f'"{run}":"failed test"' in done.stdout
+    line = f"launch show --env {launching.env_file} "
+    assert answer(launching, line, _ARGCOMPLETE_SHELL="zsh").split(SEPARATOR) == [
+        f"{run}:failed test",
+        f"last:failed test ({run})",
+    ]
 
 
-def test_stacks_and_clusters_are_offered(launching):
+def test_stacks_clusters_and_priorities_are_offered(launching):
     expected = sorted(
         path.name.removeprefix("Pulumi.").removesuffix(".yaml")
         for path in project_root().glob("Pulumi.*.yaml")
@@ -81,24 +102,58 @@ def test_stacks_and_clusters_are_offered(launching):
     assert complete(launching, "launch ls -s ") == expected
     env = f"--env {launching.env_file}"
     assert complete(launching, f"launch run {env} --cluster ") == ["cpu"]
+    assert complete(launching, "launch run digits --priority ") == ["low", "normal", "high"]
 
 
 def test_keys_of_a_job_are_offered_for_set(launching):
     assert complete(launching, "launch run digits --set li") == ["limits="]
 
 
+def test_files_are_offered_where_a_file_belongs(launching):
+    assert complete(launching, "launch ls --env env") == ["environment.json"]
+    assert complete(launching, "launch ls --limit ") == []
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "launch show --env /nowhere.json ",
-        "launch show --env ",
         "launch run /nowhere/",
+        "launch run --cluster x --env ",
+        "launch show --nonsense 2",
     ],
 )
 def test_where_nothing_can_be_known_nothing_is_said(launching, line):
+    (launching.folder / "environment.json").unlink()
     assert complete(launching, line, PATH="") == []
 
 
 def test_a_line_that_begins_with_no_verb_is_offered_the_verbs(launching):
-    for line in ("launch nonsense ", "launch ", ""):
-        assert sorted(complete(launching, line)) == sorted(VERBS)
+    for line in ("launch nonsense ", "launch "):
+        assert complete(launching, line) == list(VERBS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script(launching, shell):
+    typed = launching.type_bare("completion", shell)
+    assert (typed.code, typed.err) == (0, "")
+    assert "_ARGCOMPLETE" in typed.out
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=typed.out, text=True, check=True)
+
+
+def test_bash_completes_after_the_one_line(launching):
+    run = launching.add_run()
+    for line, expected in (
+        ("launch ca", ["cancel"]),
+        (f"launch logs --env {launching.env_file} 2", [run]),
+    ):
+        done = subprocess.run(
+            ["/bin/bash", "--norc", "-c", PRESS_TAB, "bash", line],
+            env={**os.environ, "PATH": f"{LAUNCH.parent}:{os.environ['PATH']}"},
+            cwd=launching.folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (done.stdout.split(), done.stderr) == (expected, "")

@@ -4,11 +4,11 @@ import re
 
 from msgspec.structs import fields
 
+from jobs.cli import VERBS
 from jobs.console import READER_GONE
 from jobs.errors import ExitCode
 from jobs.project import project_root
 from jobs.spec import JobFile
-from jobs.verbs import VERBS
 
 DOCS = project_root() / "docs"
 
