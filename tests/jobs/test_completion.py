@@ -120,7 +120,7 @@ def test_files_are_offered_where_a_file_belongs(launching):
         "launch show --env /nowhere.json ",
         "launch run /nowhere/",
         "launch run --cluster x --env ",
-        "launch show --nonsense 2",
+        "launch show --env /nowhere.json --nonsense 2",
     ],
 )
 def test_where_nothing_can_be_known_nothing_is_said(launching, line):
