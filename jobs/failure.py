@@ -78,7 +78,9 @@ class RankReport(Struct, frozen=True, kw_only=True):
     def is_about_a_peer(self) -> bool:
         """Whether the rank seems to have died of another one's death."""
         text = self.traceback or self.last_lines
-        return bool(PEER_LOSS.search(text)) and self.signal in (None, signal.SIGABRT)
+        # A signal after it was told to stop was ours, and says nothing of why it had failed.
+        is_own_end = self.signal in (None, signal.SIGABRT) or self.stopped_s is not None
+        return is_own_end and bool(PEER_LOSS.search(text))
 
     @property
     def shell_exit_code(self) -> int | None:
@@ -142,6 +144,9 @@ def is_conclusive(reports: Sequence[RankReport]) -> bool:
 
 def describe(report: RankReport) -> RankError:
     """Say how a rank failed."""
+    if report.stopped_s is not None and report.traceback and report.signal is not None:
+        # It was on its way out with a traceback when it was told to stop.
+        report = structs.replace(report, exit_code=1, signal=None)
     cause, message = _cause(report)
     return RankError(
         rank=report.rank,

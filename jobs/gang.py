@@ -46,9 +46,11 @@ from jobs.vitals import Activity, observe
 from jobs.watcher import become_subreaper, end_with_parent, watch
 
 QUEUE_RECHECK_S = 1.0  # a claim whose holder and watcher were both killed pokes nobody
-GRACE_S = 5.0  # between asking a rank to end and killing it
+GRACE_S = 4.0  # between asking a rank to end and killing it
 STACKS_S = 2.0  # for the ranks of a hanging gang to write their stacks
-SETTLE_S = 0.7  # for the guilty rank to end, when the first to end blames a peer
+# For the guilty rank to end, when the first to end blames a peer: on a busy machine a framework
+# takes seconds to leave. With the grace it stays within the 10 s in which the others must be gone.
+SETTLE_S = 2.5
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -48,6 +48,21 @@ def test_rank_that_lost_its_peer_is_no_cause_though_it_ended_first() -> None:
     assert cause_of(victim, guilty) == (1, "killed by SIGKILL", "killed")
 
 
+def test_rank_that_was_ended_while_it_blamed_a_peer_is_no_cause() -> None:
+    told = {"stopped_s": 3.0, "signal": signal.SIGTERM}
+    victim = ended(0, 3.5, traceback=PEER, traceback_s=1.0, **told)
+    guilty = ended(1, 2.0, exit_code=1)
+    found = cause_of(victim, guilty, stopped_s=3.0)
+    assert found == (1, "exit code 1", "it left no message")
+
+
+def test_rank_that_was_ended_on_its_way_out_keeps_the_exit_code_of_its_traceback() -> None:
+    told = {"stopped_s": 3.0, "signal": signal.SIGTERM}
+    error = root_cause([ended(0, 3.5, traceback=OWN, traceback_s=1.0, **told)], stopped_s=3.0)
+    assert error is not None
+    assert (error.cause, error.exit_code) == ("uncaught exception", 1)
+
+
 def test_traceback_counts_from_its_first_line_not_from_the_exit() -> None:
     slow_to_end = ended(0, 9.0, exit_code=1, traceback=OWN, traceback_s=1.0)
     quick = ended(1, 2.0, exit_code=1, traceback=OWN.replace("boom", "bang"), traceback_s=2.0)
