@@ -62,11 +62,14 @@ def snapshot(
     return Snapshot(files=files, bytes=size, left_out=tuple(left_out))
 
 
-def git_state(folder: Path) -> GitState | None:
-    """The commit that the folder is at and what was changed since; None outside of git."""
+def git_state(folder: Path, only: Sequence[str] = ()) -> GitState | None:
+    """The commit that the folder is at, and what of it was changed since; None outside of git.
+
+    `only` names the parts that travel (all when empty): other changes are not the run's.
+    """
     try:
         commit = _git(folder, "rev-parse", "HEAD").strip()
-        diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--", ".")
+        diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--", *(only or ["."]))
     except (OSError, subprocess.SubprocessError):
         return None
     return GitState(commit=commit, dirty_diff=diff[:MAX_DIFF_CHARACTERS] or None)

@@ -1,6 +1,6 @@
 """Supervises one run on this machine: queue, preparation, a gang of ranks, its end.
 
-    python -m jobs.gang RUN_DIR LOCK_FD      with a Handover on the standard input
+    python -m jobs.gang RUN_DIR LOCK_FD      with a Handover in memory as the standard input
 
 Forks at once: the parent becomes the watcher (jobs.watcher), the child supervises. Each wait is
 for a signal (a rank ended, somebody pokes) or for the next deadline; nothing is polled.
@@ -334,6 +334,7 @@ def main() -> int:
     become_subreaper()
     supervision.announce(lock)
     handover = msgspec.json.decode(sys.stdin.buffer.read(), type=Handover)
+    os.ftruncate(sys.stdin.fileno(), 0)  # the secrets need to be nowhere but here
     Supervisor(run_dir, read_record(run_dir), handover, wakeup).run()
     return 0
 

@@ -14,7 +14,7 @@ _STORE_FD = 3
 
 
 class Meeting:
-    """A gang's meeting place, on loopback; open from its making until `close`.
+    """A gang's meeting place, on loopback; open from its making until the supervisor ends.
 
     `environment` is what the ranks must have to find it. `helper` is the process that hosts it,
     or None where this process does; a gang whose helper ends has lost its meeting place.

@@ -132,8 +132,12 @@ def _answer_with_inputs(
             answer = _Answer(folders=folders)
         except LaunchError as error:
             answer = _Answer(error=error.message, hint=error.hint)
-        except OSError as error:
-            answer = _Answer(error=f"cannot fetch the inputs: {error}")
+        except Exception as error:  # noqa: BLE001 (the process's edge: the supervisor must hear)
+            sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]
+            answer = _Answer(
+                error=f"cannot fetch the inputs: {type(error).__name__}: {error}",
+                hint="look at supervisor.log in the run's folder",
+            )
         os.write(inlet, msgspec.json.encode(answer))
     except BaseException:  # noqa: BLE001 (a forked child must never come back into its parent)
         sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]

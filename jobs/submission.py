@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -53,6 +53,10 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
         finally:
             os.close(lock)
     except BaseException as error:
+        if supervision.is_supervised(run_dir):
+            # Interrupted after the start: its folder is the supervisor's now.
+            supervision.ask_to_cancel(run_dir)
+            raise
         shutil.rmtree(run_dir, ignore_errors=True)
         slots.release(run_dir)
         if not isinstance(error, OSError):
@@ -83,37 +87,39 @@ def _record(handle: RunHandle, plan: Plan, handover: Handover) -> RunRecord:
         id=handle.id,
         created=now(),
         plan=plan,
-        git=_git_of(Path(plan.spec.code)) if plan.spec.code else None,
+        git=_git_of(Path(plan.spec.code), plan.spec.code_only) if plan.spec.code else None,
         # The runtime's folder is named by all that went into it.
         image_digest=Path(handover.interpreter).parent.parent.name or None,
         environment_digest=f"sha256:{hashlib.sha256(environment).hexdigest()}",
     )
 
 
-def _git_of(code: Path) -> GitState | None:
+def _git_of(code: Path, only: Sequence[str]) -> GitState | None:
     """The state of the code; for another run's copy what that run was submitted with."""
     if code.name == "code" and (code.parent / "run.json").exists():
         return read_record(code.parent).git
-    return git_state(code)
+    return git_state(code, only)
 
 
 def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:
     """Start the process that holds the lock from now on, in a session of its own."""
-    reading, writing = os.pipe()
+    # In memory, whole before the start: no secret on disk, no supervisor with half of it.
+    told = os.memfd_create("handover", os.MFD_CLOEXEC)
     log = os.open(run_dir / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    root = str(Path(__file__).parents[1])
-    argv = [sys.executable, "-m", "jobs.gang", str(run_dir), str(_LOCK_FD)]
-    environ = {**inherited_environment(os.environ), "PYTHONPATH": root}
-    actions: Iterable[tuple[int, ...]] = [
-        (os.POSIX_SPAWN_DUP2, reading, 0),
-        (os.POSIX_SPAWN_DUP2, log, 1),
-        (os.POSIX_SPAWN_DUP2, log, 2),
-        (os.POSIX_SPAWN_DUP2, lock, _LOCK_FD),
-    ]
     try:
+        with os.fdopen(os.dup(told), "wb") as file:
+            file.write(msgspec.json.encode(handover))
+        os.lseek(told, 0, os.SEEK_SET)
+        root = str(Path(__file__).parents[1])
+        argv = [sys.executable, "-m", "jobs.gang", str(run_dir), str(_LOCK_FD)]
+        environ = {**inherited_environment(os.environ), "PYTHONPATH": root}
+        actions: Iterable[tuple[int, ...]] = [
+            (os.POSIX_SPAWN_DUP2, told, 0),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
+            (os.POSIX_SPAWN_DUP2, lock, _LOCK_FD),
+        ]
         os.posix_spawn(sys.executable, argv, environ, file_actions=actions, setsid=True)
-        os.close(reading)
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(msgspec.json.encode(handover))
     finally:
         os.close(log)
+        os.close(told)

@@ -22,7 +22,7 @@ CANCEL_NAME = "cancel"
 
 
 class Handover(Struct, frozen=True, kw_only=True):
-    """What `launch` tells the supervisor through a pipe, and nobody else ever sees."""
+    """What `launch` tells the supervisor through memory, and nobody else ever sees."""
 
     interpreter: str
     environment: Environment

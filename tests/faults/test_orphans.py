@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -185,7 +186,10 @@ def silent_store() -> Iterator[str]:
 def submit_preparing(gangs: Gangs, store: str) -> RunHandle:
     """A run that is fetching its input from a store that never answers."""
     environment = gangs.engine.environment
-    storage = msgspec.structs.replace(environment.storage, blob_endpoint=store)
+    folder = gangs.workspace / "storage"
+    folder.mkdir()
+    (folder / "account.key").write_text("a2V5")
+    storage = msgspec.structs.replace(environment.storage, blob_endpoint=store, folder=str(folder))
     environment = msgspec.structs.replace(environment, storage=storage)
     gangs.engine = LocalEngine(environment, runtime=gangs.runtime)
     dataset = DatasetVersion(name="digits", version=1, digest="0" * 64, files=1, bytes=1)
@@ -239,3 +243,21 @@ def test_hundred_kills_at_random_moments_leave_nothing(
         wait_until_all_gone(gangs, handle)
         end_hidden(handle)
         assert are_living(bystanders) == [True, True], case
+
+
+def test_submit_interrupted_after_the_start_leaves_the_folder_to_the_supervisor(
+    gangs: Gangs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = os.posix_spawn
+
+    def start_and_be_interrupted(*arguments: Any, **options: Any) -> int:
+        start(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jobs.submission.os.posix_spawn", start_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gangs.python("import time; time.sleep(60)")
+    (status,) = gangs.engine.store.list()
+    handle = gangs.engine.store.handle(status.id)
+    assert gangs.wait(handle).state is RunState.CANCELLED
+    gangs.wait_until_gone(handle)

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
 from jobs.processes import read_table
 from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
@@ -35,8 +37,13 @@ def command_lines() -> bytes:
     return found
 
 
-def test_secret_is_in_no_command_line_and_no_byte_of_the_run(gangs: Gangs) -> None:
-    handle = gangs.submit(["python", "-c", TALKATIVE], secrets={"TOKEN": SECRET})
+@pytest.mark.parametrize("launcher", ["none", "horovod"])
+def test_secret_is_in_no_command_line_and_no_byte_of_the_run(gangs: Gangs, launcher: str) -> None:
+    check_secret_stays_hidden(gangs, launcher)
+
+
+def check_secret_stays_hidden(gangs: Gangs, launcher: str) -> None:
+    handle = gangs.submit(["python", "-c", TALKATIVE], secrets={"TOKEN": SECRET}, launcher=launcher)
     gangs.wait_for_file(handle, f"length-{len(SECRET)}")
     marks = [each.encode() for each in (SECRET, quote(SECRET), SECRET[:7], "ünusual")]
     seen_s = time.monotonic()

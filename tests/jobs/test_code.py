@@ -185,3 +185,5 @@ def test_git_state_is_the_commit_and_what_was_changed_since(source: Path) -> Non
     assert dirty is not None
     assert dirty.dirty_diff is not None
     assert dirty.dirty_diff.splitlines()[-2:] == ["-one", "+two"]
+    assert git_state(source, ["b"]) == clean  # what was changed does not travel
+    assert git_state(source, ["a.py"]) == dirty
