@@ -118,6 +118,9 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
     if not own:
         return None
     first = min(own, key=lambda each: (each.is_about_a_peer, each.evidence_s))
+    error = _lost_by_all_others(reports) if first.is_about_a_peer else None
+    if error is not None:
+        return error
     error = describe(first)
     if first.is_about_a_peer:
         early = [
@@ -128,6 +131,26 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
             note = f"{error.message}; before that, rank {ranks} had ended with exit code 0"
             return structs.replace(error, message=note)
     return error
+
+
+def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
+    """The one rank that complains of no peer while all others do, if it was on its way out.
+
+    mpirun ends the others as soon as one has ended, also the guilty one that is slower to leave.
+    """
+    silent = [each for each in reports if not (each.has_failed and each.is_about_a_peer)]
+    if len(silent) != 1 or len(reports) < 2 or silent[0].stopped_s is None:
+        return None
+    if silent[0].traceback:
+        return describe(silent[0])
+    return RankError(
+        rank=silent[0].rank,
+        host=silent[0].host,
+        cause="left the others",
+        message="they all lost it; it was ended before it had left by itself",
+        traceback=None,
+        exit_code=1,
+    )
 
 
 def _failed_by_itself(report: RankReport, stopped_s: float | None) -> bool:

@@ -60,7 +60,12 @@ def test_death_of_one_rank_ends_the_gang_and_names_it(
     assert (status.state, status.exit_code) == (RunState.FAILED, exit_code), status
     assert (error.rank, error.exit_code) == (rank, exit_code), error
     assert status.reason is not None
-    assert status.reason.startswith(f"rank {rank} on {error.host}: {text}"), status.reason
+    texts = [text]
+    if (launcher, way) == ("mpi", "exit 1"):
+        # MPI takes long to leave; mpirun then ends the guilty rank before it has.
+        texts.append("left the others: they all lost it; ")
+    starts = tuple(f"rank {rank} on {error.host}: {each}" for each in texts)
+    assert status.reason.startswith(starts), status.reason
     if way == "exception":
         assert error.traceback is not None
         assert error.traceback.startswith("Traceback (most recent call last):\n")

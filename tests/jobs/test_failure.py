@@ -56,6 +56,16 @@ def test_rank_that_was_ended_while_it_blamed_a_peer_is_no_cause() -> None:
     assert found == (1, "exit code 1", "it left no message")
 
 
+def test_rank_that_all_others_lost_is_named_though_it_was_ended_before_it_left() -> None:
+    victims = [ended(n, 2.0, exit_code=1, traceback=PEER, traceback_s=2.0) for n in (0, 2)]
+    slow = ended(1, 2.5, signal=signal.SIGTERM, stopped_s=2.1)
+    assert cause_of(victims[0], slow, victims[1]) == (
+        1,
+        "left the others",
+        "they all lost it; it was ended before it had left by itself",
+    )
+
+
 def test_rank_that_was_ended_on_its_way_out_keeps_the_exit_code_of_its_traceback() -> None:
     told = {"stopped_s": 3.0, "signal": signal.SIGTERM}
     error = root_cause([ended(0, 3.5, traceback=OWN, traceback_s=1.0, **told)], stopped_s=3.0)
