@@ -18,7 +18,12 @@ def launch_rows(project: Path, rounds: int) -> list[Row]:
     """Time bare imports, ours and the peer in turn, for torch and for Horovod."""
     programs = runtime_bin(project)
     python = programs / "python"
-    torchrun = [str(programs / "torchrun"), "--nproc-per-node", "2", str(RANKS / "barrier_torch.py")]
+    torchrun = [
+        str(programs / "torchrun"),
+        "--nproc-per-node",
+        "2",
+        str(RANKS / "barrier_torch.py"),
+    ]
     horovodrun = [
         str(programs / "horovodrun"), "--gloo", "-np", "2",
         str(python), str(RANKS / "barrier_horovod.py"),
@@ -72,9 +77,7 @@ def _row(
 
 
 def _overhead_s(timings: list[Timing], bare: list[Timing]) -> float:
-    return median(
-        timing.wall_s - base.wall_s for timing, base in zip(timings, bare, strict=True)
-    )
+    return median(timing.wall_s - base.wall_s for timing, base in zip(timings, bare, strict=True))
 
 
 def _two_bare(project: Path, imports: str) -> list[str]:
