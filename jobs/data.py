@@ -235,7 +235,7 @@ class Datasets:
             )
         except msgspec.MsgspecError as error:
             message = f"`{blob}` cannot be read: {error}"
-            raise EnvironmentFailure(message) from None
+            raise EnvironmentFailure(message, hint=f"launch data push DIR {dataset.name}") from None
         if digest_of(files) != dataset.digest:
             message = f"`{blob}` does not have the digest of `{dataset.name}@{dataset.version}`"
             raise EnvironmentFailure(message, hint=f"launch data push DIR {dataset.name}")

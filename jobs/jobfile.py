@@ -66,9 +66,9 @@ def find_job(name: str) -> Path:
             return path
         if path.is_dir():
             message = f"`{name}` is a folder, no job file"
-            inside = [file for file in _names(path) if file.endswith(SUFFIXES)]
-            hint = f"launch run {path / inside[0]}" if inside else "name a job file in it"
-            raise NotFound(message, hint=hint)
+            inside = _job_files(path)
+            hint = f"name a job file in it: {path / inside[0]}" if inside else "name a job file"
+            raise LaunchError(message, hint=hint)
         message = f"the job file `{name}` is not there"
         raise NotFound(message, hint=_nearest_job(path.name, path.parent))
     path = CATALOG / f"{name}.yaml"
@@ -208,14 +208,19 @@ def _place(root: Node, *path: str) -> str:
 
 
 def _nearest_job(name: str, folder: Path) -> str:
-    files = [file for file in _names(folder) if file.endswith(SUFFIXES)]
-    jobs = {file: str(folder / file) for file in files if not file.startswith("Pulumi.")}
+    jobs = {file: str(folder / file) for file in _job_files(folder)}
     near = get_close_matches(name, [*jobs, *catalog_names()], n=1)
     if not near and f"{name}.yaml" in jobs:
         near = [f"{name}.yaml"]
     if near:
         return f"did you mean `{jobs.get(near[0], near[0])}`?"
     return f"a path to a job file, or one of the catalog: {', '.join(catalog_names())}"
+
+
+def _job_files(folder: Path) -> list[str]:
+    """The names of what could be a job file."""
+    files = [file for file in _names(folder) if file.endswith(SUFFIXES)]
+    return [file for file in files if not file.startswith("Pulumi.")]
 
 
 def _names(folder: Path) -> list[str]:

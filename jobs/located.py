@@ -183,11 +183,11 @@ def _moved(node: Node, where: str) -> Node:
     return Node(where=where, value=value, text=node.text)
 
 
-def _yaml_hint(problem: str | None) -> str | None:
+def _yaml_hint(problem: str | None) -> str:
     if problem and "tab" in problem:
         return "indent with spaces"
     if problem and "mapping values" in problem:
         return "put quotes round a value that holds `: `"
     if problem and "another document" in problem:
         return "one job a file: remove the `---`"
-    return None
+    return "close every quote and bracket; put quotes round text that begins with a sign"

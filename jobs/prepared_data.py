@@ -45,6 +45,10 @@ def run_prepare(dataset: str, folder: Path, *, tell: Callable[[str], None]) -> d
         said = errors.read().strip()
     if process.returncode != 0 or last.get("event") != "done":
         reason = said.splitlines()[-1] if said else f"exit code {process.returncode}"
-        message = f"`{dataset}` was not prepared: {reason.removeprefix('error: ')}"
-        raise EnvironmentFailure(message)
+        # The program has one line for both; see trainer.common.errors.
+        reason, _, hint = reason.removeprefix("error: ").partition(" (hint: ")
+        message = f"`{dataset}` was not prepared: {reason}"
+        raise EnvironmentFailure(
+            message, hint=hint.removesuffix(")") or "mend this and type the same again"
+        )
     return last

@@ -21,6 +21,7 @@ InputMode = Literal["mount", "download", "stream"]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Duration = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?(s|m|h|d)$")]
+MemorySize = Annotated[str, Meta(pattern=r"^[0-9]+[kmg]$")]
 Positive = Annotated[int, Meta(ge=1)]
 
 
@@ -148,7 +149,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     secrets: dict[VariableName, str] = {}
     limits: JobLimits = JobLimits()
     retry: JobRetry = JobRetry()
-    shm_size: Annotated[str, Meta(pattern=r"^[0-9]+[kmg]$")] | None = None
+    shm_size: MemorySize | None = None
     priority: Priority = "normal"
     experiment: Name | None = None
     tags: dict[str, str] = {}

@@ -238,7 +238,7 @@ def _run_pulumi(root: Path, arguments: list[str], *, timeout_s: float) -> None:
     if result.returncode != 0:
         said = (result.stdout + result.stderr).decode(errors="replace").strip()
         message = f"`pulumi {' '.join(arguments)}` failed:\n{said}"
-        raise EnvironmentFailure(message)
+        raise EnvironmentFailure(message, hint="launch doctor")
 
 
 def _start_pulumi(
@@ -268,7 +268,8 @@ def _start_pulumi(
         )
     except subprocess.TimeoutExpired as error:
         message = f"`pulumi {arguments[0]}` did not end within {timeout_s:.0f} s"
-        raise EnvironmentFailure(message) from error
+        hint = "does the backend answer? see PULUMI_BACKEND_URL; then type the same again"
+        raise EnvironmentFailure(message, hint=hint) from error
 
 
 def _checkpoint(state: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from msgspec.structs import fields
 
 from jobs.errors import LaunchError
 from jobs.located import Node
-from jobs.spec import Duration, Name, VariableName
+from jobs.spec import Duration, MemorySize, Name, VariableName
 
 S = TypeVar("S", bound=Struct)
 
@@ -26,6 +26,18 @@ _WORDED: dict[Any, str] = {
     Name: "a name (letters, digits, `.`, `_`, `-`; at most 63)",
     VariableName: "a variable's name (letters, digits, `_`)",
     Duration: "a duration such as `90s`, `30m` or `12h`",
+    MemorySize: "a size such as `512m` or `8g`",
+}
+# What could stand there, for a hint.
+_EXAMPLES: dict[Any, str] = {
+    Name: "my-job",
+    VariableName: "MY_NAME",
+    Duration: "30m",
+    MemorySize: "8g",
+    int: "2",
+    float: "10",
+    str: "text",
+    bool: "true",
 }
 
 
@@ -34,7 +46,7 @@ class Problem:
     """One mistake: what it is, at its place, and what to write instead."""
 
     message: str
-    hint: str | None = None
+    hint: str
 
 
 def decode(node: Node, kind: type[S], *, ignored: Sequence[str] = ()) -> S:
@@ -129,20 +141,21 @@ def _mapping(
     node: Node, types: Sequence[Any], path: str, problems: list[Problem]
 ) -> dict[str, Any]:
     if not isinstance(node.value, dict):
-        problems.append(_wrong(node, dict[str, str], path))
+        problems.append(_wrong(node, dict[types[0], types[1]], path))
         return {}
     result: dict[str, Any] = {}
     for key, entry in node.value.items():
         if not _fits(key, types[0]):
             message = f"{entry.where}: `{key}` in `{path}` has to be {describe(types[0])}"
-            problems.append(Problem(message=message))
+            hint = f"for example `{_example(types[0])}: {_example(types[1])}`"
+            problems.append(Problem(message=message, hint=hint))
         result[key] = _value(entry.node, types[1], f"{path}.{key}", problems)
     return result
 
 
 def _items(node: Node, kind: Any, path: str, problems: list[Problem]) -> list[Any]:
     if not isinstance(node.value, list):
-        problems.append(_wrong(node, list[str], path))
+        problems.append(_wrong(node, list[kind], path))
         return []
     return [
         _value(item, kind, f"{path}[{number}]", problems) for number, item in enumerate(node.value)
@@ -174,7 +187,37 @@ def _wrong(node: Node, kind: Any, path: str) -> Problem:
     name = f"`{path.rstrip('.')}`" if path else "the job"
     message = f"{node.where}: {name} has to be {describe(kind)}, and is {found(node)}"
     near = get_close_matches(str(node.value), _choices(kind), n=1) if path else []
-    return Problem(message=message, hint=f"did you mean `{near[0]}`?" if near else None)
+    hint = f"did you mean `{near[0]}`?" if near else _how_to_write(node.where, path, kind)
+    return Problem(message=message, hint=hint)
+
+
+def _how_to_write(where: str, path: str, kind: Any) -> str:
+    """The key with a value that would do, in the file or behind the option that it came from."""
+    if not path:
+        return "`key: value` lines; `launch schema job` prints all keys"
+    path, example = path.rstrip("."), _example(kind)
+    key = path.rpartition(".")[2]
+    if where.startswith("--set "):
+        return f"for example --set {path}={example}"
+    if where.startswith("--"):
+        return f"for example {where.partition(' ')[0]} {example}"
+    return f"for example `- {example}`" if key.endswith("]") else f"for example `{key}: {example}`"
+
+
+def _example(kind: Any) -> str:
+    """A value of the type, as YAML on one line."""
+    if kind in _EXAMPLES:
+        return _EXAMPLES[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is dict:
+        return f"{{{_example(arguments[0])}: {_example(arguments[1])}}}"
+    if origin in (list, tuple):
+        return f"[{_example(arguments[0])}]"
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        first = [f"{each.name}: {_example(each.type)}" for each in fields(kind)[:1]]
+        return f"{{{''.join(first)}}}"
+    # A literal's first word; the first of a union's types; what an annotation is about.
+    return arguments[0] if origin is Literal else _example(arguments[0])
 
 
 def _unknown(where: str, path: str, key: str, known: list[str]) -> Problem:
@@ -210,9 +253,6 @@ def _one_of(choices: list[str]) -> str:
 def _combined(problems: list[Problem]) -> LaunchError:
     if len(problems) == 1:
         return LaunchError(problems[0].message, hint=problems[0].hint)
-    lines = [
-        f"  {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
-        for problem in problems
-    ]
+    lines = [f"  {problem.message} ({problem.hint})" for problem in problems]
     message = "\n".join([f"{len(problems)} mistakes:", *lines])
     return LaunchError(message, hint="`launch schema job` prints all keys; see docs/job-file.md")

@@ -118,13 +118,13 @@ RUNS = HEAD + "script: train.py\n"
             RUNS + "nodes: two\n",
             "job.yaml:4:8: `nodes` has to be a whole number of at least 1 or `max`, "
             "and is the text `two`",
-            None,
+            "for example `nodes: 2`",
         ),
         (
             RUNS + "nodes: 0\n",
             "job.yaml:4:8: `nodes` has to be a whole number of at least 1 or `max`, "
             "and is the number `0`",
-            None,
+            "for example `nodes: 2`",
         ),
         (
             RUNS + "launcher: horvod\n",
@@ -135,41 +135,61 @@ RUNS = HEAD + "script: train.py\n"
         (
             RUNS + "setup: echo hi\n",
             "job.yaml:4:8: `setup` has to be a list, and is the text `echo hi`",
-            None,
+            "for example `setup: [text]`",
         ),
         (
             RUNS + "inputs: [digits]\n",
             "job.yaml:4:9: `inputs` has to be a mapping (`key: value`), and is a list",
-            None,
+            "for example `inputs: {MY_NAME: {dataset: text}}`",
         ),
         (
             RUNS + "inputs: {d: digits}\n",
             "job.yaml:4:13: `inputs.d` has to be a mapping (`key: value`), and is the text `digits`",
-            None,
+            "for example `d: {dataset: text}`",
         ),
         (
             RUNS + "limits: {hang: soon}\n",
             "job.yaml:4:16: `limits.hang` has to be a duration such as `90s`, `30m` or `12h`, "
             "and is the text `soon`",
-            None,
+            "for example `hang: 30m`",
         ),
         (
             RUNS + "args: {x: {y: 1}}\n",
             "job.yaml:4:11: `args.x` has to be true or false or a whole number or a number or "
             "text or a list, and is a mapping",
-            None,
+            "for example `x: true`",
         ),
         (
             RUNS + "env: {9lives: x}\n",
             "job.yaml:4:7: `9lives` in `env` has to be a variable's name (letters, digits, `_`)",
-            None,
+            "for example `MY_NAME: text`",
         ),
-        (RUNS + "env: {A: }\n", "job.yaml:4:10: `env.A` has to be text, and is nothing", None),
+        (
+            RUNS + "env: {A: }\n",
+            "job.yaml:4:10: `env.A` has to be text, and is nothing",
+            "for example `A: text`",
+        ),
+        (
+            RUNS + "nodes: [1]\n",
+            "job.yaml:4:8: `nodes` has to be a whole number of at least 1 or `max`, and is a list",
+            "for example `nodes: 2`",
+        ),
+        (
+            RUNS + "setup: [{a: b}]\n",
+            "job.yaml:4:9: `setup[0]` has to be text, and is a mapping",
+            "for example `- text`",
+        ),
+        (
+            RUNS + "shm_size: big\n",
+            "job.yaml:4:11: `shm_size` has to be a size such as `512m` or `8g`, "
+            "and is the text `big`",
+            "for example `shm_size: 8g`",
+        ),
         (
             "name: a b\nimage: c\nscript: train.py\n",
             "job.yaml:1:7: `name` has to be a name (letters, digits, `.`, `_`, `-`; at most 63), "
             "and is the text `a b`",
-            None,
+            "for example `name: my-job`",
         ),
         ("name: a\nscript: train.py\n", "job.yaml:1:1: `image` is missing", "add `image: ...`"),
         (
@@ -198,7 +218,11 @@ RUNS = HEAD + "script: train.py\n"
             "job.yaml:5:11: `A` is in `env`, too",
             "keep one of them",
         ),
-        ("- a\n", "job.yaml:1:1: the job has to be a mapping (`key: value`), and is a list", None),
+        (
+            "- a\n",
+            "job.yaml:1:1: the job has to be a mapping (`key: value`), and is a list",
+            "`key: value` lines; `launch schema job` prints all keys",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_line_and_column(folder, text, message, hint):
@@ -211,7 +235,7 @@ def test_several_mistakes_are_named_at_once(folder):
         "2 mistakes:\n"
         "  job.yaml:4:1: unknown key `nods` (did you mean `nodes`?)\n"
         "  job.yaml:5:11: `launcher` has to be `horovod`, `torch`, `tensorflow`, `mpi` or `none`, "
-        "and is the number `5`"
+        "and is the number `5` (for example `launcher: horovod`)"
     )
 
 
@@ -222,9 +246,15 @@ def test_overrides_are_checked_like_the_file_and_name_themselves(folder):
         "--set argss.x=1: unknown key `argss`",
         "did you mean `args`?",
     )
-    assert mistake(folder, RUNS, processes_per_node="few")[0] == (
+    assert mistake(folder, RUNS, processes_per_node="few") == (
         "--processes-per-node few: `processes_per_node` has to be a whole number of at least 1 "
-        "or `gpu`, and is the text `few`"
+        "or `gpu`, and is the text `few`",
+        "for example --processes-per-node 2",
+    )
+    assert mistake(folder, RUNS, "limits.wall_clock=banana") == (
+        "--set limits.wall_clock=banana: `limits.wall_clock` has to be a duration such as `90s`, "
+        "`30m` or `12h`, and is the text `banana`",
+        "for example --set limits.wall_clock=30m",
     )
 
 
@@ -303,18 +333,29 @@ def test_a_command_with_nothing_beside_it_takes_no_code_along(folder):
         ("digist", "there is no job `digist`", "did you mean `digits`?"),
         ("job", "there is no job `job`", "did you mean `job.yaml`?"),
         ("jop.yaml", "the job file `jop.yaml` is not there", "did you mean `job.yaml`?"),
-        ("sub.yaml", "`sub.yaml` is a folder, no job file", "name a job file in it"),
-        (".", "`.` is a folder, no job file", "launch run job.yaml"),
         ("./nothing/x", "the job file `./nothing/x` is not there", None),
     ],
 )
 def test_an_unknown_job_names_the_nearest(folder, name, message, hint):
     (folder / "job.yaml").write_text(RUNS)
-    (folder / "sub.yaml").mkdir()
     with pytest.raises(NotFound) as caught:
         load_job(name)
     assert caught.value.message == message
     assert hint is None or caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("sub.yaml", "name a job file"), (".", "name a job file in it: job.yaml")],
+)
+def test_a_folder_is_a_usage_mistake_and_names_a_job_file_in_it(folder, name, hint):
+    (folder / "Pulumi.local.yaml").write_text("")
+    (folder / "job.yaml").write_text(RUNS)
+    (folder / "sub.yaml").mkdir()
+    with pytest.raises(LaunchError) as caught:
+        load_job(name)
+    assert type(caught.value) is LaunchError
+    assert (caught.value.message, caught.value.hint) == (f"`{name}` is a folder, no job file", hint)
 
 
 def test_a_catalog_name_wins_over_nothing_and_its_place_names_the_catalog(folder):

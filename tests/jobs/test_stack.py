@@ -357,6 +357,7 @@ def test_a_refresh_that_fails_is_told_whole(project):
     project.say("Refreshing\n", stderr="error: no\n", code=1)
     error = error_of(lambda: repair("local"), EnvironmentFailure)
     assert error.message.endswith("failed:\nRefreshing\nerror: no")
+    assert error.hint == "launch doctor"
 
 
 def test_a_damaged_record_names_its_backup(project):
