@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobs.engines.base import Engine
+from jobs.errors import LaunchError
 from jobs.jobfile import CodeLocation, LoadedJob
 from jobs.resolve import resolve
-from jobs.spec import DatasetVersion, Environment, JobFile, Plan
+from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan
 
 
 def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
@@ -40,9 +41,36 @@ def plan_on(
     return engine.plan(spec)
 
 
+def missing_notes(
+    spec: JobSpec, environment: Environment, folders: Sequence[Path]
+) -> tuple[str, ...]:
+    """What this machine lacks and `launch run` would refuse for: the image's runtime, secrets.
+
+    `folders` are those that `find_secrets` looks into.
+    """
+    from jobs.images import PROJECT, runtime_python
+    from jobs.secret_values import find_secrets
+
+    notes: list[str] = []
+    try:
+        if environment.engine == "local":
+            runtime_python(spec.image, PROJECT)
+    except LaunchError as error:
+        notes.append(_note(error))
+    try:
+        find_secrets(spec, environment, folders)
+    except LaunchError as error:
+        notes.append(_note(error))
+    return tuple(notes)
+
+
 def secret_folders(folder: Path) -> list[Path]:
     """Where `.secrets.env` is looked for: the working folder, then the job file's."""
     return list(dict.fromkeys([Path.cwd(), folder]))
+
+
+def _note(error: LaunchError) -> str:
+    return f"{error.message}; hint: {error.hint}"
 
 
 def _version(environment: Environment, name: str) -> DatasetVersion:

@@ -11,7 +11,10 @@ from jobs.commands import options
 
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
-    parser.epilog = "With --json the exact request."
+    parser.epilog = (
+        "With --json the exact request. What `launch run` would refuse for is a warning here, "
+        "and among the notes of the JSON."
+    )
     options.add_job(parser)
     options.add_job_values(parser)
     options.add_json(parser)
@@ -32,15 +35,20 @@ def plan(
     env: Path | None,
 ) -> None:
     """Show what `launch run` would start."""
+    import msgspec
+
     from jobs.jobfile import load_job
     from jobs.plan_text import plan_text
-    from jobs.planning import plan_job
+    from jobs.planning import missing_notes, plan_job, secret_folders
 
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
     environment = options.open_environment(stack, env)
     planned = plan_job(loaded, environment, options.open_engine(environment))
+    missing = missing_notes(planned.spec, environment, secret_folders(loaded.folder))
     if json:
-        console.out_json(planned)
-    else:
-        console.out(plan_text(planned, environment))
+        console.out_json(msgspec.structs.replace(planned, notes=(*planned.notes, *missing)))
+        return
+    console.out(plan_text(planned, environment))
+    for note in missing:
+        console.warn(note)

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from jobs.cli import VERBS, build_parser, main
+from jobs.engines import ENGINES
+from jobs.project import project_root
 from jobs.spec import KeyVault
 from jobs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
@@ -225,6 +227,60 @@ def test_a_plan_starts_nothing(launching, job, words):
     }
     assert typed.json()["spec"]["nodes"] == 2
     assert FakeEngine.submitted == []
+
+
+@pytest.fixture
+def nothing_built(monkeypatch, tmp_path_factory):
+    """A machine with an empty cache, and the engine that looks into it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setitem(ENGINES, "local", "jobs.engines.local:LocalEngine")
+
+
+NOT_BUILT = "the runtime of image `pytorch` is not built on this machine"
+NO_SECRET = "no value for the secret `NO_SUCH_TOKEN`"
+
+
+@pytest.mark.parametrize("words", [["plan"], ["run", "--dry-run"]])
+def test_a_plan_notes_what_run_would_refuse_for(launching, job, nothing_built, words):
+    words = [words[0], job, *words[1:], "--set", "secrets.NO_SUCH_TOKEN=x"]
+    place = launching.folder / ".secrets.env"
+    notes = [
+        f"{NOT_BUILT}; hint: launch image build pytorch",
+        f"{NO_SECRET}; hint: export NO_SUCH_TOKEN=..., or a line NO_SUCH_TOKEN=... in {place} "
+        "(git-ignored)",
+    ]
+    typed = launching.type(*words)
+    assert typed.code == 0
+    assert typed.out.startswith("job       first\n")
+    assert typed.err == "".join(f"warning: {note}\n" for note in notes)
+    typed = launching.type(*words, "--json")
+    assert (typed.code, typed.err, typed.json()["notes"]) == (0, "", notes)
+
+
+def test_a_plan_notes_an_image_that_does_not_exist(launching, job, nothing_built):
+    typed = launching.type("plan", job, "--set", "image=pytroch", "--json")
+    assert typed.code == 0
+    assert [note.partition(";")[0] for note in typed.json()["notes"]] == [
+        f"no image `pytroch` in {project_root() / 'images'}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([], 1, NOT_BUILT),
+        (["--set", "image=pytroch"], 102, "no image `pytroch` in "),
+        (["--set", "secrets.NO_SUCH_TOKEN=x"], 2, NO_SECRET),
+    ],
+)
+def test_run_refuses_what_is_missing_and_leaves_nothing(
+    launching, job, nothing_built, words, code, message
+):
+    typed = launching.type("run", job, "--yes", *words)
+    assert (typed.code, typed.out) == (code, "")
+    assert f"error: {message}" in typed.err
+    # Neither a run nor a place in the queue.
+    assert [each for each in launching.workspace.rglob("*") if each.is_file()] == []
 
 
 def test_options_and_set_reach_the_job(launching, job):
