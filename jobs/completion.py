@@ -81,8 +81,13 @@ def datasets(incomplete: str, typed: Namespace) -> Choices:
 
 def clusters(incomplete: str, typed: Namespace) -> Choices:
     """The clusters of the stack with their sizes."""
+    from jobs.console import count_text
+
     found = _environment(typed).clusters
-    choices = {name: f"{each.size}, up to {each.max_nodes} nodes" for name, each in found.items()}
+    choices = {
+        name: f"{each.size}, up to {count_text(each.max_nodes, 'node')}"
+        for name, each in found.items()
+    }
     return _beginning(incomplete, choices)
 
 

@@ -139,6 +139,11 @@ def duration_text(seconds: float) -> str:
     return f"{whole} s"
 
 
+def count_text(number: int, thing: str) -> str:
+    """How many of a thing: 1 node, 2 nodes."""
+    return f"{number} {thing}{'s' if number != 1 else ''}"
+
+
 def size_text(num_bytes: int) -> str:
     """A number of bytes in decimal units: 812 B, 3.4 kB, 1.2 GB."""
     if num_bytes < 1000:

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from jobs.console import count_text
 from jobs.spec import Cluster, Environment
 
 TIMEOUT_S = 10
@@ -69,14 +70,14 @@ def _check_workspace(environment: Environment) -> PartCheck:
 
 def _check_cluster(name: str, cluster: Cluster) -> PartCheck:
     detail = (
-        f"up to {cluster.max_nodes} nodes of {cluster.cpus_per_node} cores, "
-        f"{cluster.gpus_per_node} GPUs"
+        f"up to {count_text(cluster.max_nodes, 'node')} of "
+        f"{count_text(cluster.cpus_per_node, 'core')}, {count_text(cluster.gpus_per_node, 'GPU')}"
     )
     if cluster.size == "local":
         wanted, cores = cluster.cpus_per_node * cluster.max_nodes, _num_cores()
         # A node has one core at least, so more nodes than cores is the owner's choice.
         if cluster.cpus_per_node > 1 and wanted > cores:
-            detail += f"; this machine has {cores} cores now: `pulumi up` again"
+            detail += f"; this machine has {count_text(cores, 'core')} now: `pulumi up` again"
             return PartCheck(part=f"cluster {name}", ok=False, detail=detail)
     return PartCheck(part=f"cluster {name}", ok=True, detail=detail)
 

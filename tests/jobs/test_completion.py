@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryFile
 
+import msgspec
 import pytest
 
 from jobs.cli import VERBS
@@ -102,6 +103,12 @@ def test_stacks_clusters_and_priorities_are_offered(launching):
     assert complete(launching, "launch ls -s ") == expected
     env = f"--env {launching.env_file}"
     assert complete(launching, f"launch run {env} --cluster ") == ["cpu"]
+    cluster = msgspec.structs.replace(launching.environment.clusters["cpu"], max_nodes=1)
+    launching.write_environment(
+        msgspec.structs.replace(launching.environment, clusters={"cpu": cluster})
+    )
+    line = f"launch run {env} --cluster "
+    assert answer(launching, line, _ARGCOMPLETE_SHELL="zsh") == "cpu:local, up to 1 node"
     assert complete(launching, "launch run digits --priority ") == ["low", "normal", "high"]
 
 

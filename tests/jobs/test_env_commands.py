@@ -123,7 +123,24 @@ def test_check_sees_a_machine_with_fewer_cores_than_the_stack_was_made_with(envi
     assert check(1).ok
     too_many = check(cores + 1)
     assert not too_many.ok
-    assert f"this machine has {cores} cores now" in too_many.detail
+    now = f"this machine has {cores} core{'s' if cores != 1 else ''} now"
+    assert now in too_many.detail
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cores", "gpus", "detail"),
+    [(1, 1, 0, "up to 1 node of 1 core, 0 GPUs"), (2, 4, 1, "up to 2 nodes of 4 cores, 1 GPU")],
+)
+def test_check_says_how_large_a_cluster_is(environment, nodes, cores, gpus, detail):
+    cluster = msgspec.structs.replace(
+        environment.clusters["cpu"],
+        size="Standard_NC4",
+        max_nodes=nodes,
+        cpus_per_node=cores,
+        gpus_per_node=gpus,
+    )
+    changed = msgspec.structs.replace(environment, clusters={"cpu": cluster})
+    assert reachability.check_environment(changed)[-1].detail == detail
 
 
 def test_ls_lists_the_stacks_with_settings(typed):
