@@ -47,14 +47,17 @@ def headline(status: RunStatus, error: RankError | None) -> str:
     length = run_time_s(status)
     if length is not None:
         text += f" after {duration_text(length)}"
-    if status.state is RunState.COMPLETED:
-        return text
-    if error is not None and status.state is not RunState.CANCELLED:
-        rank = f"rank {error.rank}" if error.rank is not None else "the run"
-        words = error.message.splitlines()[:1]
-        return ": ".join([text, f"{rank} on {error.host}", error.cause, *words])
-    has_more = status.reason and status.reason != status.state.value
-    return f"{text}: {status.reason}" if has_more else text
+    why = reason(status, error)
+    has_more = why and status.state is not RunState.COMPLETED and why != status.state.value
+    return f"{text}: {why}" if has_more else text
+
+
+def reason(status: RunStatus, error: RankError | None) -> str:
+    """Why the run is as it is: on a failure the rank, its host, the cause and its first words."""
+    if error is None or status.state in {RunState.COMPLETED, RunState.CANCELLED}:
+        return status.reason or ""
+    rank = f"rank {error.rank}" if error.rank is not None else "the run"
+    return ": ".join([f"{rank} on {error.host}", error.cause, *error.message.splitlines()[:1]])
 
 
 def explanation(error: RankError | None) -> str:

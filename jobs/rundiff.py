@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import cast
 
 import msgspec
@@ -13,6 +14,11 @@ from jobs.spec import RunRecord, RunStatus
 
 # What two runs of one job always differ in, or what is compared in another form.
 _LEFT_OUT = ("command", "inputs", "code", "code_only")
+# Names may hold spaces, and diff.noprefix and diff.mnemonicPrefix change what stands before them.
+_HEADER = re.compile(
+    r'diff --git (?:"?(?:[a-z]/)?(?P<same>.+?)"? "?(?:[a-z]/)?(?P=same)"?'
+    r'|.+ "?(?:[a-z]/)?(?P<after>.+?)"?)$'
+)
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -39,13 +45,21 @@ class RunSide(Struct, frozen=True, kw_only=True):
     metrics: dict[str, float]  # final figures by split and name
 
 
+class Uncommitted(Struct, frozen=True, kw_only=True):
+    """The files of each run's code that were changed and not committed."""
+
+    a: tuple[str, ...]
+    b: tuple[str, ...]
+
+
 class RunDiff(Struct, frozen=True, kw_only=True):
     """The whole comparison, as `--json` prints it."""
 
     a: RunStatus
     b: RunStatus
     differences: tuple[Difference, ...]
-    code_diff: str
+    code_diff: str  # a diff of the two diffs against the commit; empty where they are equal
+    uncommitted: Uncommitted
     metrics: tuple[FigurePair, ...]
 
 
@@ -63,6 +77,9 @@ def compare(a: RunSide, b: RunSide) -> RunDiff:
             if facts[0].get(key) != facts[1].get(key)
         ),
         code_diff=_code_diff(a.record, b.record),
+        uncommitted=Uncommitted(
+            a=changed_files(_dirty_diff(a.record)), b=changed_files(_dirty_diff(b.record))
+        ),
         metrics=tuple(
             FigurePair(name=label, a=a.metrics.get(label), b=b.metrics.get(label))
             for label in labels
@@ -95,9 +112,19 @@ def facts_of(record: RunRecord) -> dict[str, str]:
     return facts
 
 
+def changed_files(diff: str) -> tuple[str, ...]:
+    """The files that a diff of git changes, by the names they have after it."""
+    named = (_HEADER.match(line) for line in diff.splitlines())
+    return tuple(found["same"] or found["after"] for found in named if found)
+
+
+def _dirty_diff(record: RunRecord) -> str:
+    return (record.git.dirty_diff if record.git else None) or ""
+
+
 def _code_diff(a: RunRecord, b: RunRecord) -> str:
     """How what was not committed differs: a diff of the two diffs."""
-    dirty = [(record.git.dirty_diff or "").splitlines() if record.git else [] for record in (a, b)]
+    dirty = [_dirty_diff(record).splitlines() for record in (a, b)]
     lines = difflib.unified_diff(*dirty, fromfile=a.id, tofile=b.id, lineterm="", n=1)
     return "\n".join(lines)
 

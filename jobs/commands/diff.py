@@ -22,7 +22,7 @@ def configure(parser: CommandParser) -> None:
         "Arguments, code, data, image and environment, and the final figures side by side."
     )
     options.add_run(parser, "a", is_required=True)
-    options.add_run(parser, "b")
+    options.add_run(parser, "b", is_required=True)
     options.add_json(parser)
     options.add_environment(parser)
     parser.set_defaults(act=diff)
@@ -54,6 +54,9 @@ def _side(store: RunStore, name: str) -> RunSide:
 
 
 def _print(result: RunDiff) -> None:
+    if result.a.id == result.b.id:
+        console.out(f"both are the same run, {result.a.id}")
+        return
     header = ["", result.a.id, result.b.id]
     rows = [["state", result.a.state.value, result.b.state.value]]
     rows += [
@@ -68,7 +71,18 @@ def _print(result: RunDiff) -> None:
         console.out(console.table(["FINAL", result.a.id, result.b.id], figures, right=(1, 2)))
     if result.code_diff:
         console.out()
-        console.out(result.code_diff)
+        _print_uncommitted(result)
+
+
+def _print_uncommitted(result: RunDiff) -> None:
+    """Which files; a diff of the two diffs is only for programs to read."""
+    rows = [
+        [run.id, ", ".join(files) or "nothing"]
+        for run, files in ((result.a, result.uncommitted.a), (result.b, result.uncommitted.b))
+    ]
+    console.out("what was not committed differs:")
+    console.out(console.table(["RUN", "CHANGED"], rows))
+    console.out("to read it: launch show RUN --json, under record.git.dirty_diff")
 
 
 def _cell(text: str | None, other: str | None) -> str:

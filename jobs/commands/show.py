@@ -90,12 +90,11 @@ def _as_json(  # noqa: PLR0917 - one a key of the JSON
 def _print_status(status: RunStatus, record: RunRecord, error: RankError | None) -> None:
     import shlex
 
-    from jobs.outcome import COLOURS, run_time_s
+    from jobs.outcome import COLOURS, reason, run_time_s
     from jobs.resolve import size_text
 
     spec = record.plan.spec
     length = run_time_s(status)
-    why = f"rank {error.rank} on {error.host}: {error.cause}" if error else status.reason
     commit = ""
     if record.git is not None:
         commit = record.git.commit[:12] + (" and changes" if record.git.dirty_diff else "")
@@ -103,7 +102,7 @@ def _print_status(status: RunStatus, record: RunRecord, error: RankError | None)
         ("run", status.id),
         ("name", status.name),
         ("state", console.styled(status.state.value, COLOURS[status.state], "bold")),
-        ("reason", why or ""),
+        ("reason", reason(status, error)),
         ("exit code", "" if status.exit_code is None else str(status.exit_code)),
         ("cluster", f"{status.cluster} of stack {status.stack}"),
         ("size", size_text(spec.nodes, spec.processes_per_node)),

@@ -62,7 +62,7 @@ def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
 
 
 EVERY_COMMAND = [
-    *("run x", "plan x", "ls", "show", "logs", "wait", "cancel x", "fetch", "rerun", "diff x"),
+    *("run x", "plan x", "ls", "show", "logs", "wait", "cancel x", "fetch", "rerun", "diff x y"),
     *("report", "schema", "doctor", "completion bash", "image ls", "image build x"),
     *("data prepare digits --to x", "data push x y", "data ls", "data pull x --to y"),
     *("env ls", "env show", "env export", "env check", "env repair"),
@@ -463,7 +463,7 @@ def test_show_tells_why_a_run_failed(launching):
         "run": run,
         "name": "test",
         "state": "failed",
-        "reason": "rank 1 on node-a: uncaught exception",
+        "reason": "rank 1 on node-a: uncaught exception: ValueError: no luck",
         "exit": "code   3",
     }
     assert typed.out.endswith("\nTraceback (most recent call last):\nValueError: no luck\n")
@@ -555,6 +555,47 @@ def test_diff_names_what_parts_two_runs(launching, job):
         f"args.epochs  {'3':<{width}}  9\n"
         f"nodes        {'1':<{width}}  2\n"
     )
+
+
+def test_diff_wants_two_runs(launching):
+    launching.add_run()
+    typed = launching.type("diff", "last")
+    assert (typed.code, typed.out) == (2, "")
+    assert typed.err.startswith("error: the following arguments are required: RUN\n")
+
+
+def test_diff_of_a_run_with_itself_says_so(launching):
+    run = launching.add_run()
+    typed = launching.type("diff", run, "last")
+    assert (typed.code, typed.out) == (0, f"both are the same run, {run}\n")
+    found = launching.type("diff", run, "last", "--json").json()
+    assert (found["a"]["id"], found["b"]["id"], found["differences"]) == (run, run, [])
+
+
+def test_diff_names_the_files_that_were_changed_and_not_committed(launching):
+    first, second = launching.add_run(), launching.add_run()
+    diff = "diff --git a/{0} b/{0}\n--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-1\n+2\n"
+    add_git(launching, first, diff.format("train.py") + diff.format("a model.py"))
+    add_git(launching, second, None)
+    typed = launching.type("diff", first, second)
+    assert typed.out.partition("\n\n")[2] == (
+        "what was not committed differs:\n"
+        f"{'RUN':<{len(first)}}  CHANGED\n"
+        f"{first}  train.py, a model.py\n"
+        f"{second}  nothing\n"
+        "to read it: launch show RUN --json, under record.git.dirty_diff\n"
+    )
+    found = launching.type("diff", first, second, "--json").json()
+    assert found["uncommitted"] == {"a": ["train.py", "a model.py"], "b": []}
+    assert "--- a/train.py" in found["code_diff"]
+
+
+def add_git(launching, run, dirty_diff):
+    """Give a run's record the state of a checkout."""
+    path = launching.workspace / "runs" / run / "run.json"
+    record = msgspec.json.decode(path.read_bytes())
+    record["git"] = {"commit": "0" * 40, "dirty_diff": dirty_diff}
+    path.write_bytes(msgspec.json.encode(record))
 
 
 # --- bad input: one message, the documented code, nothing half done ----------------------------
