@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import IO
 
 from jobs.errors import EnvironmentFailure
 
@@ -67,8 +68,9 @@ def run_logged(
     cwd: Path | None = None,
     keep: Sequence[int] = (),
     hint: str | None = None,
+    answer: IO[bytes] | None = None,
 ) -> None:
-    """Run a command with its output in `log`.
+    """Run a command with its output in `log`, or what it writes to stdout in the file `answer`.
 
     Raises EnvironmentFailure with the log's last lines and its path when the command fails.
     """
@@ -81,8 +83,8 @@ def run_logged(
             code = subprocess.run(
                 arguments,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=answer or output,
+                stderr=output,
                 env=env,
                 cwd=cwd,
                 pass_fds=keep,

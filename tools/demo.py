@@ -10,44 +10,44 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from jobs import console
 from jobs.build_cache import run_logged
-from jobs.errors import ExitCode, LaunchError
+from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
 from tools.phases import Phases
 from tools.project import Project, this_project
 from tools.setup import explain, set_up
 
 JOB = "digits"
-NEXT = (
-    ("let this shell find launch and pulumi", ". .venv/bin/activate"),
-    ("every run", "launch ls"),
-    ("the logs of every rank", "launch logs last"),
-    ("the model and the pictures", "launch fetch last"),
-    ("the same training on one process", f"launch run {JOB} --nodes 1 --processes-per-node 1"),
-    ("a job of your own", "launch run my-job.yaml   # see README.md"),
-    ("end the environment", "pulumi destroy -s local"),
-)
+STACK = ("-s", "local")  # whatever TRAINYARD_STACK says
+ACTIVE = {"queued", "preparing", "running"}
+AGAIN = "`make demo` goes on where this ended"
 
 
-def main() -> int:
-    """Run the demo; returns the exit code."""
-    project = this_project(os.environ)
+def main(
+    project: Project | None = None, prepare: Callable[[Project, Phases], None] = set_up
+) -> int:
+    """Run the demo; returns the exit code. Tests name the clone and what stands for set-up."""
+    project = project or this_project(os.environ)
     with Phases(sys.stdout, environ=os.environ) as phases:
         try:
-            set_up(project, phases)
+            prepare(project, phases)
             raise_environment(project, phases)
             store_digits(project, phases)
-            train(project, phases)
+            run = train(project, phases)
+            show_report(project, run)
         except (LaunchError, OSError) as error:
             phases.say(explain(error))
             return ExitCode.ENVIRONMENT
         except KeyboardInterrupt:
-            phases.say("interrupted; `make demo` goes on where this ended")
+            phases.say(f"interrupted; {AGAIN}")
             return ExitCode.INTERRUPTED
-    show_report(project)
+    console.out()
+    console.out(console.tree("What to type next", next_commands(run)))
     return 0
 
 
@@ -55,8 +55,8 @@ def raise_environment(project: Project, phases: Phases) -> None:
     """`pulumi up`, past what a killed one left behind."""
     log = project.log("demo-up")
     with phases.phase("pulumi up -s local"):
-        call(project, log, "launch", "env", "repair", "-s", "local")
-        call(project, log, "pulumi", "up", "-s", "local", "--yes", "--non-interactive")
+        call(project, log, "launch", "env", "repair", *STACK)
+        call(project, log, "pulumi", "up", *STACK, "--yes", "--non-interactive")
 
 
 def store_digits(project: Project, phases: Phases) -> None:
@@ -66,57 +66,81 @@ def store_digits(project: Project, phases: Phases) -> None:
     with phases.phase("real handwritten digits prepared"):
         call(project, log, "launch", "data", "prepare", JOB, "--to", folder)
     with phases.phase(f"pushed to the store as dataset `{JOB}`"):
-        call(project, log, "launch", "data", "push", folder, JOB)
+        call(project, log, "launch", "data", "push", folder, JOB, *STACK)
 
 
-def train(project: Project, phases: Phases) -> None:
-    """Train, or wait for the training that a killed demo started."""
+def train(project: Project, phases: Phases) -> str:
+    """Train, or wait for the training that a killed demo started; gives the run's id."""
     log = project.log("demo-run")
-    active = active_run(project)
-    if active is not None:
-        with phases.phase(f"launch wait {active}: the training that was under way"):
-            call(project, log, "launch", "wait", active)
-        return
-    with phases.phase(f"launch run {JOB}: Horovod on two processes"):
-        call(project, log, "launch", "run", JOB, "--yes")
+    run = active_run(ask(project, log, "launch", "ls", "--all", "--json", *STACK))
+    if run is not None:
+        title = f"launch wait {run}: the training that was under way"
+    else:
+        title = f"launch run {JOB}: Horovod on two processes"
+    with phases.phase(title):
+        if run is None:
+            # Detached, so that it outlives this program from its first moment.
+            said = ask(project, log, "launch", "run", JOB, "--yes", "--detach", *STACK)
+            run = said.strip()
+        hint = f"`launch logs {run}` has every line; `make demo` trains anew"
+        call(project, log, "launch", "wait", run, *STACK, hint=hint)
+    return run
 
 
-def active_run(project: Project) -> str | None:
-    """The id of the newest run when it is of this job and not over."""
-    answer = subprocess.run(
-        [program(project, "launch"), "ls", "--json", "--limit", "1"],
-        cwd=project.root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    runs: list[dict[str, Any]] = json.loads(answer.stdout) if answer.returncode == 0 else []
-    for run in runs:
-        if run["name"] == JOB and run["state"] in {"queued", "preparing", "running"}:
-            return run["id"]
-    return None
+def active_run(listed: str) -> str | None:
+    """The id of the newest run of the demo's job that is not over, from `launch ls --json`."""
+    runs: list[dict[str, Any]] = json.loads(listed)
+    active = [run["id"] for run in runs if run["name"] == JOB and run["state"] in ACTIVE]
+    return active[0] if active else None
 
 
-def show_report(project: Project) -> None:
-    """The report of the run, and the commands to type next."""
-    subprocess.run([program(project, "launch"), "report", "last"], cwd=project.root, check=False)
-    console.out()
-    console.out(console.tree("What to type next", NEXT))
+def show_report(project: Project, run: str) -> None:
+    """The report of the run, as it prints itself."""
+    words = ["report", run, *STACK]
+    done = subprocess.run([project.venv / "bin" / "launch", *words], cwd=project.root, check=False)
+    if done.returncode != 0:
+        message = f"launch {' '.join(words)} failed (exit code {done.returncode})"
+        raise EnvironmentFailure(message, hint=AGAIN)
 
 
-def call(project: Project, log: Path, name: str, *arguments: str | Path) -> None:
+def next_commands(run: str) -> list[tuple[str, str]]:
+    """What to do with a trained model and an environment that is up."""
+    return [
+        ("let this shell find launch and pulumi", ". .venv/bin/activate"),
+        ("every run", "launch ls"),
+        ("the logs of every rank", f"launch logs {run}"),
+        ("the model and the pictures", f"launch fetch {run}"),
+        ("the same training on one process", f"launch run {JOB} --nodes 1 --processes-per-node 1"),
+        ("a job of your own", "launch run my-job.yaml   # see README.md"),
+        ("end the environment", "pulumi destroy -s local"),
+    ]
+
+
+def ask(project: Project, log: Path, name: str, *arguments: str | Path) -> str:
+    """What a command of the environment prints; what it says beside that goes to a log."""
+    with tempfile.TemporaryFile() as answer:
+        call(project, log, name, *arguments, answer=answer)
+        answer.seek(0)
+        return answer.read().decode()
+
+
+def call(
+    project: Project,
+    log: Path,
+    name: str,
+    *arguments: str | Path,
+    hint: str = AGAIN,
+    answer: IO[bytes] | None = None,
+) -> None:
     """Run one command of the environment with its output in a log."""
     run_logged(
-        [program(project, name), *arguments],
+        [project.venv / "bin" / name, *arguments],
         what=" ".join(str(part) for part in (name, *arguments)),
         log=log,
         cwd=project.root,
-        hint="`make demo` goes on where this ended",
+        hint=hint,
+        answer=answer,
     )
-
-
-def program(project: Project, name: str) -> Path:
-    return project.venv / "bin" / name
 
 
 if __name__ == "__main__":
