@@ -1,16 +1,49 @@
 """The documents name every key, verb and exit code, and their example works."""
 
 import re
+import subprocess
+from pathlib import Path
 
+import pytest
 from msgspec.structs import fields
 
 from jobs.cli import VERBS
 from jobs.console import READER_GONE
 from jobs.errors import ExitCode
 from jobs.project import project_root
+from jobs.runs import run_id
 from jobs.spec import JobFile
 
 DOCS = project_root() / "docs"
+DOCUMENTS = [
+    *(project_root() / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
+
+
+def git(*arguments):
+    """The lines that git answers; skips the test where this is no checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", project_root(), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        pytest.skip(f"git cannot be started: {error}")
+    if done.returncode not in {0, 1}:
+        pytest.skip(f"no git checkout: {done.stderr.strip()}")
+    return done.stdout.splitlines()
+
+
+def tracked():
+    """Every file that git tracks, and every folder that holds one."""
+    files = [Path(name) for name in git("ls-files")]
+    return {*files, *(folder for file in files for folder in file.parents)}
+
+
+def relative_links(text):
+    """Where the links and pictures of a document lead, those into the repository."""
+    links = re.findall(r"\]\(([^)\s#]+)[^)]*\)", text)
+    return [link for link in links if not re.match(r"[a-z]+:", link)]
 
 
 def first_cells(document, heading):
@@ -46,3 +79,28 @@ def test_the_first_example_can_be_planned(launching):
     typed = launching.type("plan", job, "--set", "inputs={}", "--json")
     assert typed.code == 0, typed.err
     assert typed.json()["spec"]["command"] == ["python", "train.py", "--epochs", "3"]
+
+
+@pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(project_root()))
+)
+def test_every_link_leads_to_what_git_tracks(document):
+    known = tracked()
+    places = {link: document.parent / link for link in relative_links(document.read_text())}
+    aims = {
+        link: place.resolve().relative_to(project_root().resolve())
+        for link, place in places.items()
+    }
+    assert [link for link, aim in aims.items() if aim not in known] == []
+
+
+def test_links_are_found_wherever_they_stand():
+    text = "[a](x.md), ![b](y.png) [c](https://z) | [d](w/v.md#part) [e](#here)"
+    assert relative_links(text) == ["x.md", "y.png", "w/v.md"]
+
+
+def test_what_the_documents_commands_write_is_ignored_and_no_source_is():
+    written = ["data/digits", "results", run_id(1_700_000_000_000_000)]
+    sources = ["trainer/data", "tests/data", "jobs/results", "docs/data"]
+    asked = [f"{name}/x" for name in [*written, *sources]]
+    assert git("check-ignore", *asked) == [f"{name}/x" for name in written]
