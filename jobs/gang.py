@@ -141,12 +141,15 @@ class Supervisor:
             outcome = self._give_up(error.message + (f" ({error.hint})" if error.hint else ""))
         except OSError as error:
             outcome = self._give_up(str(error))
-        self._slots.release(self._run_dir)
-        use_reserve(self._run_dir)
-        if outcome.error is not None:
-            with contextlib.suppress(OSError):  # the event says the main thing, too
-                write_file(self._run_dir / "error.json", msgspec.json.encode(outcome.error))
-        self._enter(outcome.state, outcome.reason, outcome.exit_code)
+        try:
+            use_reserve(self._run_dir)
+            if outcome.error is not None:
+                with contextlib.suppress(OSError):  # the event says the main thing, too
+                    write_file(self._run_dir / "error.json", msgspec.json.encode(outcome.error))
+            self._enter(outcome.state, outcome.reason, outcome.exit_code)
+        finally:
+            # Last, so that by the events, too, the next run starts after this one's end.
+            self._slots.release(self._run_dir)
 
     def _wait_for_nodes(self) -> tuple[int, ...]:
         said = None
