@@ -23,6 +23,7 @@ from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment, Storage
 from jobs.store import open_data_store
 from tests.fakes.gangs import make_environment
+from tests.folders import make_folder, read_folder
 
 REPO = Path(__file__).parents[2]
 TOOLS = REPO / ".trainyard" / "tools.json"
@@ -90,18 +91,6 @@ def store(tmp_path_factory) -> Iterator[Store]:
     azurite_server.start(Path(storage.folder or ""), server)
     yield made
     azurite_server.stop(Path(storage.folder or ""))
-
-
-def make_folder(folder: Path, contents: dict[str, bytes]) -> Path:
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
-
-
-def read_folder(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def test_a_folder_goes_up_and_comes_back_equal(store, tmp_path):

@@ -19,6 +19,7 @@ from jobs.progress import Transfer
 from jobs.spec import DatasetVersion
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
+from tests.folders import make_folder, read_folder
 
 
 @pytest.fixture
@@ -34,18 +35,6 @@ def datasets(store) -> Datasets:
 @pytest.fixture
 def folder(tmp_path) -> Path:
     return make_folder(tmp_path / "folder", {"a": b"one", "sub/b": b"", "sub/c": b"three"})
-
-
-def make_folder(folder: Path, contents: dict[str, bytes]) -> Path:
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
-
-
-def read_folder(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 class TestPush:

@@ -13,6 +13,7 @@ from jobs import supervision
 from jobs.slots import Claim, Slots, free_nodes
 from jobs.spec import Priority, RunState
 from tests.fakes.gangs import Gangs
+from tests.folders import read_folder
 
 
 class Cluster:
@@ -106,8 +107,10 @@ def test_claims_and_places_of_vanished_supervisors_are_dropped(cluster: Cluster)
 
 
 def test_release_of_a_run_that_holds_nothing_is_silent(cluster: Cluster, tmp_path: Path) -> None:
+    before = read_folder(tmp_path)
     cluster.release("nobody")
     Slots(tmp_path, "elsewhere").release(tmp_path / "runs" / "nobody")
+    assert read_folder(tmp_path) == before
 
 
 # --- with real runs --------------------------------------------------------------------------
