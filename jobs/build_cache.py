@@ -94,7 +94,12 @@ def run_logged(
             message = f"{what}: cannot start {arguments[0]}: {error.strerror}"
             raise EnvironmentFailure(message, hint=hint) from error
     if code != 0:
-        lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        tail = "\n".join(f"  | {line}" for line in lines)
-        message = f"{what} failed (exit code {code}); the end of {log}:\n{tail}"
-        raise EnvironmentFailure(message, hint=hint)
+        raise failure(what, code, log, hint=hint)
+
+
+def failure(what: str, code: int, log: Path, *, hint: str | None = None) -> EnvironmentFailure:
+    """What to raise for a program that failed: its log's last lines and path."""
+    lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    tail = "\n".join(f"  | {line}" for line in lines)
+    message = f"{what} failed (exit code {code}); the end of {log}:\n{tail}"
+    return EnvironmentFailure(message, hint=hint)

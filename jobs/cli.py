@@ -28,7 +28,7 @@ VERBS = {
     "report": "Show the figures of runs; draw their curves.",
     "data": "Prepare, push, list and pull datasets.",
     "env": "Look at environments; hand one on; mend one.",
-    "image": "Realise images on this machine; list them.",
+    "image": "Install images on this machine; build, push and pin them as containers.",
     "schema": "Print the JSON Schema of a job file.",
     "doctor": "Say what this machine lacks.",
     "completion": "Print what makes a shell complete `launch`.",

@@ -30,6 +30,8 @@ PEER_LOSS = re.compile(
 COLLECTIVE = re.compile(
     r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
 )
+SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
+DIVERGED = re.compile(r"^training has diverged\b(?:.*? rank (?P<rank>\d+) )?")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 
@@ -118,6 +120,7 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
     if not own:
         return None
     first = min(own, key=lambda each: (each.is_about_a_peer, each.evidence_s))
+    first = _diverged(own, first)
     error = _lost_by_all_others(reports) if first.is_about_a_peer else None
     if error is not None:
         return error
@@ -131,6 +134,14 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
             note = f"{error.message}; before that, rank {ranks} had ended with exit code 0"
             return structs.replace(error, message=note)
     return error
+
+
+def _diverged(failed: Sequence[RankReport], first: RankReport) -> RankReport:
+    """Where the first to end says whose loss was no number, that rank: all stop at one step."""
+    found = DIVERGED.match(last_words(first))
+    if found is None or found["rank"] is None:
+        return first
+    return next((each for each in failed if each.rank == int(found["rank"])), first)
 
 
 def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
@@ -163,6 +174,22 @@ def _failed_by_itself(report: RankReport, stopped_s: float | None) -> bool:
 def is_conclusive(reports: Sequence[RankReport]) -> bool:
     """Whether some rank's failure so far is surely its own, so that none need be waited for."""
     return any(each.has_failed and not each.is_about_a_peer for each in reports)
+
+
+def is_leaving(reports: Sequence[RankReport]) -> bool:
+    """Whether all that ended so far did so after a checkpoint, or with nothing left to do."""
+    failed = [each for each in reports if each.has_failed]
+    return bool(failed) and all(each.exit_code == PREEMPTED_EXIT_CODE for each in failed)
+
+
+def last_words(report: RankReport) -> str:
+    """What a rank wrote last before it failed; empty where it wrote nothing.
+
+    A line that says so itself (`error: ...`, as programs say what their user can mend) counts
+    before what a framework grumbles about on its way out.
+    """
+    said = SAID.findall(report.last_lines)
+    return said[-1] if said else "".join(report.last_lines.strip().splitlines()[-1:])
 
 
 def describe(report: RankReport) -> RankError:
@@ -199,8 +226,10 @@ def _cause(report: RankReport) -> tuple[str, str]:
         where = _place(report.traceback) if report.traceback else ""
         what = signal.strsignal(report.signal) or name
         return f"killed by {name}", f"{what.lower()}{where}"
-    last = report.last_lines.strip().splitlines()[-1:]
-    return f"exit code {code}", last[0] if last else "it left no message"
+    said = last_words(report)
+    if DIVERGED.match(said):
+        return "diverged", said
+    return f"exit code {code}", said or "it left no message"
 
 
 def _place(traceback: str) -> str:

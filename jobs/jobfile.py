@@ -123,6 +123,9 @@ def _check_program(job: JobFile, root: Node) -> None:
     if job.parameter_servers and job.launcher != "tensorflow":
         message = f"{_place(root, 'parameter_servers')}: only the launcher `tensorflow` has them"
         raise LaunchError(message, hint="remove `parameter_servers`")
+    if job.chief and not job.parameter_servers:
+        message = f"{_place(root, 'chief')}: a chief needs parameter servers to coordinate"
+        raise LaunchError(message, hint="parameter_servers: 1, or remove `chief`")
 
 
 def _check_variables(job: JobFile, root: Node) -> None:

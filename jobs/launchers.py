@@ -6,6 +6,7 @@ at the end; they are pure, too.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,12 +22,18 @@ RANK_ARGV = ("python", "-I", "-S", "rank.py", "rank.json")
 
 
 class RankRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rank: its place, and what only its environment has."""
+    """One rank: its place, and what only its environment has.
+
+    `task` is its type and index in TensorFlow's cluster. A rank that is not `awaited` serves the
+    others and never ends by itself: the run is over without it.
+    """
 
     rank: int
     node: int
     local_rank: int
     env: dict[str, str]
+    task: tuple[str, int] | None = None
+    awaited: bool = True
 
 
 class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,14 +90,17 @@ def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
         command=spec.command,
         setup=spec.setup,
         env={**_launcher_environment(spec), **spec.env},
-        ranks=tuple(_rank_request(spec, rank) for rank in range(spec.world_size)),
+        ranks=(
+            *(_rank_request(spec, rank) for rank in range(spec.world_size)),
+            *(_server_request(spec, index) for index in range(spec.parameter_servers)),
+        ),
     )
 
 
 def _check(spec: JobSpec, cluster: Cluster) -> None:
-    if spec.launcher == "tensorflow":
-        message = "the local engine does not run the launcher `tensorflow` yet"
-        raise LaunchError(message, hint="launcher: horovod, torch, mpi or none")
+    if spec.chief and spec.world_size < 2:
+        message = "a chief needs at least one worker beside it, and the job has one process"
+        raise LaunchError(message, hint="--set processes_per_node=2")
     for name, each in spec.inputs.items():
         if each.mode == "stream":
             message = f"input `{name}`: the local engine does not stream yet"
@@ -159,7 +169,36 @@ def _rank_request(spec: JobSpec, rank: int) -> RankRequest:
             # Horovod's key for who shares a host: our nodes do not, though the machine is one.
             "HOROVOD_HOSTNAME": f"node-{node}",
         }
-    return RankRequest(rank=rank, node=node, local_rank=local_rank, env=env)
+    if spec.launcher != "tensorflow":
+        return RankRequest(rank=rank, node=node, local_rank=local_rank, env=env)
+    # With a chief the workers serve it, and it alone says when the training is over.
+    is_chief = spec.chief and rank == 0
+    return RankRequest(
+        rank=rank,
+        node=node,
+        local_rank=local_rank,
+        env=env,
+        task=("chief", 0) if is_chief else ("worker", rank - spec.chief),
+        awaited=is_chief or not spec.chief,
+    )
+
+
+def _server_request(spec: JobSpec, index: int) -> RankRequest:
+    """A parameter server: numbered after the ranks, dealt to the nodes in turn."""
+    node, local_rank = index % spec.nodes, spec.processes_per_node + index // spec.nodes
+    rank = spec.world_size + index
+    env = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(spec.world_size),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(spec.processes_per_node),
+        "NODE_RANK": str(node),
+        # Variables are kept in memory; a server that saw a GPU would take all of it.
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
+    return RankRequest(
+        rank=rank, node=node, local_rank=local_rank, env=env, task=("ps", index), awaited=False
+    )
 
 
 def mpirun_argv(world_size: int) -> tuple[str, ...]:
@@ -187,22 +226,47 @@ def meeting_environment(launcher: Launcher, port: int) -> dict[str, str]:
     return {}
 
 
+def tensorflow_environments(
+    ranks: Sequence[RankRequest], ports: Sequence[int]
+) -> dict[int, dict[str, str]]:
+    """What each rank has for itself: `TF_CONFIG`, and the one of the taken ports that is its own."""
+    tasks = [
+        (rank.rank, *rank.task, port) for rank, port in zip(ranks, ports, strict=True) if rank.task
+    ]
+    cluster: dict[str, list[str]] = {}
+    for _, kind, _, port in tasks:
+        cluster.setdefault(kind, []).append(f"{LOOPBACK}:{port}")
+    return {
+        rank: {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}),
+            "TRAINYARD_HELD_PORT": str(port),
+        }
+        for rank, kind, index, port in tasks
+    }
+
+
 def share_cpus(
-    allowed: Sequence[int], *, cpus_per_node: int, nodes: Sequence[int], processes_per_node: int
+    allowed: Sequence[int],
+    *,
+    cpus_per_node: int,
+    nodes: Sequence[int],
+    processes_per_node: int,
+    num_servers: int = 0,
 ) -> list[list[int]]:
     """Deal the cores of the claimed nodes to the ranks: contiguous, disjoint, as equal as it goes.
 
     `nodes` are the claimed places in the cluster; each owns `cpus_per_node` of the allowed cores,
     wrapping round where the cluster promises more than the machine has. With fewer cores than
-    ranks each rank gets one, in turn.
+    ranks each rank gets one, in turn. Each of `num_servers` that come after the ranks may use all.
     """
     owned = (node * cpus_per_node + core for node in nodes for core in range(cpus_per_node))
     cores = list(dict.fromkeys(allowed[index % len(allowed)] for index in owned))
     num_ranks = len(nodes) * processes_per_node
+    servers = [cores] * num_servers
     if len(cores) < num_ranks:
-        return [[cores[rank % len(cores)]] for rank in range(num_ranks)]
+        return [*([cores[rank % len(cores)]] for rank in range(num_ranks)), *servers]
     bounds = [rank * len(cores) // num_ranks for rank in range(num_ranks + 1)]
-    return [cores[low:high] for low, high in pairwise(bounds)]
+    return [*(cores[low:high] for low, high in pairwise(bounds)), *servers]
 
 
 def share_gpus(num_gpus: int, *, nodes: int, processes_per_node: int) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Where the ranks of a gang find each other: Horovod's rendezvous, torch's store, or a free port."""
+"""Where the ranks of a gang find each other: Horovod's rendezvous, torch's store, or held ports."""
 
 from __future__ import annotations
 
@@ -7,40 +7,61 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.launchers import LOOPBACK, meeting_environment
-from jobs.spec import Launcher
+from jobs.launchers import LOOPBACK, GangRequest, meeting_environment, tensorflow_environments
+from jobs.loopback import loopback_library, preloaded
 
 _STORE_FD = 3
 
 
 class Meeting:
-    """A gang's meeting place, on loopback; open from its making until the supervisor ends.
+    """A gang's meeting place, on loopback; open from its making until `close`.
 
-    `environment` is what the ranks must have to find it. `helper` is the process that hosts it,
-    or None where this process does; a gang whose helper ends has lost its meeting place.
+    `environment` is what the ranks must have to find it, with `of_rank` what each has for itself.
+    `helper` is the process that hosts it, or None where this process does; a gang whose helper
+    ends has lost its meeting place.
     """
 
     def __init__(
-        self, launcher: Launcher, interpreter: str, environment: Mapping[str, str]
+        self, request: GangRequest, interpreter: str, environment: Mapping[str, str]
     ) -> None:
         self.helper: int | None = None
+        self._server = None
+        self._held: list[socket.socket] = []
+        self._of_rank: dict[int, dict[str, str]] = {}
         port = _free_port()
         meeting_port = port
-        if launcher == "horovod":
+        if request.launcher == "horovod":
             # Its thread must not start before the process is done forking for other reasons.
             from jobs.rendezvous import RendezvousServer
 
             self._server = RendezvousServer()
             meeting_port = self._server.port
-        elif launcher == "torch":
+        elif request.launcher == "torch":
             with socket.create_server((LOOPBACK, 0), backlog=1024) as listener:
                 port = meeting_port = listener.getsockname()[1]
                 self.helper = _start_store(listener, interpreter, environment)
         self.environment = {
             "MASTER_ADDR": LOOPBACK,
             "MASTER_PORT": str(port),
-            **meeting_environment(launcher, meeting_port),
+            **meeting_environment(request.launcher, meeting_port),
         }
+        if request.launcher == "tensorflow":
+            self._held = [_hold_port() for _ in request.ranks]
+            ports = [each.getsockname()[1] for each in self._held]
+            self._of_rank = tensorflow_environments(request.ranks, ports)
+            library = loopback_library(os.environ)
+            self.environment["LD_PRELOAD"] = preloaded(library, environment)
+
+    def of_rank(self, rank: int) -> Mapping[str, str]:
+        """What only this rank must have to find the others."""
+        return self._of_rank.get(rank, {})
+
+    def close(self) -> None:
+        """Give the ports back; a helper is the gang's to end."""
+        if self._server is not None:
+            self._server.close()
+        for each in self._held:
+            each.close()
 
 
 def _start_store(listener: socket.socket, interpreter: str, environment: Mapping[str, str]) -> int:
@@ -57,3 +78,12 @@ def _start_store(listener: socket.socket, interpreter: str, environment: Mapping
 def _free_port() -> int:
     with socket.create_server((LOOPBACK, 0)) as listener:
         return listener.getsockname()[1]
+
+
+def _hold_port() -> socket.socket:
+    """A bound socket that does not listen: nobody else gets its port, and one rank shares it."""
+    held = socket.socket()
+    # Before the bind: only sockets that both ask for it may share, and only of one user.
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind((LOOPBACK, 0))
+    return held

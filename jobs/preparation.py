@@ -64,6 +64,7 @@ def prepare(
             cpus_per_node=request.cpus_per_node,
             nodes=nodes,
             processes_per_node=request.processes_per_node,
+            num_servers=spec.parameter_servers,
         ),
         gpus=share_gpus(
             count_gpus(), nodes=request.nodes, processes_per_node=request.processes_per_node

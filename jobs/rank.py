@@ -51,11 +51,12 @@ def map_world(environ: dict[str, str], processes_per_node: int | None = None) ->
     """Read the world from the variables of whatever started this process.
 
     With `processes_per_node` ranks are dealt to nodes in that number, whatever the launcher
-    believes: locally all "nodes" are one machine, and mpirun sees only that machine.
+    believes: locally all "nodes" are one machine, and mpirun sees only that machine. A parameter
+    server, numbered after the ranks, is where it was told to be.
     """
     rank, size, local_rank, local_size = _identity(environ)
     node = int(environ.get("NODE_RANK") or environ.get("GROUP_RANK") or rank // local_size)
-    if processes_per_node:
+    if processes_per_node and rank < size:
         local_size = processes_per_node
         node, local_rank = divmod(rank, processes_per_node)
     batch, _, _ = environ.get("AZ_BATCH_MASTER_NODE", "").partition(":")

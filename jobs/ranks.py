@@ -12,7 +12,9 @@ import msgspec
 
 from jobs.failure import RankReport
 from jobs.launchers import GangRequest
+from jobs.meeting import Meeting
 from jobs.processes import (
+    Process,
     descendants,
     kill_leftovers,
     read_process,
@@ -41,27 +43,26 @@ class Ranks:
         self._self = read_process(os.getpid())
         self._living: dict[int, int] = {}
         self._ended: dict[int, tuple[int, float]] = {}
+        self._awaited = frozenset(each.rank for each in request.ranks if each.awaited)
         self._helper: int | None = None
         self.is_helper_lost = False
         self.has_failure = False
 
     @property
     def are_living(self) -> bool:
-        """Whether some rank (or mpirun) is not over yet."""
-        return bool(self._living)
+        """Whether some rank (or mpirun) that the run waits for is not over yet."""
+        return any(rank in self._awaited for rank in self._living.values())
 
-    def start(
-        self, interpreter: str, environment: Mapping[str, str], *, helper: int | None
-    ) -> None:
-        """Start them all; `environment` is what they share, `helper` hosts their meeting place."""
-        self._helper = helper
+    def start(self, interpreter: str, environment: Mapping[str, str], meeting: Meeting) -> None:
+        """Start them all; `environment` is what they share."""
+        self._helper = meeting.helper
         if self._request.launcher == "mpi":
             mpirun = str(Path(interpreter).with_name("mpirun"))
             self._spawn(0, [mpirun, *self._argv(interpreter)[1:]], environment)
             return
         argv = self._argv(interpreter)
         for each in self._request.ranks:
-            self._spawn(each.rank, argv, {**environment, **each.env})
+            self._spawn(each.rank, argv, {**environment, **each.env, **meeting.of_rank(each.rank)})
 
     def _argv(self, interpreter: str) -> list[str]:
         return [interpreter if word == "python" else word for word in self._request.argv]
@@ -116,10 +117,24 @@ class Ranks:
     def stop(self, grace_s: float) -> None:
         """End all that is left: asked first, then killed; nothing of the run lives after this."""
         self.reap()
-        for pid in self._living:  # children that were not waited for: their ids are still theirs
-            _ask_to_end(pid)
+        for process in self._to_ask():
+            send(process, signal.SIGTERM)
+            send(process, signal.SIGCONT)
         self._wait_for_ends(grace_s)
         self.clean_up()
+
+    def _to_ask(self) -> list[Process]:
+        """Who is asked to end: each rank.py, or mpirun where none is known yet.
+
+        mpirun would pass the signal on, but kill its ranks within seconds of that.
+        """
+        # Children that were not waited for: their ids are still theirs.
+        children = [each for each in map(read_process, self._living) if each is not None]
+        if self._request.launcher != "mpi":
+            return children
+        own = {each.pid: each for each in descendants(os.getpid(), read_table())}
+        ranks = [own[each.pid] for each in self.reports() if each.pid in own]
+        return ranks or children
 
     def abort(self, grace_s: float) -> None:
         """Have each command write the stacks of all its threads (faulthandler), and end."""
@@ -157,13 +172,6 @@ class Ranks:
         while self._living and (left_s := deadline - time.monotonic()) > 0:
             self._wait(left_s)
             self.reap()
-
-
-def _ask_to_end(pid: int) -> None:
-    process = read_process(pid)
-    if process is not None:
-        send(process, signal.SIGTERM)
-        send(process, signal.SIGCONT)
 
 
 def _leads(pid: int) -> bool:

@@ -38,6 +38,7 @@ def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> 
         nodes=spec.nodes,
         processes_per_node=spec.processes_per_node,
         parameter_servers=spec.parameter_servers,
+        chief=spec.chief,
         setup=spec.setup,
         env=spec.env,
         secrets=spec.secrets,

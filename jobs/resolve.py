@@ -50,6 +50,7 @@ def resolve(
         nodes=nodes,
         processes_per_node=processes,
         parameter_servers=job.parameter_servers,
+        chief=job.chief,
         inputs={
             name: InputSpec(dataset=datasets[each.dataset], mode=each.mode)
             for name, each in job.inputs.items()

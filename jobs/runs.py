@@ -27,12 +27,16 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class RunEvent(Struct, frozen=True, kw_only=True):
-    """One line of `events.jsonl`: the state that the run entered at `ts`."""
+    """One line of `events.jsonl`: the state that the run entered at `ts`.
+
+    `attempt` (`ID.1`) is set where an attempt starts to run, and where it ended for another.
+    """
 
     ts: str
     state: RunState
     reason: str | None = None
     exit_code: int | None = None
+    attempt: str | None = None
 
 
 class RunStore:

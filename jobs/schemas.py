@@ -27,6 +27,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "nodes": "How many machines, or `max` for all that the cluster has.",
         "processes_per_node": "Ranks on each, or `gpu`: one a GPU, else what the cluster says.",
         "parameter_servers": "Parameter servers of the launcher `tensorflow`.",
+        "chief": "Rank 0 is TensorFlow's chief, which coordinates workers that only serve.",
         "inputs": "Datasets by a name of yours; NAME is in TRAINYARD_INPUT_NAME.",
         "outputs": "Folders that come back; NAME is in TRAINYARD_OUTPUT_NAME.",
         "setup": "Commands that run once a node, before the ranks.",

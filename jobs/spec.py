@@ -142,6 +142,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nodes: Positive | Literal["max"] = 1
     processes_per_node: Positive | Literal["gpu"] = "gpu"
     parameter_servers: Annotated[int, Meta(ge=0)] = 0
+    chief: bool = False
     inputs: dict[VariableName, JobInput] = {}
     outputs: dict[VariableName, JobOutput] = {}
     setup: tuple[str, ...] = ()
@@ -182,6 +183,13 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hang_s: float
 
 
+class ResumePoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The run whose checkpoints a job begins with, and the step of the newest of them."""
+
+    run: str
+    step: int
+
+
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job with everything decided: what `Engine.plan` takes. Holds no secret's value.
 
@@ -213,10 +221,12 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     priority: Priority
     experiment: str | None
     tags: dict[str, str]
+    chief: bool = False
+    resume: ResumePoint | None = None
 
     @property
     def world_size(self) -> int:
-        """Number of ranks of the whole job."""
+        """Number of ranks of the whole job; parameter servers are none."""
         return self.nodes * self.processes_per_node
 
 

@@ -9,8 +9,8 @@ from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.errors import ExitCode
 
-# The supervisor gives the ranks some seconds to end by themselves, then kills them.
-TIMEOUT_S = 15.0
+# The supervisor gives the ranks 10 s for a checkpoint, then kills them.
+TIMEOUT_S = 25.0
 
 
 def configure(parser: CommandParser) -> None:

@@ -16,6 +16,7 @@ from jobs.fetching import fetch_run
 from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.launchers import gang_request
 from jobs.logs import read_logs
+from jobs.loopback import loopback_library
 from jobs.processes import kill_leftovers
 from jobs.runs import RunStore, is_over, read_status
 from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
@@ -55,12 +56,15 @@ class LocalEngine:
             message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
             raise LaunchError(message, hint=f"it has: {', '.join(self.environment.clusters)}")
         request = gang_request(spec, cluster)
-        notes = ("retry has no effect on this machine",) if spec.retry.max else ()
+        is_useless = spec.retry.max > 0 and "preemption" not in spec.retry.on
+        notes = ("no node of this machine fails alone: retry has no effect",) if is_useless else ()
         return Plan(engine="local", spec=spec, request=msgspec.to_builtins(request), notes=notes)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""
         interpreter = self._runtime(plan.spec.image)
+        if plan.spec.launcher == "tensorflow":
+            loopback_library(os.environ)
         inherited = inherited_environment(os.environ)
         refuse_horovod_without_nccl(
             plan.spec, interpreter, num_gpus=self._num_gpus(), inherited=inherited

@@ -50,7 +50,7 @@ def read_run(run_dir: Path) -> Trained:
     return Trained(
         summary=json.loads((run_dir / "summary.json").read_text()),
         metrics=[json.loads(line) for line in lines],
-        model=run_dir / "outputs" / "model" / "mnist.pt",
+        model=run_dir / "outputs" / "model" / "mnist.safetensors",
     )
 
 

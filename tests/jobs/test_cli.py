@@ -63,7 +63,8 @@ def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
 
 EVERY_COMMAND = [
     *("run x", "plan x", "ls", "show", "logs", "wait", "cancel x", "fetch", "rerun", "diff x y"),
-    *("report", "schema", "doctor", "completion bash", "image ls", "image build x"),
+    *("report", "schema", "doctor", "completion bash", "image ls"),
+    *("image install x", "image build x", "image push x", "image pin x"),
     *("data prepare digits --to x", "data push x y", "data ls", "data pull x --to y"),
     *("env ls", "env show", "env export", "env check", "env repair"),
 ]
@@ -236,7 +237,7 @@ def nothing_built(monkeypatch, tmp_path_factory):
     monkeypatch.setitem(ENGINES, "local", "jobs.engines.local:LocalEngine")
 
 
-NOT_BUILT = "the runtime of image `pytorch` is not built on this machine"
+NOT_BUILT = "image `pytorch` is not installed on this machine"
 NO_SECRET = "no value for the secret `NO_SUCH_TOKEN`"
 
 
@@ -245,7 +246,7 @@ def test_a_plan_notes_what_run_would_refuse_for(launching, job, nothing_built, w
     words = [words[0], job, *words[1:], "--set", "secrets.NO_SUCH_TOKEN=x"]
     place = launching.folder / ".secrets.env"
     notes = [
-        f"{NOT_BUILT}; hint: launch image build pytorch",
+        f"{NOT_BUILT}; hint: launch image install pytorch",
         f"{NO_SECRET}; hint: export NO_SUCH_TOKEN=..., or a line NO_SUCH_TOKEN=... in {place} "
         "(git-ignored)",
     ]

@@ -52,7 +52,7 @@ def test_a_bare_machine_lacks_what_set_up_needs(project, tmp_path):
         "uv": f"make -C {project.root} setup",
         "pulumi": f"make -C {project.root} setup",
         "azurite": f"make -C {project.root} setup",
-        "image pytorch": "launch image build pytorch",
+        "image pytorch": "launch image install pytorch",
         "c++ compiler": "apt-get install -y g++",
     }
     go = found["go (Pulumi is built with it where its release is out of reach)"]

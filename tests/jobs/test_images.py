@@ -28,14 +28,14 @@ def edit(path, old, new):
 
 
 def test_the_images_are_the_folders_with_requirements_less_horovods_own(project):
-    assert images.list_images(project) == ["pytorch"]
+    assert images.list_images(project) == ["pytorch", "tensorflow"]
 
 
 def test_an_unknown_image_is_named_with_those_there_are(project):
     with pytest.raises(NotFound) as caught:
         images.runtime_python("pytroch", project)
     assert caught.value.message == f"no image `pytroch` in {project / 'images'}"
-    assert caught.value.hint == "this project has: pytorch"
+    assert caught.value.hint == "this project has: pytorch, tensorflow"
 
 
 def test_horovod_itself_is_no_image(project):
@@ -85,8 +85,8 @@ def test_pins_are_read_past_markers_and_hashes():
 def test_a_runtime_that_is_not_built_says_how_to_build_it(project):
     with pytest.raises(EnvironmentFailure) as caught:
         images.runtime_python("pytorch", project)
-    assert caught.value.message == "the runtime of image `pytorch` is not built on this machine"
-    assert caught.value.hint == "launch image build pytorch"
+    assert caught.value.message == "image `pytorch` is not installed on this machine"
+    assert caught.value.hint == "launch image install pytorch"
 
 
 def test_a_runtime_counts_only_when_it_was_finished_and_its_python_is_there(project):

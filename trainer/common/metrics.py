@@ -1,15 +1,32 @@
-"""Appends a run's metrics to a JSONL file, one whole line a write, from rank 0 only."""
+"""Appends a run's metrics to a JSONL file, one whole line a write, from rank 0 only.
+
+The same values go to the trackers (TensorBoard, MLflow) that the run has.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from trainer.common.world import World
+
+
+class Tracker(Protocol):
+    """Shows a run's values somewhere else, too."""
+
+    def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
+        """Take the values of one step; must not block training for long."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left."""
+        ...
 
 
 class Metrics:
@@ -20,13 +37,20 @@ class Metrics:
     and a kill loses none that was logged.
     """
 
-    def __init__(self, path: Path, world: World) -> None:
-        """Start an empty file; the folder is made where it is missing."""
+    def __init__(
+        self, path: Path, world: World, *, after_step: int = 0, trackers: Sequence[Tracker] = ()
+    ) -> None:
+        """Open the file; the folder is made where it is missing.
+
+        Lines that come again are dropped: those of steps beyond `after_step`, where this training
+        begins, and evaluations at it. They are of an attempt that got further than its checkpoint.
+        """
         self._fd: int | None = None
+        self._trackers = trackers if world.is_main else ()
         if world.is_main:
             path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-            self._fd = os.open(path, flags, 0o644)
+            _keep_until(path, after_step)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def log(self, *, step: int, epoch: float, split: str, **values: float) -> None:
         """Write one line per named value; a value that is no finite number is our mistake."""
@@ -37,12 +61,16 @@ class Metrics:
         for name, value in values.items():
             line = json.dumps({**place, "name": name, "value": value}, allow_nan=False)
             os.write(self._fd, line.encode() + b"\n")
+        for tracker in self._trackers:
+            tracker.log(step=step, split=split, values=values)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close file and trackers; a second call does nothing."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+            for tracker in self._trackers:
+                tracker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -54,3 +82,20 @@ class Metrics:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _keep_until(path: Path, step: int) -> None:
+    """Keep the lines of what is done at this step; the file is there whole or as it was."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return
+    kept: list[bytes] = []
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # a line torn by a full disk
+            place = json.loads(line)
+            if place["step"] < step or (place["step"], place["split"]) == (step, "train"):
+                kept.append(line)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(b"".join(kept))
+    partial.replace(path)

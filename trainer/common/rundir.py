@@ -20,6 +20,7 @@ class RunDir:
 
     path: Path
     outputs: Path
+    checkpoints: Path | None = None
     named_inputs: Mapping[str, Path] = field(default_factory=dict[str, Path])
     named_outputs: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
@@ -27,12 +28,18 @@ class RunDir:
     def from_environment(
         cls, environ: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> RunDir:
-        """Read TRAINYARD_RUN_DIR, TRAINYARD_INPUT_<NAME> and TRAINYARD_OUTPUT_<NAME>."""
+        """Read TRAINYARD_RUN_DIR, _CHECKPOINT_DIR, _INPUT_<NAME> and _OUTPUT_<NAME>.
+
+        Without a checkpoint folder in the environment `checkpoints` is None: a program started
+        by hand must not take up what another one left in `./outputs`.
+        """
         environ = os.environ if environ is None else environ
         outputs = (cwd or Path.cwd()) / "outputs"
+        checkpoints = environ.get("TRAINYARD_CHECKPOINT_DIR")
         return cls(
             path=Path(environ.get("TRAINYARD_RUN_DIR") or outputs),
             outputs=outputs,
+            checkpoints=Path(checkpoints) if checkpoints else None,
             named_inputs=_folders(environ, _INPUT),
             named_outputs=_folders(environ, _OUTPUT),
         )

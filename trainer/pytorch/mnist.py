@@ -10,6 +10,8 @@ dropout. One rank needs no strategy; more take DDP, or Horovod with `--strategy 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import random
 import sys
@@ -27,20 +29,22 @@ from torch.nn import functional
 from trainer.common.errors import TrainingError
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
-from trainer.common.rundir import RunDir
+from trainer.common.position import Position
+from trainer.common.progress import Progress
 from trainer.common.sharding import shard, shuffled_batches
+from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
-from trainer.common.world import World
+from trainer.common.trackers import open_trackers
+from trainer.common.training_options import TrainingOptions
+from trainer.common.vote import Place
 from trainer.data.idx import read_idx
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.program import run_program
 from trainer.pytorch.state import save_weights, weights_digest
-from trainer.pytorch.strategy import (
-    DeviceName,
-    Strategy,
-    StrategyName,
-    make_strategy,
-    pick_device,
-)
+from trainer.pytorch.strategy import DeviceName, Ranks, StrategyName, pick_device
 
+PROGRAM = "trainer.pytorch.mnist"
 NUM_CLASSES = 10
 EVALUATION_BATCH = 512
 # Mean and standard deviation of MNIST's training pixels, as its examples use them.
@@ -48,7 +52,7 @@ PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(TrainingOptions):
     """The command line; parse_options makes it."""
 
     data: Annotated[Path | None, "folder of the IDX files; else the run's input `digits`"] = None
@@ -58,14 +62,10 @@ class Options:
     batch_size: Annotated[int, "pictures a step, over all ranks together"] = 64
     lr: Annotated[float, "Adadelta's learning rate for that total batch"] = 1.0
     lr_decay: Annotated[float, "factor on the learning rate after each epoch"] = 0.7
-    seed: Annotated[int, "of weights, order and dropout"] = 1
-    log_every: Annotated[int, "steps between two lines of training metrics"] = 5
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "lr", "lr_decay", "log_every"):
-            if getattr(self, name) <= 0:
-                message = f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name)}"
-                raise ValueError(message)
+        super().__post_init__()
+        self.require_positive("epochs", "batch_size", "lr", "lr_decay")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,7 @@ class Job:
     """All that training needs, made once by `prepare`; `network` is `model` unwrapped."""
 
     options: Options
-    world: World
-    strategy: Strategy
+    ranks: Ranks
     device: torch.device
     training: Split
     testing: Split
@@ -97,7 +96,7 @@ class Job:
     optimizer: torch.optim.Optimizer
 
     @property
-    def num_steps(self) -> int:
+    def num_batches(self) -> int:
         """Steps of one epoch."""
         return math.ceil(len(self.training.labels) / self.options.batch_size)
 
@@ -105,42 +104,30 @@ class Job:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
     options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
-    try:
-        world = World.from_environment()
-        strategy = make_strategy(options.strategy, world)
-        run_dir = RunDir.from_environment()
-        try:
-            train(prepare(options, world, strategy, run_dir), run_dir)
-        finally:
-            strategy.shutdown()
-    except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
-    return 0
+    return run_program(options, options.strategy, lambda ranks: train(prepare(options, ranks)))
 
 
-def prepare(options: Options, world: World, strategy: Strategy, run_dir: RunDir) -> Job:
+def prepare(options: Options, ranks: Ranks) -> Job:
     """Read the data, meet the other ranks, and make the model that all of them start from."""
-    torch.set_num_threads(world.num_threads)
+    world = ranks.world
     device = pick_device(options.device, world)
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = True
-    training, testing = load_splits(options.data or run_dir.input("digits"), device)
+    training, testing = load_splits(options.data or ranks.run_dir.input("digits"), device)
     if options.batch_size < world.size:
         message = f"--batch-size {options.batch_size} leaves a rank of {world.size} without work"
         raise TrainingError(message, hint=f"--batch-size {world.size} or more")
 
-    strategy.init(world, device)
+    ranks.strategy.init(world, device)
     torch.manual_seed(options.seed)
     network = build_network().to(device)
     optimizer = torch.optim.Adadelta(network.parameters(), lr=options.lr)
-    model, optimizer = strategy.wrap(network, optimizer)
+    model, optimizer = ranks.strategy.wrap(network, optimizer)
     # Each rank drops other neurons, as it sees other pictures.
     torch.manual_seed(random.Random(f"{options.seed}/dropout/{world.rank}").getrandbits(63))
     return Job(
         options=options,
-        world=world,
-        strategy=strategy,
+        ranks=ranks,
         device=device,
         training=training,
         testing=testing,
@@ -150,38 +137,48 @@ def prepare(options: Options, world: World, strategy: Strategy, run_dir: RunDir)
     )
 
 
-def train(job: Job, run_dir: RunDir) -> None:
-    """Train, evaluate after every epoch, and write metrics, summary and model."""
+def train(job: Job) -> None:
+    """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
     began = time.perf_counter()
-    options = job.options
-    throughput = Throughput(num_warmup_steps=min(10, job.num_steps), synchronise=waiter(job.device))
+    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
+    throughput = Throughput(
+        num_warmup_steps=min(10, job.num_batches), synchronise=waiter(job.device)
+    )
+    keeper = make_keeper(job)
+    position = keeper.restore()
+    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
     test_loss, accuracy = math.nan, math.nan
-    recent = torch.zeros(2, dtype=torch.float64, device=job.device)  # sum of losses, samples
-    with Metrics(run_dir.metrics, job.world) as metrics:
-        for epoch in range(1, options.epochs + 1):
-            for group in job.optimizer.param_groups:
-                group["lr"] = options.lr * options.lr_decay ** (epoch - 1)
+    with (
+        contextlib.closing(keeper),
+        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+    ):
+        progress = Progress(
+            metrics,
+            world,
+            throughput,
+            log_every=options.log_every,
+            num_batches=job.num_batches,
+            num_epochs=options.epochs,
+        )
+        guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
+        while True:
+            if position.epoch and not position.batch:
+                test_loss, accuracy = evaluate(job)
+                figures = {"loss": test_loss, "accuracy": accuracy}
+                progress.on_epoch(position, figures)
+            if position.epoch == options.epochs:
+                break
             with throughput.training():
-                train_epoch(job, epoch, recent, throughput, metrics)
-            test_loss, accuracy = evaluate(job)
-            step = epoch * job.num_steps
-            metrics.log(step=step, epoch=epoch, split="test", loss=test_loss, accuracy=accuracy)
-            rate = throughput.samples_per_s
-            if rate is not None:
-                metrics.log(step=step, epoch=epoch, split="train", images_per_s=rate)
-            if job.world.is_main:
-                speed = "" if rate is None else f"   {rate:,.0f} images/s"
-                figures = f"test loss {test_loss:.4f}   test accuracy {accuracy:.2%}"
-                print(f"epoch {epoch:2}/{options.epochs}   {figures}{speed}", flush=True)
+                position = train_epoch(job, position, guard, throughput)
 
     digests = gather_digests(job)
-    if job.world.is_main:
-        save_weights(job.network, run_dir.output("model") / "mnist.pt")
+    if world.is_main:
+        save_weights(job.network, run_dir.output("model") / "mnist.safetensors")
         run_dir.write_summary(
             {
-                "program": "trainer.pytorch.mnist",
-                "strategy": job.strategy.name,
-                "world_size": job.world.size,
+                "program": PROGRAM,
+                "strategy": job.ranks.strategy.name,
+                "world_size": world.size,
                 "device": job.device.type,
                 "epochs": options.epochs,
                 "batch_size": options.batch_size,
@@ -193,42 +190,54 @@ def train(job: Job, run_dir: RunDir) -> None:
                 "images_per_s": throughput.samples_per_s,
                 "train_s": round(time.perf_counter() - began, 3),
                 "weights_sha256": digests,
+                **keeper.figures(),
             }
         )
     # No rank says that all is well before the model is on disk.
-    job.strategy.barrier()
+    job.ranks.strategy.barrier()
 
 
-def train_epoch(
-    job: Job, epoch: int, recent: Tensor, throughput: Throughput, metrics: Metrics
-) -> None:
-    """Take one step per global batch; each rank computes its part of every batch.
+def make_keeper(job: Job) -> Keeper:
+    """Keep the weights, the optimizer and the generators of this training."""
+    return Keeper(
+        Trainable(network=job.network, optimizer=job.optimizer, device=job.device),
+        job.ranks,
+        options=job.options,
+        recipe={
+            "program": PROGRAM,
+            "batch_size": job.options.batch_size,
+            "seed": job.options.seed,
+            "num_samples": len(job.training.labels),
+        },
+    )
 
-    `recent` holds this rank's sum of losses and number of samples since the last line of
-    metrics, across epochs, so that every line is about as many samples.
-    """
-    options, world = job.options, job.world
+
+def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughput) -> Position:
+    """Take one step per global batch that is left of the epoch; each rank computes its part."""
+    options, world = job.options, job.ranks.world
     job.model.train()
-    step = (epoch - 1) * job.num_steps
-    for batch in shuffled_batches(
-        len(job.training.labels), options.batch_size, seed=options.seed, epoch=epoch
+    for group in job.optimizer.param_groups:
+        group["lr"] = options.lr * options.lr_decay**position.epoch
+    order = shuffled_batches(
+        len(job.training.labels), options.batch_size, seed=options.seed, epoch=position.epoch + 1
+    )
+    for number, batch in enumerate(
+        itertools.islice(order, position.batch, None), position.batch + 1
     ):
-        images, labels = job.training.batch(shard(batch, world))
+        mine = shard(batch, world)
+        images, labels = job.training.batch(mine)
         loss_sum = functional.cross_entropy(job.model(images), labels, reduction="sum")
         job.optimizer.zero_grad()
         # Strategies average over ranks, whose parts of a batch may differ in size by one.
         (loss_sum * (world.size / len(batch))).backward()
         job.optimizer.step()
 
-        step += 1
         throughput.step(len(batch))
-        recent[0] += loss_sum.detach()
-        recent[1] += len(labels)
-        if step % options.log_every == 0:
-            loss_total, num_samples = job.strategy.sum(recent).tolist()
-            loss = check_loss(loss_total / num_samples, f"step {step} (epoch {epoch})", options)
-            metrics.log(step=step, epoch=step / job.num_steps, split="train", loss=loss)
-            recent.zero_()
+        place = Place(step=position.step + 1, epoch=position.epoch + 1, batch=number, samples=mine)
+        position = position.after_batch(job.num_batches)
+        guard.step(position, loss_sum, len(mine), place=place)
+    guard.settle()
+    return position
 
 
 @torch.no_grad()
@@ -236,23 +245,23 @@ def evaluate(job: Job) -> tuple[float, float]:
     """Give mean loss and accuracy over the whole test set, each picture counted once."""
     job.network.eval()
     totals = torch.zeros(2, dtype=torch.float64, device=job.device)  # sum of losses, right ones
-    mine = shard(list(range(len(job.testing.labels))), job.world)
+    mine = shard(list(range(len(job.testing.labels))), job.ranks.world)
     for start in range(0, len(mine), EVALUATION_BATCH):
         images, labels = job.testing.batch(mine[start : start + EVALUATION_BATCH])
         scores = job.network(images)
         totals[0] += functional.cross_entropy(scores, labels, reduction="sum")
         totals[1] += (scores.argmax(dim=1) == labels).sum()
-    loss_total, num_right = job.strategy.sum(totals).tolist()
+    loss_total, num_right = job.ranks.strategy.sum(totals).tolist()
     num_images = len(job.testing.labels)
-    return check_loss(loss_total / num_images, "the test set", job.options), num_right / num_images
+    if not math.isfinite(loss_total):
+        message = "training has diverged: the loss of the test set is no finite number"
+        raise TrainingError(message, hint=hint(job.options))
+    return loss_total / num_images, num_right / num_images
 
 
-def check_loss(loss: float, where: str, options: Options) -> float:
-    """Give the loss back; raises TrainingError, on all ranks alike, where it is no number."""
-    if not math.isfinite(loss):
-        message = f"the loss is {loss} at {where}: training has diverged"
-        raise TrainingError(message, hint=f"a smaller --lr than {options.lr:g}")
-    return loss
+def hint(options: Options) -> str:
+    """What to do about a training that diverges."""
+    return f"a smaller --lr than {options.lr:g}"
 
 
 def build_network() -> nn.Module:
@@ -303,7 +312,7 @@ def gather_digests(job: Job) -> list[str]:
     """Give the SHA-256 of every rank's weights; raises TrainingError where two differ."""
     digest = list(weights_digest(job.network))
     mine = torch.tensor(digest, dtype=torch.uint8, device=job.device)
-    digests = [bytes(part.tolist()).hex() for part in job.strategy.gather(mine)]
+    digests = [bytes(part.tolist()).hex() for part in job.ranks.strategy.gather(mine)]
     for rank, other in enumerate(digests):
         if other != digests[0]:
             message = f"rank {rank} ended with other weights than rank 0"

@@ -1,12 +1,157 @@
-"""A network's weights as bytes: their digest, and the file that they are kept in."""
+"""A network's and its optimizer's state as checkpoint files, and back; weights and their digest.
+
+model.safetensors       the network's state_dict; buffers as rank 0 has them
+optimizer.safetensors   tensors by `<parameter name>/<state name>`
+ranks.safetensors       by `<rank>/rng`, `<rank>/cuda_rng`, `<rank>/buffers`
+state.json              what is no tensor: parameter groups, AMP scaler
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 
 import torch
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainer.common.errors import TrainingError
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A copy of the whole state in the CPU's memory; training may go on beside it."""
+
+    model: Tensors
+    optimizer: Tensors
+    ranks: Tensors
+    others: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def files(self) -> dict[str, bytes]:
+        """Give the checkpoint's files."""
+        return {
+            "model.safetensors": save(self.model),
+            "optimizer.safetensors": save(self.optimizer),
+            "ranks.safetensors": save(self.ranks),
+            "state.json": json.dumps(self.others, indent=2).encode(),
+        }
+
+
+def read_files(files: Mapping[str, bytes]) -> Snapshot:
+    """Give the snapshot that the files were made of."""
+    return Snapshot(
+        model=load(files["model.safetensors"]),
+        optimizer=load(files["optimizer.safetensors"]),
+        ranks=load(files["ranks.safetensors"]),
+        others=json.loads(files["state.json"]),
+    )
+
+
+def take_snapshot(
+    network: nn.Module,
+    optimizer: Optimizer,
+    *,
+    ranks: Tensors,
+    scaler: torch.amp.GradScaler | None = None,
+) -> Snapshot:
+    """Copy the state; `ranks` holds what the ranks differ in."""
+    tensors: Tensors = {}
+    values: dict[str, dict[str, Any]] = {}
+    names = parameter_names(network, optimizer)
+    state = optimizer.state_dict()
+    for index, entries in state["state"].items():
+        for key, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"{names[index]}/{key}"] = _copy(value)
+            else:
+                values.setdefault(names[index], {})[key] = value
+    return Snapshot(
+        model={name: _copy(value) for name, value in network.state_dict().items()},
+        optimizer=tensors,
+        ranks=ranks,
+        others={
+            "optimizer": values,
+            "groups": [_without_params(group) for group in state["param_groups"]],
+            "scaler": None if scaler is None else scaler.state_dict(),
+        },
+    )
+
+
+def restore_snapshot(
+    snapshot: Snapshot,
+    network: nn.Module,
+    optimizer: Optimizer,
+    *,
+    scaler: torch.amp.GradScaler | None = None,
+) -> None:
+    """Put the state back, in place; raises TrainingError where it is another network's."""
+    try:
+        network.load_state_dict(snapshot.model)
+    except RuntimeError as error:
+        message = f"the checkpoint is of another network: {str(error).splitlines()[-1].strip()}"
+        raise TrainingError(message, hint="another --checkpoint-dir") from None
+    names = parameter_names(network, optimizer)
+    parameters = dict(network.named_parameters())
+    state = optimizer.state_dict()
+    state["state"] = {
+        index: {
+            **snapshot.others["optimizer"].get(name, {}),
+            **_state_of(name, snapshot.optimizer, parameters[name]),
+        }
+        for index, name in enumerate(names)
+    }
+    state["state"] = {index: entries for index, entries in state["state"].items() if entries}
+    for group, kept in zip(state["param_groups"], snapshot.others["groups"], strict=True):
+        group.update(kept)
+    optimizer.load_state_dict(state)
+    if scaler is not None and snapshot.others["scaler"] is not None:
+        scaler.load_state_dict(snapshot.others["scaler"])
+
+
+def parameter_names(network: nn.Module, optimizer: Optimizer) -> list[str]:
+    """Names of the optimizer's parameters, in the order of its state_dict."""
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    return [names[id(each)] for group in optimizer.param_groups for each in group["params"]]
+
+
+def rank_state(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
+    """What this rank has of its own: generators, and buffers such as batch statistics; copies."""
+    own = {"rng": torch.get_rng_state()}
+    if device.type == "cuda":
+        own["cuda_rng"] = torch.cuda.get_rng_state(device)
+    buffers = [each.detach().flatten() for each in float_buffers(network)]
+    own["buffers"] = torch.cat(buffers).cpu() if buffers else torch.empty(0)
+    return own
+
+
+def restore_rank_state(own: Mapping[str, Tensor], network: nn.Module, device: torch.device) -> None:
+    """Put this rank's generators and buffers back."""
+    torch.set_rng_state(own["rng"])
+    if device.type == "cuda" and "cuda_rng" in own:
+        torch.cuda.set_rng_state(own["cuda_rng"], device)
+    write_buffers(network, own["buffers"])
+
+
+def float_buffers(network: nn.Module) -> Sequence[Tensor]:
+    """Give the buffers that ranks may differ in."""
+    return [each for each in network.buffers() if each.is_floating_point()]
+
+
+def write_buffers(network: nn.Module, values: Tensor) -> None:
+    """Fill the floating-point buffers from one flat tensor."""
+    start = 0
+    for buffer in float_buffers(network):
+        buffer.copy_(values[start : start + buffer.numel()].view_as(buffer))
+        start += buffer.numel()
 
 
 def weights_digest(network: nn.Module) -> bytes:
@@ -19,7 +164,46 @@ def weights_digest(network: nn.Module) -> bytes:
 
 
 def save_weights(network: nn.Module, path: Path) -> None:
-    """Write the weights whole or not at all; torch.load(path, weights_only=True) reads them."""
+    """Write the weights as safetensors, whole or not at all."""
     partial = path.with_name(f".{path.name}.partial")
-    torch.save({name: value.cpu() for name, value in network.state_dict().items()}, partial)
+    partial.write_bytes(save({name: _copy(value) for name, value in network.state_dict().items()}))
     partial.replace(path)
+
+
+def load_weights(path: Path) -> Tensors:
+    """Read weights from a safetensors file, or from a .pt or .pth file without its pickles.
+
+    Raises TrainingError where there is none or it holds more than tensors.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            return load(path.read_bytes())
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, ValueError, KeyError, UnpicklingError, SafetensorError) as error:
+        message = f"no weights can be read from `{path}`: {str(error).splitlines()[0]}"
+        raise TrainingError(
+            message, hint="a .safetensors file, or a state_dict of torch.save"
+        ) from None
+
+
+def _copy(value: Tensor) -> Tensor:
+    return value.detach().to("cpu", copy=True).contiguous()
+
+
+def _state_of(name: str, tensors: Tensors, parameter: Tensor) -> Tensors:
+    prefix = f"{name}/"
+    found = {
+        key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
+    }
+    return {key: _like(parameter, value) for key, value in found.items()}
+
+
+def _like(parameter: Tensor, value: Tensor) -> Tensor:
+    """The value in the parameter's memory format, where fused optimizers are fast."""
+    if value.shape != parameter.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def _without_params(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key != "params"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol
 
@@ -11,7 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
+from trainer.common.preemption import Notice
+from trainer.common.rundir import RunDir
 from trainer.common.world import World
+from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -37,6 +42,10 @@ class Strategy(Protocol):
         """Add up the tensor over all ranks."""
         ...
 
+    def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Begin to add up; what is given back waits for the sum. Any other collective may go on."""
+        ...
+
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Give every rank's tensor, in the order of ranks; all have the same shape."""
         ...
@@ -48,6 +57,16 @@ class Strategy(Protocol):
     def shutdown(self) -> None:
         """Leave the group, waiting for nobody; silent where `init` was never reached."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """This rank among the others, and where its run's files go."""
+
+    world: World
+    strategy: Strategy
+    run_dir: RunDir
+    notice: Notice
 
 
 def make_strategy(name: StrategyName | None, world: World) -> Strategy:
@@ -72,6 +91,13 @@ def pick_device(name: DeviceName, world: World) -> torch.device:
     return device
 
 
+def average_buffers(network: nn.Module, strategy: Strategy, world: World) -> None:
+    """Give all ranks the mean of their batch statistics; a collective, for before an evaluation."""
+    buffers = [each.detach().flatten() for each in float_buffers(network)]
+    if buffers and world.size > 1:
+        write_buffers(network, strategy.sum(torch.cat(buffers)) / world.size)
+
+
 class Single:
     """One process, nobody to talk to."""
 
@@ -87,6 +113,10 @@ class Single:
     def sum(self, tensor: Tensor) -> Tensor:
         """Give the tensor back."""
         return tensor
+
+    def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Nothing to wait for."""
+        return lambda: tensor
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Give the one tensor there is."""
@@ -106,6 +136,7 @@ class Horovod:
 
     def __init__(self) -> None:
         self._hvd: Any = None
+        self._num_started = 0
 
     def init(self, world: World, device: torch.device) -> None:
         """Meet the other ranks; refuses a group that is not the one World says."""
@@ -139,6 +170,13 @@ class Horovod:
         """Add up by allreduce."""
         return self._hvd.allreduce(tensor, op=self._hvd.Sum)
 
+    def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Begin an allreduce under a name of its own: two may be under way."""
+        self._num_started += 1
+        name = f"started.{self._num_started % 2}"
+        handle = self._hvd.allreduce_async(tensor, op=self._hvd.Sum, name=name)
+        return lambda: self._hvd.synchronize(handle)
+
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Gather along a new first dimension."""
         return list(self._hvd.allgather(tensor.unsqueeze(0)))
@@ -171,14 +209,28 @@ class Ddp:
         )
 
     def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
-        """Wrap the model; DDP broadcasts its weights when it is made."""
-        return DistributedDataParallel(model), optimizer
+        """Wrap the model; DDP broadcasts its weights when it is made.
+
+        Batch statistics stay each rank's own, as with Horovod; `average_buffers` joins them.
+        """
+        return DistributedDataParallel(model, forward_sync_buffers=False), optimizer
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up by allreduce, on a copy."""
         total = tensor.clone()
         distributed.all_reduce(total)
         return total
+
+    def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Begin an allreduce, on a copy."""
+        total = tensor.clone()
+        work: Any = distributed.all_reduce(total, async_op=True)
+
+        def wait() -> Tensor:
+            work.wait()
+            return total
+
+        return wait
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Gather into one tensor per rank."""

@@ -1,0 +1,222 @@
+"""One attempt at a run: starts its gang, watches over it, ends it, says how it ended and why."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from jobs.checkpoints import whole_checkpoints
+from jobs.errors import ExitCode
+from jobs.failure import (
+    HANG_EXIT_CODE,
+    PREEMPTED_EXIT_CODE,
+    hang_error,
+    is_conclusive,
+    is_in_collective,
+    is_leaving,
+    last_words,
+    name_hanging,
+    root_cause,
+    stalled_error,
+    summary_line,
+)
+from jobs.launchers import GangRequest
+from jobs.meeting import Meeting
+from jobs.processes import MARK
+from jobs.ranks import Ranks
+from jobs.spec import JobSpec, RankError, RunState
+from jobs.supervision import Handover
+from jobs.vitals import Activity, observe
+from jobs.wakeup import Interrupted, Wakeup
+
+# Between asking a rank to end and killing it. A rank of a healthy gang has time to write a
+# checkpoint; once one has died, the others cannot finish a step together any more.
+CHECKPOINT_GRACE_S = 10.0
+GRACE_S = 4.0
+SERVER_GRACE_S = 2.0  # for what served the others, once they are over
+STACKS_S = 2.0  # for the ranks of a hanging gang to write their stacks
+# For the guilty rank to end, when the first to end blames a peer: on a busy machine a framework
+# takes seconds to leave. With the grace it stays within the 10 s in which the others must be gone.
+SETTLE_S = 2.5
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How the run ended."""
+
+    state: RunState
+    reason: str | None = None
+    exit_code: int | None = None
+    error: RankError | None = None
+
+
+class Attempt:
+    """One gang of the run, from the start of its ranks until no process of it is left."""
+
+    def __init__(self, run_dir: Path, spec: JobSpec, request: GangRequest, wakeup: Wakeup) -> None:
+        self._run_dir = run_dir
+        self._spec = spec
+        self._request = request
+        self._wakeup = wakeup
+        self._ranks = Ranks(run_dir, request, wait=wakeup.wait)
+
+    def run(self, handover: Handover, *, limit_s: float, on_start: Callable[[], None]) -> Outcome:
+        """Start the ranks and see them to their end; raises Interrupted, and leaves them running.
+
+        `limit_s` is when the run has to be over, on the monotonic clock; `on_start` is called
+        when all is ready.
+        """
+        marked = {**os.environ, MARK: str(self._run_dir)}
+        base = {**marked, **self._request.env}
+        meeting = Meeting(self._request, handover.interpreter, base)
+        try:
+            shared = {**base, **meeting.environment, **handover.secrets, MARK: marked[MARK]}
+            on_start()
+            self._ranks.start(handover.interpreter, shared, meeting)
+            outcome = self._watch_over(limit_s)
+            if outcome is None:
+                # What ends from here on served the others, and is ended by us.
+                stopped_s, has_failed = time.monotonic(), self._ranks.has_failure
+                self._ranks.stop(SERVER_GRACE_S)
+                outcome = self._judge(stopped_s) if has_failed else self._completed()
+            return outcome
+        finally:
+            meeting.close()
+
+    def end_early(self, interruption: Interrupted) -> Outcome:
+        """Somebody wants the machine back, or the run gone: the ranks may write a checkpoint."""
+        # Where one has died already, the others cannot.
+        self._ranks.reap()
+        is_healthy = not self._ranks.has_failure or is_leaving(self._ranks.reports())
+        self._ranks.stop(CHECKPOINT_GRACE_S if is_healthy else GRACE_S)
+        has_saved = any(each.exit_code == PREEMPTED_EXIT_CODE for each in self._ranks.reports())
+        reason = interruption.reason
+        if has_saved:
+            reason += f"; {self._newest_checkpoint()}"
+        if has_saved and not interruption.is_cancel:
+            return Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=PREEMPTED_EXIT_CODE)
+        return Outcome(state=RunState.CANCELLED, reason=reason, exit_code=ExitCode.CANCELLED)
+
+    def give_up(self, message: str) -> Outcome:
+        """Our own part failed: the disk, the inputs, the runtime."""
+        self._ranks.stop(GRACE_S)
+        return self._failed(self._error("cannot run", message))
+
+    def _watch_over(self, limit_s: float) -> Outcome | None:
+        """Wait until the ranks ended (None) or have to be ended."""
+        activity = Activity(self._run_dir, len(self._request.ranks), self._spec.limits.hang_s)
+        failed_s: float | None = None
+        while True:
+            self._ranks.reap()
+            if not self._ranks.are_living:
+                return None
+            now_s = time.monotonic()
+            settled_s = float("inf")
+            if self._ranks.has_failure:
+                failed_s = failed_s or now_s
+                reports = self._ranks.reports()
+                leaves = is_leaving(reports)
+                # Who leaves after a checkpoint does so with all others; the one that writes it
+                # is not to be disturbed.
+                settled_s = failed_s + (CHECKPOINT_GRACE_S if leaves else SETTLE_S)
+                if now_s >= settled_s or (not leaves and is_conclusive(reports)):
+                    return self._end_failed()
+            if self._ranks.is_helper_lost:
+                return self._end_failed()
+            if now_s >= limit_s:
+                return self._end_overdue(self._spec.limits.wall_clock_s or 0)
+            if now_s >= activity.deadline_s and activity.is_silent():
+                return self._end_hanging()
+            next_s = min(limit_s, settled_s, activity.deadline_s)
+            self._wakeup.wait_interruptibly(next_s - now_s)
+
+    # --- the ways to end ---------------------------------------------------------------------
+
+    def _completed(self) -> Outcome:
+        torn = [each for each in self._ranks.reports() if each.log_error]
+        reason = f"rank {torn[0].rank}: {torn[0].log_error}" if torn else None
+        return Outcome(state=RunState.COMPLETED, reason=reason, exit_code=0)
+
+    def _end_failed(self) -> Outcome:
+        """A rank failed: name it, end the others."""
+        stalled: RankError | None = None
+        reports = self._ranks.reports()
+        if not is_conclusive(reports):
+            # All blame a peer: perhaps one that did not end but stands still.
+            living = [each for each in reports if each.ended_s is None]
+            stopped = [sign for sign in observe(self._run_dir, living) if sign.is_stopped]
+            if stopped:
+                stalled = stalled_error(reports[stopped[0].rank])
+        stopped_s = time.monotonic()
+        self._ranks.stop(GRACE_S)
+        return self._judge(stopped_s, stalled)
+
+    def _end_hanging(self) -> Outcome:
+        """Nobody gave a sign of life: find out who holds up the others, and where they are."""
+        signs = observe(self._run_dir, self._ranks.reports())
+        self._ranks.abort(STACKS_S)
+        reports = self._ranks.reports()
+        signs = [
+            structs.replace(sign, is_in_collective=is_in_collective(report.traceback))
+            for sign, report in zip(signs, reports, strict=True)
+        ]
+        # To be idle and silent is what a server is for; it is named for plainer signs only.
+        plain = [
+            sign
+            for sign, rank in zip(signs, self._request.ranks, strict=True)
+            if rank.awaited or sign.is_stopped or sign.has_exited or sign.has_closed_output
+        ]
+        rank, why = name_hanging(plain, self._request.launcher)
+        error = hang_error(reports[rank], self._spec.limits.hang_s, why)
+        return self._failed(error)
+
+    def _end_overdue(self, limit_s: float) -> Outcome:
+        self._ranks.stop(CHECKPOINT_GRACE_S)
+        reason = f"limits.wall_clock: it ran longer than {limit_s:g} s"
+        return Outcome(state=RunState.FAILED, reason=reason, exit_code=HANG_EXIT_CODE)
+
+    def _judge(self, stopped_s: float, stalled: RankError | None = None) -> Outcome:
+        """All ranks are over, and not all did it: whose fault was it?"""
+        reports = self._ranks.reports()
+        error = root_cause(reports, stopped_s=stopped_s)
+        if stalled is not None and (error is None or error.cause != "out of memory"):
+            error = stalled
+        if error is None:
+            what = "mpirun" if self._request.launcher == "mpi" else "its meeting place"
+            error = self._error(f"{what} failed", self._last_words())
+        if error.exit_code == PREEMPTED_EXIT_CODE and error.rank is not None:
+            said = last_words(reports[error.rank])
+            left = f"rank {error.rank} checkpointed and left (exit code {PREEMPTED_EXIT_CODE})"
+            reason = "; ".join(filter(None, [left, said, self._newest_checkpoint()]))
+            return Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=error.exit_code)
+        return self._failed(error)
+
+    def _newest_checkpoint(self) -> str:
+        found = whole_checkpoints(self._run_dir)
+        return f"newest checkpoint: step {found[0].step}" if found else "it left no checkpoint"
+
+    def _failed(self, error: RankError) -> Outcome:
+        return Outcome(
+            state=RunState.FAILED,
+            reason=summary_line(error),
+            exit_code=error.exit_code,
+            error=error,
+        )
+
+    def _error(self, cause: str, message: str) -> RankError:
+        return RankError(
+            rank=None,
+            host=os.uname().nodename,
+            cause=cause,
+            message=message,
+            traceback=None,
+            exit_code=1,
+        )
+
+    def _last_words(self) -> str:
+        """What mpirun or the store's host wrote last."""
+        lines = (self._run_dir / "supervisor.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it left no message"

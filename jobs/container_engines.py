@@ -1,0 +1,153 @@
+"""The programs that build container images: buildah, podman and docker, told apart by argv alone.
+
+Credentials are the engine's own (`buildah login`, `docker login`); none passes through here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jobs.errors import EnvironmentFailure
+
+# buildah needs no daemon and no right to run containers, podman no daemon. The first two share
+# their images and logins.
+ENGINES: tuple[EngineName, ...] = ("buildah", "podman", "docker")
+EngineName = Literal["buildah", "podman", "docker"]
+LOOPBACK = ("127.", "localhost:", "localhost/", "[::1]")
+QUERY_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerEngine:
+    """One of the programs, and how it is told what to do."""
+
+    name: EngineName
+    program: Path
+
+    def build(
+        self,
+        *,
+        context: Path,
+        dockerfile: Path,
+        reference: str,
+        arguments: Mapping[str, str],
+        secrets: Mapping[str, Path],
+        timestamp_s: int,
+    ) -> list[str]:
+        """The command that builds an image; its output is the engine's talk."""
+        options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        options += [f"--secret=id={name},src={path}" for name, path in secrets.items()]
+        options += [f"--file={dockerfile}", f"--tag={reference}"]
+        if self.name == "docker":
+            fixed = ["--progress=plain", f"--build-arg=SOURCE_DATE_EPOCH={timestamp_s}"]
+        else:
+            fixed = ["--format=oci", f"--timestamp={timestamp_s}"]
+        return [str(self.program), "build", *fixed, *options, str(context)]
+
+    def has(self, reference: str) -> bool:
+        """Whether the image is on this machine."""
+        what = ["--type", "image"] if self.name == "buildah" else []
+        verb = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
+        return self._ask([*verb, *what, reference]).returncode == 0
+
+    def references(self) -> list[str]:
+        """Every image on this machine by name and tag. Raises EnvironmentFailure without an answer."""
+        name = ".Name" if self.name == "buildah" else ".Repository"
+        answer = self._ask(["images", "--format", f"{{{{{name}}}}}:{{{{.Tag}}}}"])
+        if answer.returncode:
+            raise self._failure("cannot list its images", answer.stderr)
+        return answer.stdout.decode().split()
+
+    def read_file(self, reference: str, path: str, *, limit_bytes: int) -> bytes:
+        """A file of an image. Raises EnvironmentFailure where it is not to be had."""
+        made = self._ask(["from" if self.name == "buildah" else "create", reference])
+        if made.returncode:
+            raise self._failure(f"cannot open {reference}", made.stderr)
+        container = made.stdout.decode().split()[-1]
+        try:
+            if self.name == "buildah":
+                answer = self._ask(["run", container, "--", "cat", path])
+                content = answer.stdout
+            else:
+                answer = self._ask(["cp", f"{container}:{path}", "-"])
+                content = _only_file(answer.stdout) if answer.returncode == 0 else b""
+        finally:
+            self._ask(["rm", container])
+        if answer.returncode:
+            raise self._failure(f"{reference} has no {path}", answer.stderr)
+        if len(content) > limit_bytes:
+            message = f"{path} of {reference} is larger than {limit_bytes} bytes"
+            raise EnvironmentFailure(message)
+        return content
+
+    def push(self, reference: str, target: str, digest_file: Path) -> list[list[str]]:
+        """The commands that send an image; the digest is in the file, or to be asked for."""
+        if self.name == "docker":
+            return [self._command("tag", reference, target), self._command("push", target)]
+        # A registry on this machine (a test's, or a mirror) has no certificate; docker knows so.
+        plain = ["--tls-verify=false"] if target.startswith(LOOPBACK) else []
+        options = [*plain, f"--digestfile={digest_file}"]
+        return [self._command("push", *options, reference, f"docker://{target}")]
+
+    def pushed_digest(self, target: str, digest_file: Path) -> str:
+        """The digest under which the registry keeps what was pushed."""
+        if self.name != "docker":
+            return digest_file.read_text(encoding="utf-8").strip()
+        asked = ["image", "inspect", "--format", "{{json .RepoDigests}}", target]
+        answer = self._ask(asked)
+        repository = target.rpartition(":")[0]
+        known: list[str] = json.loads(answer.stdout) if answer.returncode == 0 else []
+        found = [each.partition("@")[2] for each in known if each.startswith(f"{repository}@")]
+        if not found:
+            raise self._failure(f"does not know the digest of {target}", answer.stderr)
+        return found[0]
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [str(self.program), *arguments]
+
+    def _ask(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+        command = self._command(*arguments)
+        try:
+            return subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=QUERY_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            message = f"{self.name} does not answer: {error}"
+            raise EnvironmentFailure(message, hint=f"try: {' '.join(command)}") from error
+
+    def _failure(self, what: str, said: bytes) -> EnvironmentFailure:
+        lines = said.decode(errors="replace").strip().splitlines()
+        message = f"{self.name} {what}" + (f": {lines[-1]}" if lines else "")
+        return EnvironmentFailure(message, hint=f"try: {self.program} images")
+
+
+def find_engine() -> ContainerEngine:
+    """The first that is on PATH. Raises EnvironmentFailure where none is."""
+    for name in ENGINES:
+        program = shutil.which(name)
+        if program:
+            return ContainerEngine(name=name, program=Path(program))
+    message = f"none of {', '.join(ENGINES)} is on PATH, and one is needed for containers"
+    hint = "apt-get install buildah; to run jobs on this machine: launch image install NAME"
+    raise EnvironmentFailure(message, hint=hint)
+
+
+def _only_file(archive: bytes) -> bytes:
+    import io
+    import tarfile
+
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        member = next(each for each in opened if each.isfile())
+        file = opened.extractfile(member)
+        assert file is not None, "a regular file opens"
+        return file.read()

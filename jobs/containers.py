@@ -1,0 +1,144 @@
+"""What goes into a container image and what it is called: read from the project, nothing started.
+
+The tag is a hash of every byte that goes in, so a tag that is there needs no second build.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.build_cache import content_key
+from jobs.errors import NotFound
+from jobs.images import lock_file
+
+VARIANTS = ("cpu", "cuda")
+# The oldest time that a ZIP can hold; the same in every image, so that the same content is the
+# same image.
+TIMESTAMP_S = 315532800
+REPOSITORY = "localhost/trainyard"
+
+ARGUMENT = re.compile(r"^ARG[ \t]+(?P<name>[A-Z_]+)=(?P<value>\S+)[ \t]*$", re.MULTILINE)
+STAGE = re.compile(r"^FROM\b", re.MULTILINE)
+# What all images share; trainer/ and the image's own folder come on top.
+SHARED = (
+    "images/sbom.py",
+    "images/uv.txt",
+    "images/with-index.sh",
+    "images/horovod/build.py",
+    "images/horovod/check.py",
+    "images/horovod/requirements.txt",
+    "images/horovod/sdist.txt",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One variant of an image: what is built from which files, and its name."""
+
+    image: str
+    variant: str
+    arguments: Mapping[str, str]  # of the Dockerfile; they decide what is built
+    files: Mapping[str, Path]  # place in the build context -> file of the project
+    tag: str
+
+    @property
+    def dockerfile(self) -> str:
+        """Its place in the build context."""
+        return f"images/{self.image}/Dockerfile"
+
+    @property
+    def reference(self) -> str:
+        """What the engine on this machine calls it."""
+        return f"{REPOSITORY}/{self.image}:{self.tag}"
+
+    @property
+    def base(self) -> tuple[str, str]:
+        """Name and digest of the image below; no digest where it is not pinned."""
+        name, _, digest = self.arguments["BASE_IMAGE"].partition("@")
+        return name, digest
+
+
+def dockerfile_of(image: str, project: Path) -> Path:
+    """The image's Dockerfile. Raises NotFound for one that the project does not have."""
+    path = lock_file(image, project).with_name("Dockerfile")
+    if not path.exists():
+        message = f"image `{image}` has no {path}"
+        raise NotFound(message, hint=f"launch image install {image} (it runs on this machine only)")
+    return path
+
+
+def read_recipe(image: str, variant: str, project: Path) -> Recipe:
+    """Everything that one variant is built from. Raises NotFound for one that is not there."""
+    dockerfile = dockerfile_of(image, project)
+    given = bases(dockerfile.read_text(encoding="utf-8"))
+    special = f"requirements-{variant}.txt"
+    own_lock = dockerfile.with_name(special).exists()
+    arguments = {
+        "LOCK": special if own_lock else "requirements.txt",
+        **variant_arguments(image, variant, given),
+    }
+    own = [f"images/{image}/Dockerfile", f"images/{image}/{arguments['LOCK']}"]
+    files = {place: project / place for place in (*SHARED, *own)}
+    files.update(code_files(project, "trainer"))
+    parts: list[bytes | str] = [variant, platform.machine(), repr(sorted(arguments.items()))]
+    for place, path in sorted(files.items()):
+        parts += [place, str(is_program(path)), path.read_bytes()]
+    tag = f"{variant}-{content_key(parts)}"
+    return Recipe(image=image, variant=variant, arguments=arguments, files=files, tag=tag)
+
+
+def bases(dockerfile: str) -> dict[str, str]:
+    """The arguments above the first stage: the images that the Dockerfile builds on."""
+    first = STAGE.search(dockerfile)
+    head = dockerfile[: first.start()] if first else dockerfile
+    return {match["name"]: match["value"] for match in ARGUMENT.finditer(head)}
+
+
+def variant_arguments(image: str, variant: str, given: Mapping[str, str]) -> dict[str, str]:
+    """What tells the Dockerfile apart: the bases, and the operations that Horovod is built with."""
+    if variant == "cpu":
+        return {"BASE_IMAGE": given["BASE_IMAGE"], "GPU_OPERATIONS": "none"}
+    prefix = variant.upper()
+    names = {"BASE_IMAGE": f"{prefix}_BASE_IMAGE", "BUILD_IMAGE": f"{prefix}_BUILD_IMAGE"}
+    missing = [name for name in names.values() if name not in given]
+    if missing:
+        message = f"image `{image}` has no variant `{variant}`: no {' and no '.join(missing)}"
+        raise NotFound(message, hint="launch image ls")
+    return {**{name: given[value] for name, value in names.items()}, "GPU_OPERATIONS": "nccl"}
+
+
+def code_files(project: Path, folder: str) -> dict[str, Path]:
+    """The files of a package, less what Python and editors leave there."""
+    found: dict[str, Path] = {}
+    for parent, folders, names in os.walk(project / folder):
+        folders[:] = [each for each in folders if each != "__pycache__" and each[0] != "."]
+        for name in names:
+            if name[0] != "." and not name.endswith((".pyc", "~")):
+                path = Path(parent) / name
+                found[path.relative_to(project).as_posix()] = path
+    return found
+
+
+def is_program(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o100)
+
+
+def lay_context(recipe: Recipe, folder: Path) -> None:
+    """Copy what goes in, and nothing else, with modes and times that say nothing of this machine."""
+    for place, path in recipe.files.items():
+        target = folder / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+        target.chmod(0o755 if is_program(path) else 0o644)
+        os.utime(target, (TIMESTAMP_S, TIMESTAMP_S))
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            each = Path(parent) / name
+            each.chmod(0o755)
+            os.utime(each, (TIMESTAMP_S, TIMESTAMP_S))

@@ -1,0 +1,67 @@
+"""How a supervisor sleeps: until a signal, a readable file, a deadline, or the wish to end the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from pathlib import Path
+from types import FrameType
+
+from jobs import supervision
+
+
+class Interrupted(Exception):
+    """The run is to end before its time; says why, and whether somebody gave it up for good."""
+
+    def __init__(self, reason: str, *, is_cancel: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_cancel = is_cancel
+
+
+class Wakeup:
+    """Waits for signals or a deadline, and knows whether somebody asked to end the run."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._is_told_to_end = False
+        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGUSR1):
+            signal.signal(number, _ignore)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._end)
+
+    def wait(self, timeout_s: float | None = None, *fds: int) -> None:
+        """Sleep until a signal, a readable `fd` or the timeout."""
+        poller = select.poll()
+        for fd in (self._read, *fds):
+            poller.register(fd, select.POLLIN)
+        poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, 1 << 12)
+
+    def wait_interruptibly(self, timeout_s: float | None = None, *fds: int) -> None:
+        """The same; raises Interrupted when the run is to end."""
+        self.check()
+        self.wait(timeout_s, *fds)
+        self.check()
+
+    def check(self) -> None:
+        """Raise Interrupted when somebody asked to end the run."""
+        if supervision.is_cancel_asked(self._run_dir):
+            reason = "cancelled"
+            raise Interrupted(reason, is_cancel=True)
+        if self._is_told_to_end:
+            reason = "its supervisor was told to end (SIGTERM)"
+            raise Interrupted(reason, is_cancel=False)
+
+    def _end(self, *_: object) -> None:
+        self._is_told_to_end = True
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """To be woken is all; SIG_IGN would not wake."""

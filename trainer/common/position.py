@@ -1,0 +1,41 @@
+"""Where a training stands, when it is saved, and whether a checkpoint is of the same training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.common.errors import TrainingError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """What is done: steps in all, whole epochs, and batches of the epoch that is begun."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+
+    def after_batch(self, num_batches: int) -> Position:
+        """Give the position one step on, in epochs of so many batches."""
+        if self.batch + 1 == num_batches:
+            return Position(step=self.step + 1, epoch=self.epoch + 1)
+        return Position(step=self.step + 1, epoch=self.epoch, batch=self.batch + 1)
+
+    def is_due(self, every: int | None) -> bool:
+        """Whether to save here: every so many steps, else at the end of each epoch."""
+        return self.step % every == 0 if every else self.batch == 0
+
+
+def require_same(about: Mapping[str, Any], recipe: Mapping[str, Any], name: str) -> None:
+    """Raises TrainingError where going on from the checkpoint would be another training.
+
+    `recipe` is what the steps depend on: program, data, seed, the batch over all ranks.
+    """
+    kept = about.get("recipe", {})
+    others = [key for key in recipe if kept.get(key) != recipe[key]]
+    if others:
+        changes = ", ".join(f"{key} {kept.get(key)} there, {recipe[key]} now" for key in others)
+        message = f"checkpoint {name} is of another training: {changes}"
+        raise TrainingError(message, hint="the same values, or another --checkpoint-dir")

@@ -1,0 +1,114 @@
+"""Tells how training goes: a line of metrics every so many steps, a progress line on rank 0."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from trainer.common.metrics import Metrics
+from trainer.common.position import Position
+from trainer.common.throughput import Throughput
+from trainer.common.vote import Place
+from trainer.common.world import World
+
+TERMINAL_EVERY_S = 0.2
+LOG_EVERY_S = 10.0
+
+
+class Progress:
+    """Takes each settled step's loss (`on_loss`); silent on every rank but 0.
+
+    On a terminal one line is drawn anew, in a log a plain line comes every 10 s.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        world: World,
+        throughput: Throughput,
+        *,
+        log_every: int,
+        num_batches: int,
+        num_epochs: int,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._metrics = metrics
+        self._is_shown = world.is_main
+        self._throughput = throughput
+        self._log_every = log_every
+        self._num_batches = num_batches
+        self._num_epochs = num_epochs
+        self._stream = stream or sys.stdout
+        self._clock = clock
+        self._every_s = TERMINAL_EVERY_S if self._stream.isatty() else LOG_EVERY_S
+        self._began_s = clock()
+        self._shown_s = self._began_s
+        self._first_step: int | None = None
+        self._losses: list[float] = []
+
+    def on_loss(self, place: Place, loss: float) -> None:
+        """Take the mean loss of a step over all ranks."""
+        if self._first_step is None:
+            self._first_step, self._began_s = place.step, self._clock()
+        self._losses.append(loss)
+        if place.step % self._log_every == 0:
+            epoch = place.step / self._num_batches
+            mean = sum(self._losses) / len(self._losses)
+            self._metrics.log(step=place.step, epoch=epoch, split="train", loss=mean)
+            self._losses.clear()
+        now_s = self._clock()
+        if self._is_shown and now_s - self._shown_s >= self._every_s:
+            self._shown_s = now_s
+            self._show(self._line(place, loss, now_s, self._first_step))
+
+    def on_epoch(
+        self, position: Position, figures: Mapping[str, float], *, split: str = "test"
+    ) -> None:
+        """Take what an evaluation at the end of an epoch found, and the training's rate so far."""
+        step, epoch = position.step, position.epoch
+        self._metrics.log(step=step, epoch=epoch, split=split, **figures)
+        rate = self._throughput.samples_per_s
+        if rate is not None:
+            self._metrics.log(step=step, epoch=epoch, split="train", images_per_s=rate)
+        shown = [f"{split} {name} {value:.4f}" for name, value in figures.items()]
+        speed = [] if rate is None else [f"{rate:,.0f} images/s"]
+        width = len(str(self._num_epochs))
+        head = f"epoch {position.epoch:{width}}/{self._num_epochs}"
+        self.say("   ".join([head, *shown, *speed]))
+
+    def say(self, line: str) -> None:
+        """Print a line on rank 0, over the progress line."""
+        if self._is_shown:
+            clear = "\r\033[K" if self._stream.isatty() else ""
+            print(f"{clear}{line}", file=self._stream, flush=True)
+
+    def _show(self, line: str) -> None:
+        text = f"\r\033[K{line}" if self._stream.isatty() else f"{line}\n"
+        self._stream.write(text)
+        self._stream.flush()
+
+    def _line(self, place: Place, loss: float, now_s: float, first_step: int) -> str:
+        parts = [
+            f"epoch {place.epoch}/{self._num_epochs}",
+            f"step {place.batch}/{self._num_batches}",
+            f"loss {loss:.4f}",
+        ]
+        rate = self._throughput.current_per_s
+        if rate is not None:
+            parts.append(f"{rate:,.0f} images/s")
+        num_done = place.step - first_step
+        num_left = self._num_epochs * self._num_batches - place.step
+        if num_done:
+            parts.append(f"{duration_text((now_s - self._began_s) / num_done * num_left)} left")
+        return "   ".join(parts)
+
+
+def duration_text(seconds: float) -> str:
+    """Give `45 s`, `12 min` or `3 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"

@@ -1,0 +1,66 @@
+"""Writes checkpoints off the training thread, one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from trainer.common.checkpoint import CheckpointFolder
+
+OnSaveError = Literal["continue", "stop"]
+
+
+class Saver:
+    """A checkpoint folder with a thread that writes to it; only rank 0 has one.
+
+    A checkpoint that cannot be written is reported by `warn`. With `on_error` continue training
+    goes on; with stop `has_failed` is set, and the ranks end together (trainer.common.vote).
+    """
+
+    def __init__(
+        self, folder: CheckpointFolder, *, on_error: OnSaveError, warn: Callable[[str], None]
+    ) -> None:
+        self._folder = folder
+        self._on_error = on_error
+        self._warn = warn
+        self._defect: Exception | None = None
+        self._thread: threading.Thread | None = None
+        self.num_saved = 0
+        self.num_failed = 0
+        self.has_failed = False
+
+    def save(
+        self, step: int, files: Callable[[], Mapping[str, bytes]], about: Mapping[str, Any]
+    ) -> None:
+        """Begin to write; waits for the checkpoint before, so that at most one is in memory.
+
+        `files` turns a snapshot that nobody changes any more into bytes, on the thread.
+        """
+        self.wait()
+        # Not a daemon: a normal end of the process waits for the last checkpoint.
+        self._thread = threading.Thread(target=self._write, args=(step, files, about))
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until what was begun is on disk or has failed."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._defect is not None:
+            raise self._defect
+
+    def _write(
+        self, step: int, files: Callable[[], Mapping[str, bytes]], about: Mapping[str, Any]
+    ) -> None:
+        try:
+            self._folder.write(step, files(), about)
+            self.num_saved += 1
+            self._folder.remove_old()
+        except OSError as error:
+            self.num_failed += 1
+            self.has_failed = self._on_error == "stop"
+            rest = "" if self.has_failed else "; training goes on"
+            self._warn(f"the checkpoint of step {step} could not be written: {error}{rest}")
+        except Exception as error:  # noqa: BLE001 - the edge of this thread; `wait` raises it
+            self._defect = error

@@ -1,0 +1,40 @@
+"""The options that every training program has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from trainer.common.saver import OnSaveError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Seed, metrics and checkpoints; a program's own options extend it."""
+
+    seed: Annotated[int, "of weights, order, augmentation and dropout"] = 1
+    log_every: Annotated[int, "steps between two lines of training metrics"] = 10
+    checkpoint_dir: Annotated[
+        Path | None, "folder of the checkpoints, resumed from if it holds one; else the run's own"
+    ] = None
+    checkpoint_every: Annotated[int | None, "steps between two checkpoints; else one an epoch"] = (
+        None
+    )
+    keep_last: Annotated[int, "newest checkpoints that are kept"] = 3
+    keep_every: Annotated[int | None, "keep those of every N steps for good, too"] = None
+    on_checkpoint_error: Annotated[OnSaveError, "what to do when the disk refuses one"] = "continue"
+    scheduled_events: Annotated[
+        str | None, "URL of Azure's Scheduled Events to poll, or `azure` for its usual one"
+    ] = None
+
+    def __post_init__(self) -> None:
+        self.require_positive("log_every", "keep_last", "checkpoint_every", "keep_every")
+
+    def require_positive(self, *names: str) -> None:
+        """Raises ValueError for the first of these options that is given and not above 0."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                message = f"--{name.replace('_', '-')} must be above 0, not {value}"
+                raise ValueError(message)
