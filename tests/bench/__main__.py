@@ -1,48 +1,75 @@
-"""Run the benchmarks and write docs/benchmarks: `python -m tests.bench [--only NAME]`."""
+"""Run the benchmarks and write docs/benchmarks: `python -m tests.bench [--page NAME | --only NAME]`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
 from tests.bench.starts import start_rows
-from tests.bench.table import Row, write_table
+from tests.bench.table import Row, table_text
 from tests.bench.up import up_rows
 
 PROJECT = Path(__file__).resolve().parents[2]
-BENCHMARKS: dict[str, Callable[[Path, int], list[Row]]] = {
-    "starts": start_rows,
-    "launches": launch_rows,
-    "listing": listing_rows,
-    "up": up_rows,
+# Takes the project and the number of rounds.
+Benchmark = Callable[[Path, int], list[Row]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """One page of docs/benchmarks and what fills it."""
+
+    title: str
+    benchmarks: dict[str, Benchmark]
+    notes: tuple[str, ...]
+
+
+PAGES = {
+    "one-machine": Page(
+        title="One machine: starts, launches, listing, no-op `pulumi up`",
+        benchmarks={
+            "starts": start_rows,
+            "launches": launch_rows,
+            "listing": listing_rows,
+            "up": up_rows,
+        },
+        notes=(
+            "- `launch --help` and `launch ls`: CPU seconds (user and system) of the whole process.",
+            "- Launch overhead: wall time of the whole command less that of two bare processes "
+            "which do the same imports at the same time, in the same round. `launch run` stays "
+            "attached to the end. The peer `horovodrun` runs in a network namespace of its own.",
+            "- `launch ls`: wall time with 10,000 runs in the store against 10.",
+            "- No-op `pulumi up`: the local stack against a Python stack that declares nothing, "
+            "both on a file backend.",
+        ),
+    ),
 }
-NOTES = (
-    "- `launch --help` and `launch ls`: CPU seconds (user and system) of the whole process.",
-    "- Launch overhead: wall time of the whole command less that of two bare processes which do "
-    "the same imports at the same time, in the same round. `launch run` stays attached to the end. "
-    "The peer `horovodrun` runs in a network namespace of its own.",
-    "- `launch ls`: wall time with 10,000 runs in the store against 10.",
-    "- No-op `pulumi up`: the local stack against a Python stack that declares nothing, both on a "
-    "file backend.",
-)
 
 
 def main() -> int:
-    """Measure, print the table, write it."""
+    """Measure, print each page's table, write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted(BENCHMARKS), action="append")
+    parser.add_argument("--page", choices=sorted(PAGES), action="append")
+    names = sorted(name for page in PAGES.values() for name in page.benchmarks)
+    parser.add_argument("--only", choices=names, action="append", help="prints, writes nothing")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--output", type=Path, default=PROJECT / "docs/benchmarks/one-machine.md")
     options = parser.parse_args()
-    rows: list[Row] = []
-    for name in options.only or BENCHMARKS:
-        print(f"{name}:", file=sys.stderr)
-        rows += BENCHMARKS[name](PROJECT, options.rounds)
-    print(write_table(rows, NOTES, options.output))
+    for name in options.page or PAGES:
+        page = PAGES[name]
+        wanted = [each for each in page.benchmarks if each in (options.only or page.benchmarks)]
+        rows: list[Row] = []
+        for each in wanted:
+            print(f"{each}:", file=sys.stderr)
+            rows += page.benchmarks[each](PROJECT, options.rounds)
+        if rows:
+            text = table_text(page.title, f"python -m tests.bench --page {name}", rows, page.notes)
+            print(text)
+            if not options.only:
+                (PROJECT / "docs/benchmarks" / f"{name}.md").write_text(text)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The table of results: one row a goal, written as Markdown with its hardware and date."""
+"""The table of results as Markdown: one row a goal, with hardware and date."""
 
 from __future__ import annotations
 
@@ -12,45 +12,56 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One goal: ours against a peer; `ratio` is ours divided by the peer's."""
+    """One goal: ours against a peer; `ratio` is ours divided by the peer's.
+
+    Exactly one of the bounds is given: `at_most` for times, `at_least` for rates.
+    """
 
     goal: str
     ours: str
     peer: str
     ratio: float
-    at_most: float
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def __post_init__(self) -> None:
+        assert (self.at_most is None) != (self.at_least is None), self.goal
+
+    @property
+    def bound(self) -> str:
+        """The goal's bound as text."""
+        return f"<= {self.at_most:.2f}" if self.at_least is None else f">= {self.at_least:.2f}"
 
     @property
     def met(self) -> bool:
         """Whether the goal holds."""
-        return self.ratio <= self.at_most
+        if self.at_least is not None:
+            return self.ratio >= self.at_least
+        return self.at_most is not None and self.ratio <= self.at_most
 
 
-def write_table(rows: Sequence[Row], notes: Sequence[str], path: Path) -> str:
-    """Write the Markdown and give it back."""
+def table_text(title: str, command: str, rows: Sequence[Row], notes: Sequence[str]) -> str:
+    """Give the page's Markdown."""
     lines = [
-        "# One machine: starts, launches, listing, no-op `pulumi up`",
+        f"# {title}",
         "",
-        f"Command: `make bench`. Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}. "
+        f"Command: `{command}`. Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}. "
         f"Hardware: {_hardware()}.",
         "",
         "Every figure is the median of runs taken in turn in one session; a ratio is ours "
         "divided by the peer's.",
         "",
-        "| goal | ours | peer | ratio | at most | met |",
+        "| goal | ours | peer | ratio | bound | met |",
         "| --- | --- | --- | --- | --- | --- |",
         *(
-            f"| {row.goal} | {row.ours} | {row.peer} | {row.ratio:.2f} | {row.at_most:.2f} "
+            f"| {row.goal} | {row.ours} | {row.peer} | {row.ratio:.2f} | {row.bound} "
             f"| {'yes' if row.met else 'NO'} |"
             for row in rows
         ),
         "",
         *notes,
     ]
-    text = "\n".join(lines).rstrip() + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return text
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _hardware() -> str:
