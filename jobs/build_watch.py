@@ -74,7 +74,12 @@ def describe_step(line: str) -> str | None:
 
 
 def run_watched(
-    command: Sequence[str], *, what: str, log: Path, progress: BuildProgress, hint: str | None = None
+    command: Sequence[str],
+    *,
+    what: str,
+    log: Path,
+    progress: BuildProgress,
+    hint: str | None = None,
 ) -> None:
     """Run a command with its output in `log`, showing its steps.
 

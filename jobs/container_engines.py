@@ -61,14 +61,14 @@ class ContainerEngine:
         name = ".Name" if self.name == "buildah" else ".Repository"
         answer = self._ask(["images", "--format", f"{{{{{name}}}}}:{{{{.Tag}}}}"])
         if answer.returncode:
-            raise self._failure("cannot list its images", answer.stderr)
+            raise self._failure(answer, "cannot list its images")
         return answer.stdout.decode().split()
 
     def read_file(self, reference: str, path: str, *, limit_bytes: int) -> bytes:
         """A file of an image. Raises EnvironmentFailure where it is not to be had."""
         made = self._ask(["from" if self.name == "buildah" else "create", reference])
         if made.returncode:
-            raise self._failure(f"cannot open {reference}", made.stderr)
+            raise self._failure(made, f"cannot open {reference}")
         container = made.stdout.decode().split()[-1]
         try:
             if self.name == "buildah":
@@ -80,7 +80,7 @@ class ContainerEngine:
         finally:
             self._ask(["rm", container])
         if answer.returncode:
-            raise self._failure(f"{reference} has no {path}", answer.stderr)
+            raise self._failure(answer, f"{reference} has no {path}")
         if len(content) > limit_bytes:
             message = f"{path} of {reference} is larger than {limit_bytes} bytes"
             raise EnvironmentFailure(message)
@@ -105,7 +105,7 @@ class ContainerEngine:
         known: list[str] = json.loads(answer.stdout) if answer.returncode == 0 else []
         found = [each.partition("@")[2] for each in known if each.startswith(f"{repository}@")]
         if not found:
-            raise self._failure(f"does not know the digest of {target}", answer.stderr)
+            raise self._failure(answer, f"does not know the digest of {target}")
         return found[0]
 
     def _command(self, *arguments: str) -> list[str]:
@@ -125,8 +125,8 @@ class ContainerEngine:
             message = f"{self.name} does not answer: {error}"
             raise EnvironmentFailure(message, hint=f"try: {' '.join(command)}") from error
 
-    def _failure(self, what: str, said: bytes) -> EnvironmentFailure:
-        lines = said.decode(errors="replace").strip().splitlines()
+    def _failure(self, answer: subprocess.CompletedProcess[bytes], what: str) -> EnvironmentFailure:
+        lines = answer.stderr.decode(errors="replace").strip().splitlines()
         message = f"{self.name} {what}" + (f": {lines[-1]}" if lines else "")
         return EnvironmentFailure(message, hint=f"try: {self.program} images")
 

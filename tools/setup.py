@@ -13,15 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
-from jobs.images import build_runtime
+from jobs.images import OF_SET_UP, build_runtime
 from tools.azurite import Azurite, ensure_azurite
 from tools.local_stack import ensure_local_stack, write_wrapper
 from tools.phases import Phases
 from tools.project import Project, this_project
 from tools.pulumi import ensure_pulumi
 from tools.uv import ensure_uv, require_python, sync_environment
-
-IMAGES = ("pytorch",)
 
 UNWRITABLE = "XDG_CACHE_HOME names the folder for the cache; it and the clone must be writable"
 HINTS = {
@@ -83,7 +81,7 @@ def lay_runtimes(project: Project, uv: Path, phases: Phases) -> Azurite:
     """Lay the packages, then what they bring the tools for: Azurite, and the images' runtimes."""
     sync_environment(project, uv, phases)
     azurite = ensure_azurite(project, phases)
-    for image in IMAGES:
+    for image in OF_SET_UP:
         build_runtime(image, project.root, report=phases.phase)
     return azurite
 

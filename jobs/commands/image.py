@@ -1,10 +1,11 @@
-"""`launch image`: realise images on this machine and list them."""
+"""`launch image`: install images on this machine; build, push and pin them as containers."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from jobs import completion, console
 from jobs.command_parser import CommandParser
@@ -13,37 +14,164 @@ from jobs.commands import options
 
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
+    installed = parser.add_command(
+        "install",
+        "Make an image's runtime on this machine: a virtual environment from the image's lock.",
+        install,
+    )
+    _add_name(installed)
+
     built = parser.add_command(
         "build",
-        "Build an image's runtime: a virtual environment from the image's own lock file.",
+        "Build an image as a container, by buildah, podman or docker; its tag names its content.",
         build,
     )
-    name = built.add_argument("name", metavar="NAME", help="A folder of images/.")
-    completion.offer(name, completion.images)
+    _add_name(built)
+    _add_variant(built)
+
+    pushed = parser.add_command(
+        "push",
+        "Send a built image to a registry; prints the setting that pins it by digest.",
+        push,
+    )
+    _add_name(pushed)
+    _add_variant(pushed)
+    pushed.add_argument(
+        "--registry",
+        metavar="HOST/PATH",
+        help="Where to, instead of the environment's own registry.",
+    )
+    options.add_environment(pushed)
+
+    pinned = parser.add_command(
+        "pin", "Write today's digests of the images that a Dockerfile builds on into it.", pin
+    )
+    _add_name(pinned)
+
     listed = parser.add_command(
-        "ls", "List the images, and which of them are built on this machine.", list_images
+        "ls", "List the images: what is installed, and what is built as a container.", list_images
     )
     options.add_json(listed)
 
 
-def build(*, name: str) -> None:
-    """Build an image's runtime: a virtual environment from the image's own lock file."""
+def _add_name(parser: CommandParser) -> None:
+    name = parser.add_argument("name", metavar="NAME", help="A folder of images/.")
+    completion.offer(name, completion.images)
+
+
+def _add_variant(parser: CommandParser) -> None:
+    from jobs.containers import VARIANTS
+
+    parser.add_argument(
+        "--variant",
+        choices=VARIANTS,
+        default=VARIANTS[0],
+        help=f"{' or '.join(VARIANTS)} ({VARIANTS[0]} is the default).",
+    )
+
+
+def install(*, name: str) -> None:
+    """Make an image's runtime on this machine: a virtual environment from the image's lock."""
     from jobs import images
 
     root = images.build_runtime(name, images.PROJECT, report=_step)
     console.out(str(root / "bin" / "python"))
 
 
-def list_images(*, json: bool) -> None:
-    """List the images, and which of them are built on this machine."""
-    from jobs import images
+def build(*, name: str, variant: str) -> None:
+    """Build an image as a container, by buildah, podman or docker; its tag names its content."""
+    from jobs.build_watch import BuildProgress
+    from jobs.container_build import build_image, build_log, record_folder
+    from jobs.container_engines import find_engine
+    from jobs.containers import read_recipe
+    from jobs.images import PROJECT
 
-    rows = [images.describe(name, images.PROJECT) for name in images.list_images(images.PROJECT)]
+    recipe = read_recipe(name, variant, PROJECT)
+    engine = find_engine()
+    began = time.monotonic()
+
+    def begin() -> BuildProgress:
+        console.say(f"building {recipe.reference} by {engine.name}; log: {_log()}")
+        return BuildProgress()
+
+    def _log() -> Path:
+        return build_log(recipe, PROJECT)
+
+    if build_image(recipe, engine, PROJECT, progress=begin, report=_step):
+        took = console.duration_text(time.monotonic() - began)
+        console.say(f"built in {took}; contents: {record_folder(recipe, PROJECT)}/sbom.cdx.json")
+    else:
+        console.say("it is there already: nothing that goes into it has changed")
+    console.out(recipe.reference)
+
+
+def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path | None) -> None:
+    """Send a built image to a registry; prints the setting that pins it by digest."""
+    from jobs.container_build import push_image
+    from jobs.container_engines import find_engine
+    from jobs.containers import read_recipe
+    from jobs.images import PROJECT
+
+    recipe = read_recipe(name, variant, PROJECT)
+    target = registry or _registry_of(stack, env)
+    pinned = push_image(recipe, find_engine(), PROJECT, target, report=_step)
+    console.say(f"\nthe same as `pulumi config set --path trainyard:images.{name} {pinned}`,")
+    console.say("or in the stack's Pulumi.<stack>.yaml, under `config:`")
+    console.out(f"  trainyard:images:\n    {name}: {pinned} # {recipe.tag}")
+
+
+def _registry_of(stack: str, env: Path | None) -> str:
+    from jobs.errors import LaunchError
+    from jobs.stack import load_environment
+
+    environment = load_environment(stack, env)
+    if environment.registry is None:
+        message = f"the environment of stack `{environment.stack}` has no registry"
+        raise LaunchError(message, hint="--registry HOST/PATH, or -s a stack on Azure")
+    return f"{environment.registry.login_server}/trainyard"
+
+
+def pin(*, name: str) -> None:
+    """Write today's digests of the images that a Dockerfile builds on into it."""
+    from jobs.containers import bases, dockerfile_of
+    from jobs.images import PROJECT
+    from jobs.registry import ImageReference, pin_bases, resolve_digest
+
+    path = dockerfile_of(name, PROJECT)
+    text = path.read_text(encoding="utf-8")
+    before = {key: value for key, value in bases(text).items() if not value.startswith("$")}
+    after: dict[str, str] = {}
+    for key, value in before.items():
+        reference = ImageReference.parse(value)
+        after[key] = reference.pinned(resolve_digest(reference))
+        if after[key] == value:
+            console.out(f"{key} stays {value}")
+        else:
+            console.out(f"{key}\n  - {value}\n  + {after[key]}")
+    if after != before:
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(pin_bases(text, after), encoding="utf-8")
+        partial.replace(path)
+        console.say(f"wrote {path}; review and commit it")
+
+
+def list_images(*, json: bool) -> None:
+    """List the images: what is installed, and what is built as a container."""
+    from jobs.image_listing import list_all
+    from jobs.images import PROJECT
+
+    rows = list_all(PROJECT)
     if json:
         console.out_json(rows)
         return
-    cells = [[row["name"], "yes" if row["built"] else "no", row["runtime"]] for row in rows]
-    console.out(console.table(["IMAGE", "BUILT", "RUNTIME"], cells))
+    cells: list[list[str]] = []
+    for row in rows:
+        cells.append([row["name"], "runtime", "yes" if row["built"] else "no", row["runtime"]])
+        for each in row["containers"]:
+            built = {True: "yes", False: "no", None: "unknown"}[each["built"]]
+            state = built if each["current"] else "old"
+            cells.append([row["name"], each["variant"], state, each["reference"]])
+    console.out(console.table(["IMAGE", "KIND", "BUILT", "WHERE"], cells))
 
 
 @contextmanager

@@ -1,0 +1,70 @@
+"""What `launch image ls` shows: each image's runtime, and its containers on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict
+
+from jobs import console
+from jobs.container_engines import find_engine
+from jobs.containers import REPOSITORY, VARIANTS, read_recipe
+from jobs.errors import EnvironmentFailure, NotFound
+from jobs.images import ImageState, describe
+from jobs.images import list_images as list_names
+
+
+class ContainerState(TypedDict):
+    """A container image that this machine has, or could build from the files as they are."""
+
+    variant: str
+    reference: str
+    built: bool | None  # None where the engine does not say
+    current: bool  # made of the files as they are
+
+
+class ListedImage(ImageState):
+    """An image's runtime and containers."""
+
+    containers: list[ContainerState]
+
+
+def list_all(project: Path) -> list[ListedImage]:
+    """Every image of the project; without an engine nothing is there as a container."""
+    built = _built()
+    return [
+        ListedImage(**describe(name, project), containers=_containers(name, project, built))
+        for name in list_names(project)
+    ]
+
+
+def _built() -> list[str] | None:
+    """All that the engine has; None where it does not say."""
+    try:
+        engine = find_engine()
+    except EnvironmentFailure:
+        return []
+    try:
+        return engine.references()
+    except EnvironmentFailure as error:
+        console.warn(error.message)
+        return None
+
+
+def _containers(name: str, project: Path, built: list[str] | None) -> list[ContainerState]:
+    rows: list[ContainerState] = []
+    for variant in VARIANTS:
+        try:
+            reference = read_recipe(name, variant, project).reference
+        except NotFound:
+            continue
+        is_built = None if built is None else reference in built
+        rows.append(
+            ContainerState(variant=variant, reference=reference, built=is_built, current=True)
+        )
+        prefix = f"{REPOSITORY}/{name}:{variant}-"
+        rows += [
+            ContainerState(variant=variant, reference=each, built=True, current=False)
+            for each in sorted(built or ())
+            if each.startswith(prefix) and each != reference
+        ]
+    return rows
