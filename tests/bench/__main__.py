@@ -47,6 +47,11 @@ PAGES = {
             "both on a file backend.",
         ),
     ),
+    "training": Page(
+        title="Training: steps, ranks, transfer learning",
+        benchmarks={},
+        notes=(),
+    ),
 }
 
 

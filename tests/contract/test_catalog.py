@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jobs import images
@@ -11,7 +12,7 @@ from jobs.jobfile import catalog_names, load_job
 from jobs.launchers import gang_request
 from jobs.project import project_root
 from jobs.resolve import resolve
-from jobs.spec import DatasetVersion
+from jobs.spec import DatasetVersion, Environment
 from tests.fakes.gangs import make_environment
 
 PARSE = """
@@ -21,9 +22,76 @@ parse_options(importlib.import_module(sys.argv[1]).Options, sys.argv[2:])
 """
 
 
+def cluster(size, *, gpus, nodes, processes, priority="dedicated"):
+    return {
+        "compute": f"{size.rpartition('_')[0].lower()}-1a2b",
+        "size": size,
+        "gpus_per_node": gpus,
+        "cpus_per_node": 8,
+        "processes_per_node": processes,
+        "rdma": gpus == 8,
+        "priority": priority,
+        "min_nodes": 0,
+        "max_nodes": nodes,
+        "idle_s": 120,
+        "price_per_node_hour": None,
+        "currency": None,
+    }
+
+
+def azure(stack, clusters):
+    """What the stack of that name is to give out (docs/schemas/environment-1.json)."""
+    registry = f"ty{stack}.azurecr.io"
+    given = {
+        "schema": 1,
+        "stack": stack,
+        "engine": "azureml",
+        "location": "westeurope",
+        "subscription_id": "00000000-0000-0000-0000-000000000000",
+        "resource_group": f"trainyard-{stack}",
+        "workspace": {"name": f"ws-{stack}", "id": f"/ws-{stack}", "endpoint": "https://ml.test"},
+        "storage": {
+            "account": f"ty{stack}",
+            "blob_endpoint": f"https://ty{stack}.blob.core.windows.net",
+            "containers": {"data": "data", "runs": "runs"},
+        },
+        "registry": {"login_server": registry},
+        "key_vault": {"uri": f"https://kv-{stack}.vault.azure.net"},
+        "clusters": clusters,
+        "images": {
+            name: f"{registry}/{name}@sha256:{'0' * 64}"
+            for name in images.list_images(project_root())
+        },
+    }
+    return msgspec.convert(given, Environment)
+
+
+ENVIRONMENTS = {
+    "local": make_environment(Path("/w"), nodes=1, processes=2),
+    "dev": azure(
+        "dev",
+        {
+            "gpu": cluster(
+                "Standard_NC4as_T4_v3", gpus=1, nodes=2, processes=1, priority="low_priority"
+            )
+        },
+    ),
+    "prod": azure(
+        "prod",
+        {
+            "cpu": cluster("Standard_D8s_v5", gpus=0, nodes=4, processes=8),
+            "gpu": cluster("Standard_ND96isr_H100_v5", gpus=8, nodes=4, processes=8),
+        },
+    ),
+}
+
+
 def resolved(name, *, nodes, processes):
+    return resolved_on(name, make_environment(Path("/w"), nodes=nodes, processes=processes))
+
+
+def resolved_on(name, environment):
     loaded = load_job(name)
-    environment = make_environment(Path("/w"), nodes=nodes, processes=processes)
     datasets = {
         each.dataset: DatasetVersion(name="d", version=1, digest="sha256:1", files=1, bytes=1)
         for each in loaded.job.inputs.values()
@@ -38,6 +106,17 @@ def test_a_catalog_job_fits_every_local_cluster(name, processes):
     spec, environment = resolved(name, nodes=1, processes=processes)
     request = gang_request(spec, environment.clusters["cpu"])
     assert len(request.ranks) == spec.world_size == processes
+
+
+@pytest.mark.parametrize("name", catalog_names())
+@pytest.mark.parametrize("stack", ENVIRONMENTS)
+def test_a_catalog_job_resolves_on_every_stack(name, stack):
+    spec, environment = resolved_on(name, ENVIRONMENTS[stack])
+    place = environment.clusters[spec.cluster]
+    assert 1 <= spec.nodes <= place.max_nodes
+    assert spec.processes_per_node <= (place.gpus_per_node or place.processes_per_node)
+    image = load_job(name).job.image
+    assert spec.image == environment.images.get(image, image)
 
 
 @pytest.mark.parametrize("name", catalog_names())
