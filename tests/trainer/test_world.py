@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.common.world import World
+from trainer.common.world import RankArguments, World
 
 
 def test_a_program_started_by_hand_is_a_world_of_one():
@@ -48,3 +50,52 @@ def test_threads_default_to_an_equal_share_of_the_cores(monkeypatch):
 def test_contradictions_are_named(environ, message):
     with pytest.raises(TrainingError, match=message):
         World.from_environment(environ)
+
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize("url", ["tcp://10.0.0.4:23456", "file:///mnt/share/init", "env://"])
+def test_a_command_line_may_say_it_all(url):
+    environ = {**ONE_THREAD, **MEETING, "WORLD_SIZE": "1", "RANK": "0"}
+    arguments = RankArguments(dist_backend="gloo", dist_url=url, rank=1, world_size=2)
+    expected = World(rank=1, size=2, local_rank=1, local_size=2, backend="gloo", url=url)
+    assert World.from_environment(environ, arguments) == expected
+
+
+def test_what_the_command_line_leaves_out_is_the_launchers():
+    environ = {**ONE_THREAD, **MEETING, "WORLD_SIZE": "2", "RANK": "1", "LOCAL_WORLD_SIZE": "1"}
+    expected = World(rank=1, size=2, local_size=1, backend="gloo", url="env://")
+    arguments = RankArguments(dist_backend="gloo")
+    assert World.from_environment(environ, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "message"),
+    [
+        (MEETING, {"world_size": 2}, "--world-size is 2 but --rank is not set"),
+        (MEETING, {"world_size": 2, "rank": 2}, "--rank 2 is not below --world-size 2"),
+        (MEETING, {"rank": 1}, "--rank 1 is not below --world-size 1"),
+        (MEETING, {"world_size": 2, "rank": -1}, "--rank -1 is not below --world-size 2"),
+        (
+            {"WORLD_SIZE": "2", "RANK": "0"},
+            {"rank": 1},
+            "--rank is 1, but the launcher says RANK 0",
+        ),
+        (
+            {"WORLD_SIZE": "2", "RANK": "0"},
+            {"world_size": 4},
+            "--world-size is 4, but the launcher says WORLD_SIZE 2",
+        ),
+        ({}, {"world_size": 2, "rank": 0}, "neither --dist-url nor MASTER_ADDR and MASTER_PORT"),
+        ({}, {"dist_url": "env://"}, "neither --dist-url nor MASTER_ADDR and MASTER_PORT"),
+        *(
+            ({}, {"world_size": 2, "rank": 0, "dist_url": url}, f"--dist-url `{url}` is none")
+            for url in ("tcp://host", "tcp://host:x", "file://share/init", "file:///", "s3://a/b")
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(environ, arguments, message):
+    with pytest.raises(TrainingError, match=re.escape(message)):
+        World.from_environment(environ, RankArguments(**arguments))
