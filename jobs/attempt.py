@@ -23,6 +23,7 @@ from jobs.failure import (
     root_cause,
     stalled_error,
     summary_line,
+    who_was_asked,
 )
 from jobs.launchers import GangRequest
 from jobs.meeting import Meeting
@@ -188,9 +189,10 @@ class Attempt:
             what = "mpirun" if self._request.launcher == "mpi" else "its meeting place"
             error = self._error(f"{what} failed", self._last_words())
         if error.exit_code == PREEMPTED_EXIT_CODE and error.rank is not None:
-            said = last_words(reports[error.rank])
-            left = f"rank {error.rank} checkpointed and left (exit code {PREEMPTED_EXIT_CODE})"
-            reason = "; ".join(filter(None, [left, said, self._newest_checkpoint()]))
+            asked = who_was_asked(reports) or reports[error.rank]
+            left = f"rank {asked.rank} checkpointed and left (exit code {PREEMPTED_EXIT_CODE})"
+            told = [left, last_words(asked), self._newest_checkpoint()]
+            reason = "; ".join(filter(None, told))
             return Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=error.exit_code)
         return self._failed(error)
 

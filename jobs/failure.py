@@ -26,6 +26,7 @@ PEER_LOSS = re.compile(
     r"|remote process exited|NCCL communicator was aborted|ncclRemoteError|Timed out waiting"
     r"|recvValue failed|sendBytes failed|failed to recv|DistNetworkError|DistStoreError"
     r"|connectFullMesh failed|timed out after \d+ ?(ms|seconds)|MPI_ABORT was invoked"
+    r"|errors_impl\.(Unavailable|Aborted)Error|Collective ops is aborted by"
 )
 COLLECTIVE = re.compile(
     r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
@@ -180,6 +181,12 @@ def is_leaving(reports: Sequence[RankReport]) -> bool:
     """Whether all that ended so far did so after a checkpoint, or with nothing left to do."""
     failed = [each for each in reports if each.has_failed]
     return bool(failed) and all(each.exit_code == PREEMPTED_EXIT_CODE for each in failed)
+
+
+def who_was_asked(reports: Sequence[RankReport]) -> RankReport | None:
+    """Of those that left after a checkpoint the first that does not point at another rank."""
+    left = [each for each in reports if each.exit_code == PREEMPTED_EXIT_CODE]
+    return next((each for each in left if "another rank" not in last_words(each)), None)
 
 
 def last_words(report: RankReport) -> str:

@@ -89,7 +89,7 @@ def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
         argv=mpirun_argv(spec.world_size) if spec.launcher == "mpi" else RANK_ARGV,
         command=spec.command,
         setup=spec.setup,
-        env={**_launcher_environment(spec), **spec.env},
+        env={**_launcher_environment(spec, cluster), **spec.env},
         ranks=(
             *(_rank_request(spec, rank) for rank in range(spec.world_size)),
             *(_server_request(spec, index) for index in range(spec.parameter_servers)),
@@ -118,7 +118,7 @@ def _check(spec: JobSpec, cluster: Cluster) -> None:
         raise Refused(message, hint=hint)
 
 
-def _launcher_environment(spec: JobSpec) -> dict[str, str]:
+def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
     """What all ranks of the launcher's kind share; the job's own `env` may override it."""
     # Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks
     # would give up first and look like the guilty ones, and Horovod's warnings about a stall
@@ -144,6 +144,11 @@ def _launcher_environment(spec: JobSpec) -> dict[str, str]:
     if spec.launcher == "mpi":
         # Ranks oversubscribe cores on a laptop: a waiting rank must give its core away.
         return {"OMPI_MCA_mpi_yield_when_idle": "1", "HOROVOD_STALL_CHECK_TIME_SECONDS": patience_s}
+    if spec.launcher == "tensorflow":
+        # A thread waits for each process that another one calls; with one a core, which is what
+        # TensorFlow takes by itself, a rank of one core waits for itself and never ends.
+        num_processes = spec.world_size + spec.parameter_servers
+        return {"TF_NUM_INTEROP_THREADS": str(max(cluster.cpus_per_node, num_processes + 1))}
     return {}
 
 

@@ -61,6 +61,7 @@ def logs(
     from jobs.follow import wait_until_over, wait_until_started, write_lines
     from jobs.logs import since_time
     from jobs.outcome import exit_code
+    from jobs.runs import read_record
     from jobs.starting import detached, read_error, say_summary
 
     pattern = _pattern(grep)
@@ -68,7 +69,10 @@ def logs(
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
     status = engine.status(handle)
-    ranks = parse_ranks(rank, status.world_size) if rank is not None else None
+    # Parameter servers have logs, too, numbered after the ranks.
+    spec = read_record(Path(handle.run_dir)).plan.spec
+    num_logs = status.world_size + spec.parameter_servers
+    ranks = parse_ranks(rank, num_logs) if rank is not None else None
     words = options.stack_words(stack, env)
     try:
         if follow:
@@ -77,7 +81,7 @@ def logs(
         if json:
             _write_json(lines)
         else:
-            write_lines(lines, status.world_size, has_times=times)
+            write_lines(lines, num_logs, has_times=times)
         if not follow:
             _hint_at_nothing(status)
             return 0

@@ -43,7 +43,7 @@ def test_rank_that_ignores_sigterm_is_ended_nonetheless(gangs: Gangs) -> None:
     gangs.engine.cancel(handle)
     assert gangs.wait(handle).state is RunState.CANCELLED
     gangs.wait_until_gone(handle)
-    assert time.monotonic() - asked_s < 10
+    assert time.monotonic() - asked_s < 20
 
 
 def test_preempted_supervisor_lets_the_ranks_checkpoint(gangs: Gangs) -> None:

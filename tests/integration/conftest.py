@@ -15,10 +15,20 @@ from tests.fakes.gangs import Gangs
 @pytest.fixture
 def torch_gangs(tmp_path: Path) -> Iterator[Gangs]:
     """A local engine whose ranks run in the pytorch image's runtime."""
+    yield from _gangs_of("pytorch", tmp_path)
+
+
+@pytest.fixture
+def tensorflow_gangs(tmp_path: Path) -> Iterator[Gangs]:
+    """A local engine whose ranks run in the tensorflow image's runtime."""
+    yield from _gangs_of("tensorflow", tmp_path)
+
+
+def _gangs_of(image: str, workspace: Path) -> Iterator[Gangs]:
     try:
-        interpreter = runtime_python("pytorch", PROJECT)
+        interpreter = runtime_python(image, PROJECT)
     except LaunchError as error:
         pytest.skip(f"{error.message} (`make test` builds it)")
-    made = Gangs(tmp_path, interpreter=interpreter)
+    made = Gangs(workspace, interpreter=interpreter)
     yield made
     made.end()

@@ -13,9 +13,12 @@ from jobs.failure import (
     hang_error,
     is_conclusive,
     is_in_collective,
+    is_leaving,
+    last_words,
     name_hanging,
     root_cause,
     summary_line,
+    who_was_asked,
 )
 from jobs.spec import Launcher, RankError
 
@@ -124,6 +127,41 @@ def test_first_line_says_rank_host_and_cause(known: dict[str, Any], line: str) -
     error = root_cause([ended(2, 1.0, **known)], stopped_s=None)
     assert error is not None
     assert summary_line(error) == f"rank 2 on h: {line}"
+
+
+def diverging(rank: int, at_s: float, *, who: int, extra: str = "") -> RankReport:
+    said = f"training has diverged: the loss of rank {who} is no finite number at step 7{extra}"
+    lines = f"step 6\nerror: {said}\n[W socket.cpp] some grumbling at the end\n"
+    return ended(rank, at_s, exit_code=1, last_lines=lines)
+
+
+def test_rank_whose_loss_was_no_number_is_named_and_not_the_one_that_left_first() -> None:
+    own = diverging(2, 3.0, who=2, extra="; samples of rank 2: 5, 9")
+    others = [diverging(rank, 1.0 + rank, who=2) for rank in (0, 1)]
+    assert cause_of(*others, own) == (
+        2,
+        "diverged",
+        "training has diverged: the loss of rank 2 is no finite number at step 7; "
+        "samples of rank 2: 5, 9",
+    )
+    # Had it left no word of its own, those of the others would have to do.
+    assert cause_of(*others, report(2))[0] == 0
+
+
+def test_what_the_user_can_mend_counts_before_the_grumbling_after_it() -> None:
+    lines = "error: no such folder /x (hint: --data)\nException ignored in: <function f>\n"
+    found = cause_of(ended(0, 1.0, exit_code=1, last_lines=lines))
+    assert found == (0, "exit code 1", "no such folder /x (hint: --data)")
+
+
+def test_gang_waits_for_the_others_while_all_that_ended_left_a_checkpoint() -> None:
+    left = ended(1, 1.0, exit_code=75, last_lines="preempted: SIGTERM; checkpoint of step 4 kept")
+    assert is_leaving([report(0), left])
+    assert not is_leaving([report(0), ended(1, 1.0, exit_code=0)])
+    assert not is_leaving([ended(0, 2.0, exit_code=1), left])
+    told = ended(0, 0.5, exit_code=75, last_lines="preempted: another rank was asked to leave")
+    assert who_was_asked([told, left]) == left
+    assert last_words(left) == "SIGTERM; checkpoint of step 4 kept"
 
 
 def test_gang_waits_for_more_only_while_all_blame_a_peer() -> None:

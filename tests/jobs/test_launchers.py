@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from jobs.engines.local import LocalEngine
 from jobs.errors import ExitCode, LaunchError, Refused
-from jobs.launchers import gang_request, mpirun_argv, share_cpus, share_gpus
+from jobs.launchers import (
+    gang_request,
+    mpirun_argv,
+    share_cpus,
+    share_gpus,
+    tensorflow_environments,
+)
 from jobs.spec import DatasetVersion, InputSpec
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 
@@ -117,9 +125,67 @@ def test_job_larger_than_the_cluster_is_refused_with_the_largest_that_fits(
     assert (caught.value.hint, caught.value.exit_code) == (hint, ExitCode.REFUSED)
 
 
+def test_parameter_servers_come_after_the_ranks_and_nobody_waits_for_them() -> None:
+    spec = make_spec(
+        ["python"], launcher="tensorflow", nodes=2, processes_per_node=1, parameter_servers=3
+    )
+    ranks = gang_request(spec, make_cluster(nodes=2)).ranks
+    seen = [(rank.rank, rank.node, rank.local_rank, rank.task, rank.awaited) for rank in ranks]
+    assert seen == [
+        (0, 0, 0, ("worker", 0), True),
+        (1, 1, 0, ("worker", 1), True),
+        (2, 0, 1, ("ps", 0), False),
+        (3, 1, 1, ("ps", 1), False),
+        (4, 0, 2, ("ps", 2), False),
+    ]
+    assert ranks[3].env == {
+        "RANK": "3",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": "1",
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
+    shared = share_cpus(range(4), cpus_per_node=2, nodes=(0, 1), processes_per_node=1)
+    with_servers = share_cpus(
+        range(4), cpus_per_node=2, nodes=(0, 1), processes_per_node=1, num_servers=3
+    )
+    assert with_servers == [*shared, *[[0, 1, 2, 3]] * 3]
+
+
+def test_with_a_chief_the_workers_serve_and_only_the_chief_is_waited_for() -> None:
+    spec = make_spec(
+        ["python"], launcher="tensorflow", processes_per_node=3, parameter_servers=1, chief=True
+    )
+    ranks = gang_request(spec, make_cluster()).ranks
+    assert [(rank.task, rank.awaited) for rank in ranks] == [
+        (("chief", 0), True),
+        (("worker", 0), False),
+        (("worker", 1), False),
+        (("ps", 0), False),
+    ]
+    lonely = make_spec(
+        ["python"], launcher="tensorflow", processes_per_node=1, parameter_servers=1, chief=True
+    )
+    with pytest.raises(LaunchError, match="a chief needs at least one worker beside it"):
+        gang_request(lonely, make_cluster())
+
+
+def test_each_task_is_told_the_whole_cluster_and_which_port_is_its_own() -> None:
+    spec = make_spec(["python"], launcher="tensorflow", parameter_servers=1)
+    told = tensorflow_environments(gang_request(spec, make_cluster()).ranks, [4001, 4002, 4003])
+    cluster = {"worker": ["127.0.0.1:4001", "127.0.0.1:4002"], "ps": ["127.0.0.1:4003"]}
+    tasks = [("worker", 0, 4001), ("worker", 1, 4002), ("ps", 0, 4003)]
+    assert {
+        rank: (json.loads(env["TF_CONFIG"]), env["TRAINYARD_HELD_PORT"])
+        for rank, env in told.items()
+    } == {
+        rank: ({"cluster": cluster, "task": {"type": kind, "index": index}}, str(port))
+        for rank, (kind, index, port) in enumerate(tasks)
+    }
+
+
 def test_what_this_engine_cannot_do_is_said_before_anything_starts() -> None:
-    with pytest.raises(LaunchError, match="does not run the launcher `tensorflow` yet"):
-        gang_request(make_spec(["true"], launcher="tensorflow"), make_cluster())
     dataset = DatasetVersion(name="d", version=1, digest="0", files=1, bytes=1)
     streamed = {"d": InputSpec(dataset=dataset, mode="stream")}
     with pytest.raises(LaunchError, match="input `d`: the local engine does not stream yet"):

@@ -1,0 +1,151 @@
+"""TensorFlow's own scripts run unchanged under `launcher: tensorflow`, out of strangers' reach."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.failure import RankReport
+from jobs.processes import read_table
+from jobs.runs import read_events
+from jobs.spec import RunHandle, RunState
+from tests.fakes.gangs import Gangs
+from tests.fakes.sockets import listeners
+
+PROGRAMS = Path(__file__).with_name("programs")
+GONE_WITHIN_S = 10.0
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+# Plain gradient descent in float64: what both strategies have to come to.
+LOSSES = [3.902544, 1.905003, 1.593589, 1.624816, 0.789962]
+WEIGHTS = [0.646496, 0.648772, 0.635106, 0.698095]
+
+
+def submit(gangs: Gangs, script: str, *arguments: str, **changes: Any) -> RunHandle:
+    return gangs.submit(
+        ["python", script, *arguments],
+        launcher="tensorflow",
+        code=str(PROGRAMS),
+        **{"code_only": (script,), "env": QUIET, **changes},
+    )
+
+
+def losses(gangs: Gangs, handle: RunHandle, rank: int) -> list[float]:
+    texts = [text for text in gangs.texts(handle, rank) if " loss " in text]
+    return [float(text.rpartition(" ")[2]) for text in texts]
+
+
+def reports(handle: RunHandle) -> list[RankReport]:
+    return [
+        RankReport(
+            **{
+                key: value
+                for key, value in json.loads(path.read_bytes()).items()
+                if key in RankReport.__struct_fields__
+            }
+        )
+        for path in sorted(Path(handle.run_dir, "ranks").glob("*.json"))
+    ]
+
+
+def test_two_mirrored_workers_train_one_model(tensorflow_gangs: Gangs) -> None:
+    gangs = tensorflow_gangs
+    handle = submit(gangs, "stock_mwms.py")
+    status = gangs.wait(handle, 120)
+    assert status.state is RunState.COMPLETED, status
+    for rank in (0, 1):
+        assert losses(gangs, handle, rank) == pytest.approx(LOSSES, abs=1e-5)
+        written = Path(handle.run_dir, "outputs", f"weights-{rank}.json").read_text()
+        assert json.loads(written) == pytest.approx(WEIGHTS, abs=1e-5)
+    states = [event.state for event in read_events(Path(handle.run_dir))]
+    assert states == ["queued", "preparing", "running", "completed"]
+
+
+def test_chief_trains_on_workers_and_a_server_which_are_ended_with_it(
+    tensorflow_gangs: Gangs,
+) -> None:
+    gangs = tensorflow_gangs
+    handle = submit(gangs, "stock_ps.py", processes_per_node=3, parameter_servers=1, chief=True)
+    status = gangs.wait(handle, 120)
+    gangs.wait_until_gone(handle)
+    assert (status.state, status.exit_code) == (RunState.COMPLETED, 0), status
+    assert losses(gangs, handle, 0) == pytest.approx(LOSSES, abs=1e-5)
+    written = Path(handle.run_dir, "outputs", "weights.json").read_text()
+    assert json.loads(written) == pytest.approx(WEIGHTS, abs=1e-5)
+    assert "weights on /job:ps/replica:0/task:0/device:CPU:0" in gangs.texts(handle, 0)
+    for rank, serving in enumerate(["worker 0 serves", "worker 1 serves", "ps 0 serves"], start=1):
+        assert serving in gangs.texts(handle, rank)
+    ends = [(each.exit_code, each.signal, each.stopped_s is not None) for each in reports(handle)]
+    assert ends == [(0, None, False), *[(None, 15, True)] * 3]
+    assert not Path(handle.run_dir, "error.json").exists()
+
+
+def wait_for_text(gangs: Gangs, handle: RunHandle, rank: int, start: str) -> None:
+    deadline = time.monotonic() + 120
+    while not any(text.startswith(start) for text in gangs.texts(handle, rank)):
+        status = gangs.engine.status(handle)
+        assert time.monotonic() < deadline, gangs.texts(handle, rank)
+        assert not status.state.is_terminal(), status
+        time.sleep(0.05)
+
+
+def test_nothing_listens_beyond_loopback(tensorflow_gangs: Gangs) -> None:
+    gangs = tensorflow_gangs
+    handle = submit(gangs, "held_ps.py", processes_per_node=2, parameter_servers=1, chief=True)
+    wait_for_text(gangs, handle, 0, "step 3")
+    table = read_table()
+    pids = [pid for pid in gangs.processes(handle) + gangs.supervisors(handle) if pid in table]
+    open_ports = listeners(pids)
+    assert len(open_ports) >= 3, "chief, worker and server listen"
+    assert [each for each in open_ports if not each.is_loopback] == []
+    Path(handle.run_dir, "release").touch()
+    assert gangs.wait(handle, 60).state is RunState.COMPLETED
+
+
+def test_death_of_a_server_is_the_run_s(tensorflow_gangs: Gangs) -> None:
+    gangs = tensorflow_gangs
+    handle = submit(gangs, "held_ps.py", processes_per_node=2, parameter_servers=1, chief=True)
+    wait_for_text(gangs, handle, 0, "step 3")
+    os.kill(reports(handle)[2].child, signal.SIGKILL)
+    killed_s = time.monotonic()
+    status = gangs.wait(handle, 60)
+    gangs.wait_until_gone(handle)
+    assert time.monotonic() - killed_s < GONE_WITHIN_S
+    error = gangs.error(handle)
+    assert (status.state, error.rank, error.cause) == (RunState.FAILED, 2, "killed by SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("way", "rank", "code", "cause"),
+    [
+        ("SIGKILL", 0, 137, "killed by SIGKILL"),
+        ("exception", 1, 1, "uncaught exception"),
+        pytest.param("exit 1", 1, 1, "exit code 1", marks=pytest.mark.faults),
+        pytest.param("SIGKILL", 1, 137, "killed by SIGKILL", marks=pytest.mark.faults),
+        pytest.param("exception", 0, 1, "uncaught exception", marks=pytest.mark.faults),
+    ],
+)
+def test_death_of_a_worker_ends_the_gang_and_names_it(
+    tensorflow_gangs: Gangs, way: str, rank: int, code: int, cause: str
+) -> None:
+    gangs = tensorflow_gangs
+    handle = submit(
+        gangs,
+        "failing_mwms.py",
+        way,
+        str(rank),
+        code_only=("failing_mwms.py", "failing.py"),
+    )
+    gangs.wait_for_file(handle, "failed", 120)
+    failed_s = time.monotonic()
+    status = gangs.wait(handle, 60)
+    gangs.wait_until_gone(handle)
+    assert time.monotonic() - failed_s < GONE_WITHIN_S
+    error = gangs.error(handle)
+    assert (status.state, error.rank, error.cause) == (RunState.FAILED, rank, cause), error
+    assert error.exit_code == code
