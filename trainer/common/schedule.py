@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 ScheduleName = Literal["step", "cosine"]
-# A tenth after 30, 60 and 80 of 90 epochs, whatever the number of epochs.
+# 30, 60 and 80 of 90 epochs, whatever the number of epochs.
 STEPS_AT = (30 / 90, 60 / 90, 80 / 90)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The learning rate of every step; `peak` is reached after `num_warmup_steps` of `num_steps`."""
+    """The learning rate of every step; `peak` is reached after `num_warmup_steps` of `num_steps`.
+
+    `step` takes a tenth after each of `steps_at`, which are parts of the whole training.
+    """
 
     name: ScheduleName
     peak: float
     num_steps: int
     num_warmup_steps: int = 0
+    steps_at: tuple[float, ...] = STEPS_AT
 
     def rate(self, step: int) -> float:
         """Give the rate of the step, counted from 0."""
@@ -30,6 +34,6 @@ class Schedule:
             return self.peak * (step + 1) / self.num_warmup_steps
         if self.name == "step":
             passed = step / self.num_steps
-            return self.peak * 0.1 ** sum(passed >= at for at in STEPS_AT)
+            return self.peak * 0.1 ** sum(passed >= at for at in self.steps_at)
         rest = max(1, self.num_steps - self.num_warmup_steps)
         return self.peak * 0.5 * (1 + math.cos(math.pi * (step - self.num_warmup_steps) / rest))
