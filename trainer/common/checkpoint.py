@@ -6,6 +6,7 @@
 
 A folder without a whole manifest is no checkpoint. Nothing is renamed and nothing overwritten, so
 the same protocol holds on a disk and on a blob mount, where a rename is a copy and a delete.
+docs/checkpoints.md says what is promised.
 """
 
 from __future__ import annotations
@@ -13,20 +14,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from trainer.common.errors import TrainingError
+from trainer.common.manifest import (
+    FORMAT,
+    MANIFEST,
+    BrokenCheckpoint,
+    FileEntry,
+    Manifest,
+    UnknownFormat,
+    parse_manifest,
+    require_file_name,
+)
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 CHUNK_BYTES = 1 << 20
 NAME = re.compile(r"step-(\d{9,})-[0-9a-f]{8}")
 # A mount of a blob store may know no fsync of a folder.
@@ -54,25 +63,32 @@ class CheckpointFolder:
         self.root = root
         self._keep_last = keep_last
         self._keep_every = keep_every
+        self._broken: set[str] = set()
+
+    # --- writing -------------------------------------------------------------------------------
 
     def write(self, step: int, files: Mapping[str, bytes], about: Mapping[str, Any]) -> Path:
         """Write one checkpoint and sync it to the disk; gives its folder. Blocks.
 
         `about` is JSON that readers get back. Raises OSError where the disk refuses; what was
-        there before stays whole, and what was begun is taken away as far as it goes.
+        there before stays whole, and what was begun is taken away as far as it goes. So is what
+        a killed writer left unfinished: it may take the very space that is needed.
         """
+        for name in files:
+            require_file_name(name)
+        self._make_root()
+        with contextlib.suppress(OSError):
+            self._remove_unfinished()
         folder = self._new_folder(step)
         try:
-            entries = {name: _write_file(folder / name, data) for name, data in files.items()}
+            manifest = Manifest(
+                step=step,
+                saved=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                about=about,
+                files={name: _write_file(folder / name, data) for name, data in files.items()},
+            )
             _sync_folder(folder)
-            manifest = {
-                "format": FORMAT,
-                "step": step,
-                "saved": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-                "about": dict(about),
-                "files": entries,
-            }
-            _write_file(folder / MANIFEST, _signed(manifest))
+            _write_file(folder / MANIFEST, manifest.encode())
             _sync_folder(folder)
             _sync_folder(self.root)
         except BaseException:
@@ -81,60 +97,111 @@ class CheckpointFolder:
             raise
         return folder
 
-    def newest(self, say: Callable[[str], None]) -> Checkpoint | None:
-        """Read the newest whole checkpoint; None where there is none.
-
-        Says of each newer one that is broken which file is wrong and how. Raises TrainingError
-        for a format that this version does not know: to fall back would lose what it holds.
-        """
-        for name in self.names():
-            try:
-                return self.read(name)
-            except BrokenCheckpoint as error:
-                say(f"checkpoint {name} is broken ({error}); an older one is tried")
-        return None
-
-    def read(self, name: str) -> Checkpoint:
-        """Read one checkpoint whole; raises BrokenCheckpoint, or TrainingError for its format."""
-        folder = self.root / name
-        manifest = _read_manifest(folder)
-        if manifest["format"] != FORMAT:
-            message = (
-                f"checkpoint {name} has format {manifest['format']}; this program reads {FORMAT}"
-            )
-            hint = "take the image that wrote it or a newer one, or another --checkpoint-dir"
-            raise TrainingError(message, hint=hint)
-        entries = manifest["files"]
-        files = {file: _read_file(folder / file, entry) for file, entry in entries.items()}
-        return Checkpoint(name=name, step=manifest["step"], about=manifest["about"], files=files)
-
-    def names(self) -> list[str]:
-        """Names of the folders that claim to be checkpoints, newest step first."""
-        found = [entry for entry in self._entries() if (self.root / entry / MANIFEST).exists()]
-        return sorted(found, key=lambda name: (_step(name), self._written(name)), reverse=True)
-
-    def remove_old(self) -> None:
+    def remove_old(self, say: Callable[[str], None]) -> None:
         """Delete what is not to be kept; a kill in between leaves the kept ones whole.
 
-        Also takes away what a killed writer left unfinished before the newest checkpoint.
+        Broken checkpoints do not count among the kept ones, and go once a newer one is whole;
+        those of an unknown format stay. Says what the disk does not let go.
         """
-        names = self.names()
-        for name in names[self._keep_last :]:
-            if not self._keep_every or _step(name) % self._keep_every:
-                _remove(self.root / name)
-        if names:
-            whole = set(names)
-            for name in self._entries():
-                if name not in whole and _step(name) <= _step(names[0]):
+        num_whole = 0
+        for name in self.names():
+            is_marked = bool(self._keep_every) and _step(name) % (self._keep_every or 1) == 0
+            if num_whole >= self._keep_last and is_marked:
+                continue
+            is_whole = self._looks_whole(name)
+            if is_whole and num_whole < self._keep_last:
+                num_whole += 1
+            elif is_whole is not None and num_whole:
+                try:
                     _remove(self.root / name)
+                except OSError as error:
+                    say(f"checkpoint {name} could not be removed: {error}")
+
+    def _make_root(self) -> None:
+        missing = [path for path in (self.root, *self.root.parents) if not path.exists()]
+        self.root.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            _sync_folder(path.parent)
+
+    def _remove_unfinished(self) -> None:
+        claimed = set(self.names())
+        for name in self._entries():
+            if name not in claimed:
+                _remove(self.root / name)
 
     def _new_folder(self, step: int) -> Path:
-        self.root.mkdir(parents=True, exist_ok=True)
         while True:
             folder = self.root / f"step-{step:09d}-{secrets.token_hex(4)}"
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()
                 return folder
+
+    def _looks_whole(self, name: str) -> bool | None:
+        """Whether manifest and sizes are right; None where the format is unknown."""
+        if name in self._broken:
+            return False
+        folder = self.root / name
+        try:
+            manifest = parse_manifest(_read_file(folder / MANIFEST))
+            return all(
+                (folder / file).stat().st_size == entry.bytes
+                for file, entry in manifest.files.items()
+            )
+        except (BrokenCheckpoint, OSError):
+            return False
+        except UnknownFormat:
+            return None
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def newest(self, say: Callable[[str], None]) -> Checkpoint | None:
+        """Read the newest whole checkpoint; None where none was ever finished.
+
+        Says of each newer one that is broken which file is wrong and how. Raises TrainingError
+        where all are broken, and for a format that this version does not know: to begin anew, or
+        from an older one, would lose what they hold.
+        """
+        try:
+            names = self.names()
+        except OSError as error:
+            message = f"the checkpoints in `{self.root}` cannot be listed: {error.strerror}"
+            raise TrainingError(
+                message, hint="mend the folder, or another --checkpoint-dir"
+            ) from None
+        for name in names:
+            try:
+                return self.read(name)
+            except BrokenCheckpoint as error:
+                self._broken.add(name)
+                older = "an older one is tried" if name != names[-1] else "there is no older one"
+                say(f"checkpoint {name} is broken ({error}); {older}")
+        if names:
+            message = f"no checkpoint in `{self.root}` is whole, of {len(names)}"
+            raise TrainingError(
+                message, hint="delete them to begin anew, or another --checkpoint-dir"
+            )
+        return None
+
+    def read(self, name: str) -> Checkpoint:
+        """Read one checkpoint whole; raises BrokenCheckpoint, or TrainingError for its format."""
+        folder = self.root / name
+        try:
+            manifest = parse_manifest(_read_file(folder / MANIFEST))
+        except UnknownFormat as error:
+            message = f"checkpoint {name} has format {error.number}; this program reads {FORMAT}"
+            hint = "take the image that wrote it or a newer one, or another --checkpoint-dir"
+            raise TrainingError(message, hint=hint) from None
+        files = {file: _read_file(folder / file, entry) for file, entry in manifest.files.items()}
+        return Checkpoint(name=name, step=manifest.step, about=manifest.about, files=files)
+
+    def names(self) -> list[str]:
+        """Names of the folders that claim to be checkpoints, newest step first."""
+        found: list[tuple[int, int, str]] = []
+        for name in self._entries():
+            written_ns = self._written_ns(name)
+            if written_ns is not None:
+                found.append((_step(name), written_ns, name))
+        return [name for _, _, name in sorted(found, reverse=True)]
 
     def _entries(self) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError), os.scandir(self.root) as entries:
@@ -142,14 +209,15 @@ class CheckpointFolder:
                 if NAME.fullmatch(entry.name):
                     yield entry.name
 
-    def _written(self, name: str) -> int:
-        with contextlib.suppress(OSError):
-            return (self.root / name / MANIFEST).stat().st_mtime_ns
-        return 0
-
-
-class BrokenCheckpoint(Exception):
-    """Which file of a checkpoint is not what the manifest says, and how."""
+    def _written_ns(self, name: str) -> int | None:
+        """When the manifest was written; None while there is none, or an empty one."""
+        try:
+            found = (self.root / name / MANIFEST).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:  # it is there, and reading it will tell what is wrong
+            return 0
+        return found.st_mtime_ns if found.st_size else None
 
 
 def _step(name: str) -> int:
@@ -158,7 +226,7 @@ def _step(name: str) -> int:
     return int(found[1])
 
 
-def _write_file(path: Path, data: bytes) -> dict[str, object]:
+def _write_file(path: Path, data: bytes) -> FileEntry:
     """Write a file to the disk; gives its manifest entry."""
     digest = hashlib.sha256(data).hexdigest()
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -169,7 +237,7 @@ def _write_file(path: Path, data: bytes) -> dict[str, object]:
         os.fsync(fd)
     finally:
         os.close(fd)
-    return {"bytes": len(data), "sha256": digest}
+    return FileEntry(bytes=len(data), sha256=digest)
 
 
 def _sync_folder(path: Path) -> None:
@@ -183,55 +251,31 @@ def _sync_folder(path: Path) -> None:
         os.close(fd)
 
 
-def _signed(manifest: Mapping[str, Any]) -> bytes:
-    """The manifest with a digest of itself, so that a flipped bit in it shows, too."""
-    text = json.dumps({**manifest, "sha256": _digest(manifest)}, indent=2)
-    return text.encode() + b"\n"
-
-
-def _digest(manifest: Mapping[str, Any]) -> str:
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_file(path: Path, entry: FileEntry | None = None) -> bytes:
+    """Read a file whole; raises BrokenCheckpoint where it is not what `entry` says."""
     try:
-        manifest: Any = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError) as error:
-        message = f"{MANIFEST}: {error}"
-        raise BrokenCheckpoint(message) from None
-    if not isinstance(manifest, dict):
-        message = f"{MANIFEST}: no JSON object"
-        raise BrokenCheckpoint(message)
-    manifest = cast("dict[str, Any]", manifest)
-    if not isinstance(manifest.get("format"), int):
-        message = f"{MANIFEST}: no format"
-        raise BrokenCheckpoint(message)
-    if manifest["format"] == FORMAT and manifest.pop("sha256", None) != _digest(manifest):
-        message = f"{MANIFEST}: its sha256 is not that of its content"
-        raise BrokenCheckpoint(message)
-    return manifest
-
-
-def _read_file(path: Path, entry: Mapping[str, Any]) -> bytes:
-    try:
-        data = path.read_bytes()
+        # Not to wait for a writer where somebody put a pipe in the file's place.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise BrokenCheckpoint(path.name, "no regular file")
+            if entry is not None and found.st_size != entry.bytes:
+                raise BrokenCheckpoint(path.name, f"{found.st_size} bytes, not {entry.bytes}")
+            data = file.read()
     except OSError as error:
-        message = f"{path.name}: {error.strerror}"
-        raise BrokenCheckpoint(message) from None
-    if len(data) != entry["bytes"]:
-        message = f"{path.name}: {len(data)} bytes, not {entry['bytes']}"
-        raise BrokenCheckpoint(message)
-    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        message = f"{path.name}: its sha256 is not the manifest's"
-        raise BrokenCheckpoint(message)
+        raise BrokenCheckpoint(path.name, error.strerror or str(error)) from None
+    if entry is not None and hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise BrokenCheckpoint(path.name, "its sha256 is not the manifest's")
     return data
 
 
 def _remove(folder: Path) -> None:
     """Take a checkpoint away, its manifest first: a half-deleted one is none."""
-    with contextlib.suppress(FileNotFoundError):
-        (folder / MANIFEST).unlink()
-        for entry in os.scandir(folder):
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    (folder / MANIFEST).unlink(missing_ok=True)
+    with os.scandir(folder) as entries:
+        for entry in entries:
             Path(entry.path).unlink()
-        folder.rmdir()
+    folder.rmdir()

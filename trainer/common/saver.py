@@ -29,13 +29,15 @@ class Saver:
         self.num_saved = 0
         self.num_failed = 0
         self.has_failed = False
+        self.saved_step: int | None = None
 
     def save(
         self, step: int, files: Callable[[], Mapping[str, bytes]], about: Mapping[str, Any]
     ) -> None:
-        """Begin to write; waits for the checkpoint before, so that at most one is in memory.
+        """Begin to write; waits for the checkpoint before.
 
-        `files` turns a snapshot that nobody changes any more into bytes, on the thread.
+        `files` turns a snapshot that nobody changes any more into bytes, on the thread. Who calls
+        `wait` before taking the snapshot has no more than one in memory.
         """
         self.wait()
         # Not a daemon: a normal end of the process waits for the last checkpoint.
@@ -43,7 +45,7 @@ class Saver:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until what was begun is on disk or has failed."""
+        """Wait until what was begun is on disk (then `saved_step` is its step) or has failed."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -54,13 +56,24 @@ class Saver:
         self, step: int, files: Callable[[], Mapping[str, bytes]], about: Mapping[str, Any]
     ) -> None:
         try:
+            self._try_write(step, files, about)
+        except Exception as error:  # noqa: BLE001 - the edge of this thread; `wait` raises it
+            self._defect = error
+
+    def _try_write(
+        self, step: int, files: Callable[[], Mapping[str, bytes]], about: Mapping[str, Any]
+    ) -> None:
+        try:
             self._folder.write(step, files(), about)
-            self.num_saved += 1
-            self._folder.remove_old()
         except OSError as error:
             self.num_failed += 1
             self.has_failed = self._on_error == "stop"
             rest = "" if self.has_failed else "; training goes on"
             self._warn(f"the checkpoint of step {step} could not be written: {error}{rest}")
-        except Exception as error:  # noqa: BLE001 - the edge of this thread; `wait` raises it
-            self._defect = error
+            return
+        self.num_saved += 1
+        self.saved_step = step
+        try:
+            self._folder.remove_old(self._warn)
+        except OSError as error:
+            self._warn(f"old checkpoints could not be removed: {error}")
