@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,15 +19,19 @@ from trainer.pytorch.strategy import Ranks
 
 @dataclass(frozen=True, kw_only=True)
 class _Pending:
+    """A vote under way; `begun` is when, on a GPU."""
+
     place: Place
+    is_step: bool
     sums: Callable[[], Tensor]
+    begun: torch.cuda.Event | None
 
 
 class Guard:
     """The ranks' votes on each step (trainer.common.vote), looked at one step later.
 
-    `on_loss` gets each settled step's place and its mean loss over all ranks. `hint` is told to
-    those whose training diverges.
+    Every method is a collective. `on_loss` gets each settled step's place and its mean loss over
+    all ranks. `hint` is told to those whose training diverges.
     """
 
     def __init__(
@@ -43,7 +48,9 @@ class Guard:
         self._keeper = keeper
         self._on_loss = on_loss
         self._hint = hint
+        self._position = Position()
         self._pending: _Pending | None = None
+        self._reading = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def step(self, position: Position, loss_sum: Tensor, num_samples: int, *, place: Place) -> None:
         """Vote on the step just taken, settle the one before, and save if `position` is due.
@@ -51,59 +58,89 @@ class Guard:
         `loss_sum` is over this rank's `num_samples`, a scalar on the device. Raises Diverged or
         TrainingError, and Preempted once a checkpoint of `position` is on disk; on all ranks alike.
         """
+        self._position = position
+        before = self._begin(self._votes(loss_sum.detach(), num_samples), place, is_step=True)
         try:
-            self._vote(place, loss_sum, num_samples)
+            self._judge(before)
             if self._keeper.is_due(position):
-                self.settle()
+                self._judge_last()
                 self._keeper.save(position)
         except Preempted:
-            self._leave(position)
+            self._leave()
+
+    def check(self, position: Position) -> None:
+        """Vote between steps on whether to leave: in an evaluation, equally often on every rank.
+
+        Raises what `step` raises, Preempted once a checkpoint of `position` is on disk.
+        """
+        self._position = position
+        place = Place(step=position.step, epoch=position.epoch, batch=position.batch)
+        before = self._begin(self._votes(torch.zeros(()), 1), place, is_step=False)
+        try:
+            self._judge(before)
+        except Preempted:
+            self._leave()
 
     def settle(self) -> None:
-        """Settle the last step; before anything is saved or evaluated."""
-        before, self._pending = self._pending, None
-        if before is not None:
-            self._judge(before)
+        """Settle the last step; before anything is saved or evaluated. Raises what `step` raises."""
+        try:
+            self._judge_last()
+        except Preempted:
+            self._leave()
 
-    def _leave(self, position: Position) -> None:
+    def _leave(self) -> None:
+        """Write a last checkpoint, and let no rank go before it is on disk."""
         with contextlib.suppress(Preempted):  # the last step may have diverged
-            self.settle()
-        self._keeper.save(position)
-        self._keeper.close()
+            self._judge_last()
+        step = self._position.step
+        is_kept = self._keeper.save_last(self._position)
         who = self._ranks.notice.reason or "another rank was asked to leave"
-        kept = (
-            f"checkpoint of step {position.step} is kept" if self._keeper.is_on else "nothing kept"
-        )
+        kept = f"checkpoint of step {step} is kept" if is_kept else f"step {step} is not kept"
         message = f"{who}; {kept}"
         raise Preempted(message)
 
-    def _vote(self, place: Place, loss_sum: Tensor, num_samples: int) -> None:
-        loss_sum = loss_sum.detach().to(torch.float64)
-        is_bad = (~torch.isfinite(loss_sum)).to(torch.float64)
-        known = torch.tensor(
-            [
-                num_samples,
-                float(self._ranks.notice.reason is not None),
-                float(self._keeper.has_failed),
-            ],
-            dtype=torch.float64,
-        ).to(self._device, non_blocking=True)
-        votes = torch.stack(
-            [
-                torch.nan_to_num(loss_sum, nan=0.0, posinf=0.0, neginf=0.0),
-                known[0],
-                is_bad,
-                is_bad * (self._ranks.world.rank + 1),
-                known[1],
-                known[2],
-            ]
-        )
-        before = self._pending
-        self._pending = _Pending(place=place, sums=self._ranks.strategy.start_sum(votes))
-        if before is not None:
-            self._judge(before)
+    def _votes(self, loss_sum: Tensor, num_samples: int) -> Tensor:
+        """This rank's numbers, as trainer.common.vote.VOTE has them."""
+        is_leaving = float(self._ranks.notice.reason is not None)
+        has_failed = float(self._keeper.has_failed)
+        number = self._ranks.world.rank + 1
+        if loss_sum.device.type == "cpu":  # ten small tensors would cost more than the allreduce
+            loss = loss_sum.item()
+            is_bad = not math.isfinite(loss)
+            own = [0.0 if is_bad else loss, num_samples, is_bad, is_bad * number]
+            votes = torch.tensor([*own, is_leaving, has_failed], dtype=torch.float64)
+            return votes.to(self._device)
+        loss_sum = loss_sum.to(torch.float64)
+        bad = (~torch.isfinite(loss_sum)).to(torch.float64)
+        known = torch.tensor([num_samples, is_leaving, has_failed], dtype=torch.float64)
+        known = known.to(self._device, non_blocking=True)
+        finite = torch.nan_to_num(loss_sum, nan=0.0, posinf=0.0, neginf=0.0)
+        return torch.stack([finite, known[0], bad, bad * number, known[1], known[2]])
 
-    def _judge(self, pending: _Pending) -> None:
-        sums = pending.sums().tolist()
+    def _begin(self, votes: Tensor, place: Place, *, is_step: bool) -> _Pending | None:
+        """Begin a vote; gives the one before."""
+        before = self._pending
+        sums = self._ranks.strategy.start_sum(votes)
+        begun = torch.cuda.current_stream().record_event() if self._reading else None
+        self._pending = _Pending(place=place, is_step=is_step, sums=sums, begun=begun)
+        return before
+
+    def _judge_last(self) -> None:
+        before, self._pending = self._pending, None
+        self._judge(before)
+
+    def _judge(self, pending: _Pending | None) -> None:
+        if pending is None:
+            return
+        sums = self._read(pending)
         loss = judge(sums, pending.place, rank=self._ranks.world.rank, hint=self._hint)
-        self._on_loss(pending.place, loss)
+        if pending.is_step:
+            self._on_loss(pending.place, loss)
+
+    def _read(self, pending: _Pending) -> list[float]:
+        if self._reading is None or pending.begun is None:
+            return pending.sums().tolist()
+        # Not behind the kernels of the steps that were queued since: the queue would run empty.
+        self._reading.wait_event(pending.begun)
+        with torch.cuda.stream(self._reading):
+            return pending.sums().tolist()

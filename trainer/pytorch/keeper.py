@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -63,6 +62,7 @@ class Keeper:
         self._recipe = dict(recipe)
         self._saver: Saver | None = None
         self._resumed_from: int | None = None
+        self._begun_step: int | None = None
         root = options.checkpoint_dir or ranks.run_dir.checkpoints
         self._folder: CheckpointFolder | None = None
         if root is not None:
@@ -105,7 +105,7 @@ class Keeper:
         self._restore_rank(snapshot.ranks, was_size, position)
         if self._world.is_main:
             size = self._world.size
-            ranks = "" if was_size == size else f", saved by {was_size} ranks, now {size}"
+            ranks = "" if was_size == size else f"; world size {was_size} there, {size} now"
             print(f"resumed at step {position.step} from {found.name}{ranks}", flush=True)
         return position
 
@@ -117,9 +117,11 @@ class Keeper:
         """Begin to save; training may go on while it is written."""
         if not self.is_on:
             return
+        self._begun_step = position.step
         ranks = self._gather(rank_state(self._trained.network, self._trained.device))
         if self._saver is None:
             return
+        self._saver.wait()  # before the copy is made, or there would be two
         snapshot = take_snapshot(
             self._trained.network,
             self._trained.optimizer,
@@ -132,6 +134,16 @@ class Keeper:
             "position": asdict(position),
         }
         self._saver.save(position.step, snapshot.files, about)
+
+    def save_last(self, position: Position) -> bool:
+        """Save unless that is done or under way; blocks. Tells all ranks whether it is kept."""
+        if not self.is_on:
+            return False
+        if self._begun_step != position.step:
+            self.save(position)
+        self.close()
+        is_kept = self._saver is not None and self._saver.saved_step == position.step
+        return bool(self._strategy.sum(self._tensor([float(is_kept)])).item())
 
     def figures(self) -> dict[str, object]:
         """What the summary says of checkpoints."""
@@ -161,8 +173,10 @@ class Keeper:
         if not name:
             return None
         if found is None:
-            with contextlib.suppress(BrokenCheckpoint):
+            try:
                 found = folder.read(name)
+            except (BrokenCheckpoint, TrainingError) as broken:
+                warn(f"rank {self._world.rank} cannot read checkpoint {name}: {broken}")
         readers = self._strategy.sum(self._tensor([float(found is not None)]))
         if round(readers.item()) != self._world.size:
             message = f"not every rank can read checkpoint {name}"
@@ -176,6 +190,9 @@ class Keeper:
                 require_same(found.about, self._recipe, found.name)
         except TrainingError as error:
             return None, error
+        except OSError as error:
+            message = f"the checkpoints in `{folder.root}` cannot be read: {error.strerror}"
+            return None, TrainingError(message, hint="another --checkpoint-dir")
         return found, None
 
     def _tell(self, text: str) -> str:

@@ -37,6 +37,7 @@ from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
 from trainer.common.vote import Place
+from trainer.common.world import Backend, RankArguments
 from trainer.data.idx import read_idx
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -46,7 +47,7 @@ from trainer.pytorch.strategy import DeviceName, Ranks, StrategyName, pick_devic
 
 PROGRAM = "trainer.pytorch.mnist"
 NUM_CLASSES = 10
-EVALUATION_BATCH = 512
+EVALUATION_BATCH = 1024  # of all ranks together
 # Mean and standard deviation of MNIST's training pixels, as its examples use them.
 PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
 
@@ -62,6 +63,12 @@ class Options(TrainingOptions):
     batch_size: Annotated[int, "pictures a step, over all ranks together"] = 64
     lr: Annotated[float, "Adadelta's learning rate for that total batch"] = 1.0
     lr_decay: Annotated[float, "factor on the learning rate after each epoch"] = 0.7
+    dist_backend: Annotated[Backend | None, "what DDP's ranks talk by"] = None
+    dist_url: Annotated[
+        str | None, "where DDP's ranks meet, tcp://HOST:PORT or file:///FILE; else MASTER_ADDR"
+    ] = None
+    rank: Annotated[int | None, "this process among the ranks, from 0; else RANK"] = None
+    world_size: Annotated[int | None, "number of ranks; else WORLD_SIZE"] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,7 +111,15 @@ class Job:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
     options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
-    return run_program(options, options.strategy, lambda ranks: train(prepare(options, ranks)))
+    arguments = RankArguments(
+        dist_backend=options.dist_backend,
+        dist_url=options.dist_url,
+        rank=options.rank,
+        world_size=options.world_size,
+    )
+    return run_program(
+        options, options.strategy, lambda ranks: train(prepare(options, ranks)), arguments
+    )
 
 
 def prepare(options: Options, ranks: Ranks) -> Job:
@@ -163,7 +178,7 @@ def train(job: Job) -> None:
         guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
         while True:
             if position.epoch and not position.batch:
-                test_loss, accuracy = evaluate(job)
+                test_loss, accuracy = evaluate(job, position, guard)
                 figures = {"loss": test_loss, "accuracy": accuracy}
                 progress.on_epoch(position, figures)
             if position.epoch == options.epochs:
@@ -241,18 +256,19 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
 
 
 @torch.no_grad()
-def evaluate(job: Job) -> tuple[float, float]:
+def evaluate(job: Job, position: Position, guard: Guard) -> tuple[float, float]:
     """Give mean loss and accuracy over the whole test set, each picture counted once."""
     job.network.eval()
     totals = torch.zeros(2, dtype=torch.float64, device=job.device)  # sum of losses, right ones
-    mine = shard(list(range(len(job.testing.labels))), job.ranks.world)
-    for start in range(0, len(mine), EVALUATION_BATCH):
-        images, labels = job.testing.batch(mine[start : start + EVALUATION_BATCH])
+    num_images = len(job.testing.labels)
+    for start in range(0, num_images, EVALUATION_BATCH):
+        batch = list(range(start, min(start + EVALUATION_BATCH, num_images)))
+        images, labels = job.testing.batch(shard(batch, job.ranks.world))
         scores = job.network(images)
         totals[0] += functional.cross_entropy(scores, labels, reduction="sum")
         totals[1] += (scores.argmax(dim=1) == labels).sum()
+        guard.check(position)
     loss_total, num_right = job.ranks.strategy.sum(totals).tolist()
-    num_images = len(job.testing.labels)
     if not math.isfinite(loss_total):
         message = "training has diverged: the loss of the test set is no finite number"
         raise TrainingError(message, hint=hint(job.options))

@@ -11,7 +11,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.preemption import AZURE_SCHEDULED_EVENTS, EXIT_CODE, Notice, Preempted
 from trainer.common.rundir import RunDir
 from trainer.common.training_options import TrainingOptions
-from trainer.common.world import World
+from trainer.common.world import RankArguments, World
 from trainer.pytorch.strategy import Ranks, StrategyName, make_strategy
 
 
@@ -19,15 +19,15 @@ def run_program(
     options: TrainingOptions,
     strategy: StrategyName | None,
     train: Callable[[Ranks], None],
-    world: World | None = None,
+    arguments: RankArguments | None = None,
 ) -> int:
     """Train as one of the ranks; gives the exit code.
 
     1 with a message on stderr for what the user can mend, 75 once a checkpoint is written after
-    a notice to leave. `train` meets the other ranks by `strategy.init`.
+    a notice to leave. `train` meets the other ranks by `strategy.init`. `arguments` are for World.
     """
     try:
-        world = world or World.from_environment()
+        world = World.from_environment(arguments=arguments)
         ranks = Ranks(
             world=world,
             strategy=make_strategy(strategy, world),

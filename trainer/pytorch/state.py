@@ -35,9 +35,18 @@ class Snapshot:
     optimizer: Tensors
     ranks: Tensors
     others: dict[str, Any] = field(default_factory=dict[str, Any])
+    weights: frozenset[str] = frozenset()
 
     def files(self) -> dict[str, bytes]:
-        """Give the checkpoint's files."""
+        """Give the checkpoint's files; raises TrainingError where a weight is no finite number.
+
+        A loss may still have been finite when its gradients were not: to keep what came of them
+        would in the end replace every checkpoint that one could go on from.
+        """
+        for name in sorted(self.weights):
+            if not bool(torch.isfinite(self.model[name]).all()):
+                message = f"training has diverged: weights of {name} are no finite numbers"
+                raise TrainingError(message)
         return {
             "model.safetensors": save(self.model),
             "optimizer.safetensors": save(self.optimizer),
@@ -83,6 +92,7 @@ def take_snapshot(
             "groups": [_without_params(group) for group in state["param_groups"]],
             "scaler": None if scaler is None else scaler.state_dict(),
         },
+        weights=frozenset(name for name, _ in network.named_parameters()),
     )
 
 
@@ -102,6 +112,11 @@ def restore_snapshot(
     names = parameter_names(network, optimizer)
     parameters = dict(network.named_parameters())
     state = optimizer.state_dict()
+    groups = snapshot.others["groups"]
+    if len(groups) != len(state["param_groups"]):
+        message = f"the checkpoint's optimizer has {len(groups)} groups of parameters, not "
+        message += str(len(state["param_groups"]))
+        raise TrainingError(message, hint="another --checkpoint-dir")
     state["state"] = {
         index: {
             **snapshot.others["optimizer"].get(name, {}),
@@ -110,7 +125,7 @@ def restore_snapshot(
         for index, name in enumerate(names)
     }
     state["state"] = {index: entries for index, entries in state["state"].items() if entries}
-    for group, kept in zip(state["param_groups"], snapshot.others["groups"], strict=True):
+    for group, kept in zip(state["param_groups"], groups, strict=True):
         group.update(kept)
     optimizer.load_state_dict(state)
     if scaler is not None and snapshot.others["scaler"] is not None:

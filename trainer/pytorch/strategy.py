@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 import torch
 from torch import Tensor, distributed, nn
@@ -15,11 +19,12 @@ from torch.optim import Optimizer
 from trainer.common.errors import TrainingError
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
-from trainer.common.world import World
+from trainer.common.world import FROM_ENVIRONMENT, World
 from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
 DeviceName = Literal["auto", "cpu", "cuda"]
+MEETING_TIMEOUT = timedelta(minutes=10)
 
 
 class Strategy(Protocol):
@@ -35,6 +40,13 @@ class Strategy(Protocol):
         """Give all ranks rank 0's weights, and average gradients from now on.
 
         The optimizer must be as fresh as it was made: its state is not sent.
+        """
+        ...
+
+    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
+        """Take a step after the backward pass of a scaled loss; none where gradients overflowed.
+
+        All ranks skip the same steps: the averaged gradients are what is looked at.
         """
         ...
 
@@ -70,8 +82,15 @@ class Ranks:
 
 
 def make_strategy(name: StrategyName | None, world: World) -> Strategy:
-    """Make the strategy of that name; None is single for one rank and DDP for more."""
-    name = name or ("single" if world.size == 1 else "ddp")
+    """Make the strategy of that name; None is single for one rank and DDP for more.
+
+    Who names a backend or a meeting place of torch.distributed means DDP, too.
+    """
+    is_told = world.backend is not None or world.url not in (None, FROM_ENVIRONMENT)
+    name = name or ("single" if world.size == 1 and not is_told else "ddp")
+    if is_told and name != "ddp":
+        message = f"--dist-backend and --dist-url are not for strategy {name}"
+        raise TrainingError(message, hint="--strategy ddp, or leave them out")
     if name == "single" and world.size > 1:
         message = f"strategy single cannot train on {world.size} ranks"
         raise TrainingError(message, hint="--strategy horovod or --strategy ddp")
@@ -109,6 +128,11 @@ class Single:
     def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         """Give both back as they are."""
         return model, optimizer
+
+    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
+        """Leave it to the scaler."""
+        scaler.step(optimizer)
+        scaler.update()
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Give the tensor back."""
@@ -166,6 +190,14 @@ class Horovod:
         )
         return model, wrapped
 
+    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
+        """Unscale what has been averaged, not what is on its way."""
+        averaging: Any = optimizer
+        averaging.synchronize()
+        with averaging.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up by allreduce."""
         return self._hvd.allreduce(tensor, op=self._hvd.Sum)
@@ -198,15 +230,25 @@ class Ddp:
     name: StrategyName = "ddp"
 
     def init(self, world: World, device: torch.device) -> None:
-        """Meet the other ranks at MASTER_ADDR:MASTER_PORT, which torch reads itself."""
-        distributed.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo",
-            rank=world.rank,
-            world_size=world.size,
-            timeout=timedelta(minutes=10),
-            # NCCL would guess the GPU from the rank, which is wrong on the second node.
-            device_id=device if device.type == "cuda" else None,
-        )
+        """Meet the other ranks where World says."""
+        backend = world.backend or ("nccl" if device.type == "cuda" else "gloo")
+        if backend == "nccl" and device.type != "cuda":
+            message = "--dist-backend nccl is for GPUs, and this rank computes on the CPU"
+            raise TrainingError(message, hint="--dist-backend gloo, or --device cuda")
+        try:
+            distributed.init_process_group(
+                backend,
+                **_meeting(world),
+                rank=world.rank,
+                world_size=world.size,
+                timeout=MEETING_TIMEOUT,
+                # NCCL would guess the GPU from the rank, which is wrong on the second node.
+                device_id=device if backend == "nccl" else None,
+            )
+        except distributed.DistError as error:
+            message = f"rank {world.rank} did not meet the others: {str(error).splitlines()[0]}"
+            hint = "all ranks need the same meeting place, and a world size that is their number"
+            raise TrainingError(message, hint=hint) from None
 
     def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         """Wrap the model; DDP broadcasts its weights when it is made.
@@ -214,6 +256,11 @@ class Ddp:
         Batch statistics stay each rank's own, as with Horovod; `average_buffers` joins them.
         """
         return DistributedDataParallel(model, forward_sync_buffers=False), optimizer
+
+    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
+        """Leave it to the scaler: gradients are averaged once the backward pass is over."""
+        scaler.step(optimizer)
+        scaler.update()
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up by allreduce, on a copy."""
@@ -246,3 +293,45 @@ class Ddp:
         """Leave the process group."""
         if distributed.is_initialized():
             distributed.destroy_process_group()
+
+
+def _meeting(world: World) -> dict[str, Any]:
+    """What init_process_group must know to find the other ranks."""
+    if world.url is None:
+        if world.size > 1:
+            message = "neither --dist-url nor MASTER_ADDR and MASTER_PORT say where ranks meet"
+            raise TrainingError(message, hint="start it with `launch run` or torchrun")
+        return {"store": distributed.HashStore()}
+    if not world.url.startswith("tcp:"):
+        return {"init_method": world.url}
+    return {"store": _open_store(world, world.url)}
+
+
+def _open_store(world: World, url: str) -> distributed.Store:
+    """Open the store at a tcp:// URL; rank 0 serves it at that address and at no other.
+
+    torch itself would listen on every interface.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 0
+    listener: int | None = None
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if ip_address(address[4][0]).is_loopback:
+            # Ranks that meet there are all on this machine; Gloo would ask the host's name.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        if world.is_main:
+            listener = socket.create_server(address[4], family=address[0], backlog=1024).detach()
+    except OSError as error:
+        message = f"rank {world.rank} cannot meet the others at {url}: {error.strerror}"
+        hint = "a free port at an address of the machine that rank 0 runs on"
+        raise TrainingError(message, hint=hint) from None
+    return distributed.TCPStore(
+        host,
+        port,
+        world.size,
+        is_master=world.is_main,
+        timeout=MEETING_TIMEOUT,
+        multi_tenant=True,
+        master_listen_fd=listener,
+    )
