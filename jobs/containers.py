@@ -94,23 +94,28 @@ def read_recipe(image: str, variant: str, project: Path) -> Recipe:
 
 
 def bases(dockerfile: str) -> dict[str, str]:
-    """The arguments above the first stage: the images that the Dockerfile builds on."""
+    """The arguments above the first stage, filled in: the images that the Dockerfile builds on."""
     first = STAGE.search(dockerfile)
     head = dockerfile[: first.start()] if first else dockerfile
-    return {match["name"]: match["value"] for match in ARGUMENT.finditer(head)}
+    found: dict[str, str] = {}
+    for match in ARGUMENT.finditer(head):
+        value = match["value"]
+        for name, known in found.items():
+            value = value.replace(f"${{{name}}}", known)
+        found[match["name"]] = value
+    return found
 
 
 def variant_arguments(image: str, variant: str, given: Mapping[str, str]) -> dict[str, str]:
     """What tells the Dockerfile apart: the bases, and the operations that Horovod is built with."""
-    if variant == "cpu":
-        return {"BASE_IMAGE": given["BASE_IMAGE"], "GPU_OPERATIONS": "none"}
-    prefix = variant.upper()
-    names = {"BASE_IMAGE": f"{prefix}_BASE_IMAGE", "BUILD_IMAGE": f"{prefix}_BUILD_IMAGE"}
+    prefix = "" if variant == "cpu" else f"{variant.upper()}_"
+    names = {name: f"{prefix}{name}" for name in ("BASE_IMAGE", "BUILD_IMAGE")}
     missing = [name for name in names.values() if name not in given]
     if missing:
-        message = f"image `{image}` has no variant `{variant}`: no {' and no '.join(missing)}"
+        message = f"image `{image}` has no variant `{variant}`: no ARG {', '.join(missing)}"
         raise NotFound(message, hint="launch image ls")
-    return {**{name: given[value] for name, value in names.items()}, "GPU_OPERATIONS": "nccl"}
+    operations = "none" if variant == "cpu" else "nccl"
+    return {**{name: given[own] for name, own in names.items()}, "GPU_OPERATIONS": operations}
 
 
 def code_files(project: Path, folder: str) -> dict[str, Path]:

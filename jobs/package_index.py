@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -75,10 +76,12 @@ def _from_pip(environ: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def _pip_files(environ: Mapping[str, str], home: Path) -> list[Path]:
-    """From the strongest to the weakest."""
+    """From the strongest to the weakest; none where PIP_CONFIG_FILE is /dev/null, as pip has it."""
+    own = environ.get("PIP_CONFIG_FILE")
+    if own == os.devnull:
+        return []
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     files = [config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf")]
-    own = environ.get("PIP_CONFIG_FILE")
     return [Path(own), *files] if own else files
 
 

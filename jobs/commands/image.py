@@ -139,7 +139,7 @@ def pin(*, name: str) -> None:
 
     path = dockerfile_of(name, PROJECT)
     text = path.read_text(encoding="utf-8")
-    before = {key: value for key, value in bases(text).items() if not value.startswith("$")}
+    before = {key: value for key, value in bases(text).items() if f"{key}={value}" in text}
     after: dict[str, str] = {}
     for key, value in before.items():
         reference = ImageReference.parse(value)

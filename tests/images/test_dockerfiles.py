@@ -1,0 +1,231 @@
+"""Every Dockerfile keeps Checkov's rules, and ours that Checkov cannot see.
+
+Each rule is also shown to refuse a Dockerfile that breaks it.
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jobs.containers import VARIANTS, bases, read_recipe
+from jobs.images import list_images
+
+ROOT = Path(__file__).parents[2]
+IMAGES = list_images(ROOT)
+DOCKERFILES = sorted((ROOT / "images").glob("*/Dockerfile"))
+
+# Breaks rules of Checkov, one a line.
+BAD = """\
+FROM debian:latest
+MAINTAINER nobody
+ADD . /app
+EXPOSE 22
+WORKDIR app
+RUN sudo apt update
+RUN curl --insecure https://example.com/install.sh | sh
+RUN pip install --trusted-host example.com torch
+USER root
+"""
+BROKEN = {
+    *("CKV_DOCKER_1", "CKV_DOCKER_2", "CKV_DOCKER_4", "CKV_DOCKER_6", "CKV_DOCKER_7"),
+    *("CKV_DOCKER_8", "CKV_DOCKER_9", "CKV_DOCKER_10"),
+    *("CKV2_DOCKER_1", "CKV2_DOCKER_2", "CKV2_DOCKER_4"),
+}
+
+
+def test_every_image_has_a_dockerfile():
+    assert [path.parent.name for path in DOCKERFILES] == IMAGES
+
+
+def run_checkov(environment, folder):
+    """Failed and skipped checks by the Dockerfile's folder, and how many passed; offline."""
+    arguments = ["--skip-download", "--framework", "dockerfile", "--output", "json", "-d", folder]
+    answer = subprocess.run(
+        [environment / "bin" / "python", "-m", "checkov.main", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout, answer.stderr
+    report = json.loads(answer.stdout)
+    results = report["results"]
+    found = [
+        {(Path(each["file_path"]).parent.name, each["check_id"]) for each in results[kind]}
+        for kind in ("failed_checks", "skipped_checks")
+    ]
+    return *found, report["summary"]["passed"]
+
+
+def test_every_dockerfile_keeps_the_rules_of_checkov(checkov, tmp_path):
+    """As the engine builds it: with the bases of the variant filled in."""
+    for image in IMAGES:
+        for variant in VARIANTS:
+            text = (ROOT / "images" / image / "Dockerfile").read_text()
+            for name, value in read_recipe(image, variant, ROOT).arguments.items():
+                text = text.replace(f"FROM ${{{name}}}", f"FROM {value}")
+            (tmp_path / f"{image}-{variant}").mkdir()
+            filled_in = re.sub(r"^#checkov:skip=CKV_DOCKER_7:.*\n", "", text, flags=re.MULTILINE)
+            (tmp_path / f"{image}-{variant}" / "Dockerfile").write_text(filled_in)
+    failed, skipped, passed = run_checkov(checkov, tmp_path)
+    assert failed == set()
+    every = {f"{image}-{variant}" for image in IMAGES for variant in VARIANTS}
+    assert skipped == {(each, "CKV_DOCKER_2") for each in every}
+    assert passed > 100 * len(every)
+
+
+def test_checkov_refuses_a_bad_dockerfile(checkov, tmp_path):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "Dockerfile").write_text(BAD)
+    failed, skipped, _ = run_checkov(checkov, tmp_path)
+    assert {check for _, check in failed} >= BROKEN
+    assert skipped == set()
+
+
+# --- Our own rules ---------------------------------------------------------------------------
+
+
+def instructions(text):
+    """(instruction, rest) in order, continued lines joined and comments left out."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    split = [line.split(None, 1) for line in joined.splitlines() if line.strip()]
+    return [(word.upper(), " ".join(rest[0].split()) if rest else "") for word, *rest in split]
+
+
+def stages(text):
+    """The instructions of each stage, without those above the first."""
+    found = []
+    for word, rest in instructions(text):
+        if word == "FROM":
+            found.append([])
+        if found:
+            found[-1].append((word, rest))
+    return found
+
+
+def bases_come_by_argument_and_digest(text):
+    """Every FROM names an argument, and every such argument is pinned."""
+    named = [rest.split()[0] for word, rest in instructions(text) if word == "FROM"]
+    pinned = re.compile(r"docker\.io/[\w/]+:[\w.-]+@sha256:[0-9a-f]{64}")
+    return named == ["${BUILD_IMAGE}", "${BASE_IMAGE}"] and all(
+        pinned.fullmatch(value) for value in bases(text).values()
+    )
+
+
+def everything_installed_is_hashed(text):
+    """pip and uv install from a lock with hashes, or the wheel that was just built."""
+    commands = [
+        command
+        for word, rest in instructions(text)
+        if word == "RUN"
+        for command in rest.split("&&")
+        if re.search(r"\b(pip|uv pip) (install|sync)\b", command)
+    ]
+    return bool(commands) and all(
+        "--require-hashes" in each
+        or "--no-deps --python /opt/runtime/bin/python /build/wheel/" in each
+        for each in commands
+    )
+
+
+def nothing_comes_from_the_net_by_hand(text):
+    return re.search(r"\b(curl|wget)\b|https?:|\bADD\b|git clone", strip_comments(text)) is None
+
+
+def strip_comments(text):
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def the_user_is_a_number_and_not_root(text):
+    users = [rest for word, rest in stages(text)[-1] if word == "USER"]
+    return len(users) == 1 and bool(re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[0]))
+
+
+def only_the_runtime_and_the_trainers_are_copied(text):
+    copied = [rest for word, rest in stages(text)[-1] if word == "COPY"]
+    return copied == [
+        "--from=builder /opt/runtime /opt/runtime",
+        "trainer /opt/trainyard/trainer",
+    ]
+
+
+LABELS = ("title", "description", "source", "revision", "version", "base.name", "base.digest")
+
+
+def it_is_labelled(text):
+    labels = " ".join(rest for word, rest in stages(text)[-1] if word == "LABEL")
+    return all(f"org.opencontainers.image.{each}=" in labels for each in LABELS)
+
+
+def package_lists_do_not_stay(text):
+    updates = [rest for word, rest in instructions(text) if "apt-get update" in rest]
+    return bool(updates) and all(
+        "--no-install-recommends" in each and "rm -rf /var/lib/apt/lists/*" in each
+        for each in updates
+    )
+
+
+def no_argument_brings_an_index(text):
+    """An index may hold a password: it comes as a secret, which no layer keeps."""
+    kept = [rest for word, rest in instructions(text) if word in {"ARG", "ENV"}]
+    return not any(re.search(r"INDEX|PIP_|PROXY|TOKEN|PASSWORD", each) for each in kept)
+
+
+RULES = {
+    bases_come_by_argument_and_digest: ("${BUILD_IMAGE} AS", "debian:bookworm AS"),
+    everything_installed_is_hashed: ("sync --require-hashes", "sync"),
+    nothing_comes_from_the_net_by_hand: ("python3 -m venv", "curl https://x | sh; python3 -m venv"),
+    the_user_is_a_number_and_not_root: ("USER 10001:10001", "USER trainer"),
+    only_the_runtime_and_the_trainers_are_copied: ("COPY trainer /opt", "COPY . /opt"),
+    it_is_labelled: ("org.opencontainers.image.revision", "revision"),
+    package_lists_do_not_stay: ("rm -rf /var/lib/apt/lists/*", "true"),
+    no_argument_brings_an_index: ("ARG GPU_OPERATIONS=none", "ARG PIP_INDEX_URL"),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("image", IMAGES)
+def test_every_dockerfile_keeps_our_rules(image, rule):
+    assert rule((ROOT / "images" / image / "Dockerfile").read_text())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_each_rule_refuses_a_dockerfile_that_breaks_it(rule):
+    text = DOCKERFILES[0].read_text()
+    old, new = RULES[rule]
+    assert old in text
+    assert not rule(text.replace(old, new))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("image", IMAGES)
+def test_what_the_dockerfile_copies_is_in_its_context(image, variant):
+    recipe = read_recipe(image, variant, ROOT)
+    text = (ROOT / "images" / image / "Dockerfile").read_text()
+    copied = [rest.split()[:-1] for word, rest in instructions(text) if word == "COPY"]
+    sources = [each for words in copied if "--from=builder" not in words for each in words]
+    mounted = re.findall(r"type=bind,source=([\w/]+)", text)
+    for source in (*sources, *mounted):
+        place = source.replace("${LOCK}", recipe.arguments["LOCK"])
+        assert any(each == place or each.startswith(f"{place}/") for each in recipe.files), place
+
+
+def test_the_dockerfiles_differ_only_in_what_they_are_for():
+    """One recipe: what is mended in one is mended in all."""
+    texts = []
+    for path in DOCKERFILES:
+        lines = path.read_text().splitlines()
+        body = [line for line in lines if not line.startswith(("#", "ARG CUDA_"))]
+        name = path.parent.name
+        texts.append("\n".join(body).replace(name, "NAME"))
+    titles = [re.sub(r'description="[^,"]+,', 'description="TITLE,', text) for text in texts]
+    assert titles == [titles[0]] * len(titles)
+
+
+def test_the_uv_of_the_images_is_the_one_of_set_up():
+    from tools.uv import PINNED
+
+    assert f"\nuv=={PINNED} " in (ROOT / "images" / "uv.txt").read_text()

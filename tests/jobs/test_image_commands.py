@@ -1,0 +1,186 @@
+"""`launch image`: what it prints and how it ends, with a program that plays the engine."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobs import images
+from jobs.containers import read_recipe
+from tests.fakes import fake_container_engine
+from tests.jobs.test_registry import DIGEST, serving
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of its own, nothing installed, no engine on PATH."""
+    root = tmp_path / "project"
+    shutil.copytree(ROOT / "images", root / "images")
+    (root / "trainer").mkdir()
+    monkeypatch.setattr(images, "PROJECT", root)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return root
+
+
+@pytest.fixture
+def engine(tmp_path):
+    return fake_container_engine.install(tmp_path / "bin", "buildah")
+
+
+def test_a_build_prints_the_reference_and_tells_the_rest(launching, project, engine):
+    recipe = read_recipe("pytorch", "cpu", project)
+    typed = launching.type_bare("image", "build", "pytorch")
+    assert (typed.code, typed.out) == (0, f"{recipe.reference}\n")
+    lines = typed.err.splitlines()
+    log = project / ".trainyard" / "logs" / "image-pytorch-cpu.log"
+    assert lines[0] == f"building {recipe.reference} by buildah; log: {log}"
+    assert [line.split("  ")[-1] for line in lines[1:3]] == [
+        "stage 1/2, step 1/2: RUN make",
+        "stage 2/2, step 1/1: FROM debian",
+    ]
+    assert lines[3].startswith("built in ")
+    assert lines[3].endswith(f"images/pytorch-{recipe.tag}/sbom.cdx.json")
+    again = launching.type_bare("image", "build", "pytorch")
+    assert again.out == typed.out
+    assert again.err == "it is there already: nothing that goes into it has changed\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (
+            ["build", "pytroch"],
+            "no image `pytroch` in {project}/images",
+            "this project has: pytorch, tensorflow",
+        ),
+        (
+            ["build", "pytorch"],
+            "none of buildah, podman, docker is on PATH, and one is needed for containers",
+            "apt-get install buildah; to run jobs on this machine: launch image install NAME",
+        ),
+        (
+            ["build", "pytorch", "--variant", "rocm"],
+            "argument --variant: invalid choice: 'rocm' (choose from {choices})",
+            "see `launch image build --help`",
+        ),
+    ],
+)
+def test_a_mistake_is_explained(launching, project, words, message, hint):
+    typed = launching.type_bare("image", *words)
+    assert typed.code in {1, 2, 102}
+    text = message.format(project=project, choices="cpu, cuda")
+    assert typed.err.replace("'cpu', 'cuda'", "cpu, cuda") == f"error: {text}\n\nhint: {hint}\n"
+
+
+def test_a_push_prints_the_setting_that_pins_the_image(launching, project, engine):
+    recipe = read_recipe("pytorch", "cuda", project)
+    assert launching.type_bare("image", "build", "pytorch", "--variant", "cuda").code == 0
+    words = ("push", "pytorch", "--variant", "cuda", "--registry", "yard.example/team")
+    typed = launching.type_bare("image", *words)
+    pinned = f"yard.example/team/pytorch@{fake_container_engine.DIGEST}"
+    assert typed.code == 0
+    assert typed.out == f"  trainyard:images:\n    pytorch: {pinned} # {recipe.tag}\n"
+    assert f"pulumi config set --path trainyard:images.pytorch {pinned}" in typed.err
+
+
+def test_the_printed_setting_is_one_that_the_stack_reads(launching, project, engine):
+    """What is printed is pasted under `config:`; infra reads it as a map of texts."""
+    import yaml
+
+    launching.type_bare("image", "build", "pytorch")
+    typed = launching.type_bare("image", "push", "pytorch", "--registry", "yard.example")
+    read = yaml.safe_load(f"config:\n{typed.out}")
+    reference = f"yard.example/pytorch@{fake_container_engine.DIGEST}"
+    assert read == {"config": {"trainyard:images": {"pytorch": reference}}}
+
+
+def test_a_stack_without_a_registry_is_refused_with_what_to_give(launching, project, engine):
+    typed = launching.type("image", "push", "pytorch")
+    assert typed.code == 2
+    assert "has no registry" in typed.err
+    assert typed.err.endswith("hint: --registry HOST/PATH, or -s a stack on Azure\n")
+
+
+def test_pin_writes_the_digests_of_today_and_shows_them(launching, project):
+    path = project / "images" / "pytorch" / "Dockerfile"
+    with serving() as host:
+        kept = f"{host}/yard/base:1@{DIGEST}"
+        path.write_text(
+            f"ARG BASE_IMAGE={host}/yard/base:1\nARG BUILD_IMAGE=${{BASE_IMAGE}}\n"
+            f"ARG CUDA_BASE_IMAGE={kept}\nFROM ${{BASE_IMAGE}}\n"
+        )
+        typed = launching.type_bare("image", "pin", "pytorch")
+        assert (typed.code, typed.err) == (0, f"wrote {path}; review and commit it\n")
+        assert typed.out == (
+            f"BASE_IMAGE\n  - {host}/yard/base:1\n  + {kept}\nCUDA_BASE_IMAGE stays {kept}\n"
+        )
+        assert path.read_text() == (
+            f"ARG BASE_IMAGE={kept}\nARG BUILD_IMAGE=${{BASE_IMAGE}}\n"
+            f"ARG CUDA_BASE_IMAGE={kept}\nFROM ${{BASE_IMAGE}}\n"
+        )
+        again = launching.type_bare("image", "pin", "pytorch")
+        assert (again.code, again.err) == (0, "")
+
+
+def test_pin_changes_nothing_when_one_tag_is_not_there(launching, project):
+    path = project / "images" / "pytorch" / "Dockerfile"
+    with serving() as host:
+        text = (
+            f"ARG BASE_IMAGE={host}/yard/base:1\nARG CUDA_BASE_IMAGE={host}/yard/base:2\nFROM x\n"
+        )
+        path.write_text(text)
+        typed = launching.type_bare("image", "pin", "pytorch")
+    assert typed.code == 102
+    assert path.read_text() == text
+
+
+def test_the_list_has_runtimes_and_containers_old_ones_too(launching, project, engine):
+    launching.type_bare("image", "build", "pytorch")
+    old = read_recipe("pytorch", "cpu", project)
+    (project / "trainer" / "new.py").write_text("")
+    new = {
+        (name, variant): read_recipe(name, variant, project).reference
+        for name in ("pytorch", "tensorflow")
+        for variant in ("cpu", "cuda")
+    }
+    typed = launching.type_bare("image", "ls", "--json")
+    rows = {row["name"]: row for row in json.loads(typed.out)}
+    assert set(rows) == {"pytorch", "tensorflow"}
+    assert rows["pytorch"]["built"] is False
+    current = {"variant": "cpu", "reference": new["pytorch", "cpu"], "built": False}
+    assert rows["pytorch"]["containers"] == [
+        {**current, "current": True},
+        {"variant": "cpu", "reference": old.reference, "built": True, "current": False},
+        {
+            "variant": "cuda",
+            "reference": new["pytorch", "cuda"],
+            "built": False,
+            "current": True,
+        },
+    ]
+    table = launching.type_bare("image", "ls").out.splitlines()
+    assert table[0].split() == ["IMAGE", "KIND", "BUILT", "WHERE"]
+    assert [line.split()[:3] for line in table[1:5]] == [
+        ["pytorch", "runtime", "no"],
+        ["pytorch", "cpu", "no"],
+        ["pytorch", "cpu", "old"],
+        ["pytorch", "cuda", "no"],
+    ]
+
+
+def test_the_list_needs_no_engine_and_says_when_one_does_not_answer(
+    launching, project, tmp_path, monkeypatch
+):
+    without = json.loads(launching.type_bare("image", "ls", "--json").out)
+    assert [each["built"] for each in without[0]["containers"]] == [False, False]
+    fake_container_engine.install(tmp_path / "bin", "docker")
+    monkeypatch.setenv("FAKE_ENGINE_FAILS", "images")
+    typed = launching.type_bare("image", "ls", "--json")
+    assert [each["built"] for each in json.loads(typed.out)[0]["containers"]] == [None, None]
+    assert "docker cannot list its images: fake docker was told to fail" in typed.err
