@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from trainer.common.checkpoint import CheckpointFolder
+from trainer.common.errors import TrainingError
 
 OnSaveError = Literal["continue", "stop"]
 
@@ -36,7 +37,8 @@ class Saver:
     ) -> None:
         """Begin to write; waits for the checkpoint before.
 
-        `files` turns a snapshot that nobody changes any more into bytes, on the thread. Who calls
+        `files` turns a snapshot that nobody changes any more into bytes, on the thread; where it
+        raises TrainingError nothing is written, and the ranks stop whatever `on_error` says. Who calls
         `wait` before taking the snapshot has no more than one in memory.
         """
         self.wait()
@@ -70,6 +72,11 @@ class Saver:
             self.has_failed = self._on_error == "stop"
             rest = "" if self.has_failed else "; training goes on"
             self._warn(f"the checkpoint of step {step} could not be written: {error}{rest}")
+            return
+        except TrainingError as error:  # what `files` refuses is worth no checkpoint at all
+            self.num_failed += 1
+            self.has_failed = True
+            self._warn(f"no checkpoint of step {step} is written: {error}")
             return
         self.num_saved += 1
         self.saved_step = step
