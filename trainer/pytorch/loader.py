@@ -1,0 +1,214 @@
+"""Decodes and crops pictures on threads ahead of training, and hands batches to the device.
+
+Threads, not processes: decoding and resizing let go of Python's lock, nothing is copied between
+processes, and no process is forked beside MPI, CUDA or a checkpoint that is being written.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torchvision.io import ImageReadMode, decode_image
+
+from trainer.common.errors import TrainingError
+from trainer.common.world import World
+from trainer.data.crops import Crop
+from trainer.data.pictures import Pictures
+
+# Batches that are decoded while one is trained on: enough to outlast a slow file or two.
+NUM_AHEAD = 3
+# Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
+PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+# Gives the part to see of picture `index`, which is so wide and high.
+CropOf = Callable[[int, int, int], Crop]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Pictures on the device (N x 3 x size x size, bytes, channels last), labels, and which they are."""
+
+    images: Tensor
+    labels: Tensor
+    samples: Sequence[int]
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
+        """Give a batch for each of these lists of pictures, in this order."""
+        ...
+
+
+def normalise(images: Tensor) -> Tensor:
+    """Turn bytes into floats as pretrained networks want them, in the same memory format."""
+    mean = torch.tensor(PIXEL_MEAN, device=images.device).mul_(255).view(1, 3, 1, 1)
+    std = torch.tensor(PIXEL_STD, device=images.device).mul_(255).view(1, 3, 1, 1)
+    return images.to(torch.float32).sub_(mean).div_(std)
+
+
+def num_workers(world: World, device: torch.device) -> int:
+    """Give how many threads decode: a GPU's rank has its share of cores, another computes on them."""
+    if device.type == "cpu":
+        return world.num_threads
+    return max(1, len(os.sched_getaffinity(0)) // world.local_size)
+
+
+class DecodingThreads:
+    """Threads that decode, on each of which tensor operations start no further ones.
+
+    They end with the process.
+    """
+
+    def __init__(self, num_threads: int) -> None:
+        self.num_threads = num_threads
+        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="decoding")
+        # torch.set_num_threads is for the thread that calls it and for those that come later:
+        # what it was is put back once each of these has called it.
+        num_before = torch.get_num_threads()
+        all_there = threading.Barrier(num_threads + 1)
+        for _ in range(num_threads):
+            self._pool.submit(_be_one_thread, all_there)
+        all_there.wait()
+        torch.set_num_threads(num_before)
+
+    def start(self, work: Callable[..., None], *arguments: object) -> Future[None]:
+        """Do the work on one of the threads."""
+        return self._pool.submit(work, *arguments)
+
+
+def _be_one_thread(all_there: threading.Barrier) -> None:
+    torch.set_num_threads(1)
+    all_there.wait()
+
+
+class Loader:
+    """Pictures of one split as batches on the device."""
+
+    def __init__(
+        self, pictures: Pictures, device: torch.device, *, size: int, threads: DecodingThreads
+    ) -> None:
+        self._pictures = pictures
+        self._device = device
+        self._size = size
+        self._threads = threads
+
+    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
+        """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
+
+        Raises TrainingError, naming the file, for a picture that cannot be read.
+        """
+        waiting: deque[_Decoding] = deque()
+        try:
+            for samples in order:
+                waiting.append(self._begin(samples, crop_of))
+                if len(waiting) > NUM_AHEAD:
+                    yield self._finish(waiting.popleft())
+            while waiting:
+                yield self._finish(waiting.popleft())
+        finally:
+            for decoding in waiting:
+                for part in decoding.parts:
+                    part.cancel()
+
+    def _begin(self, samples: Sequence[int], crop_of: CropOf) -> _Decoding:
+        # Rows of pixels with their three colours together: channels last once it is permuted.
+        shape = (len(samples), self._size, self._size, 3)
+        images = torch.empty(shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
+        num_parts = min(self._threads.num_threads, len(samples))
+        parts = [
+            self._threads.start(
+                self._fill, images, samples, range(part, len(samples), num_parts), crop_of
+            )
+            for part in range(num_parts)
+        ]
+        return _Decoding(images=images, samples=samples, parts=parts)
+
+    def _fill(
+        self, images: Tensor, samples: Sequence[int], places: Iterable[int], crop_of: CropOf
+    ) -> None:
+        for place in places:
+            self._put(images[place], samples[place], crop_of)
+
+    def _put(self, target: Tensor, index: int, crop_of: CropOf) -> None:
+        """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
+        picture = decode(self._pictures.read(index), lambda: self._pictures.name(index))
+        _, height, width = picture.shape
+        crop = crop_of(index, width, height)
+        left, top, right, bottom = crop.box
+        # Without the copy the result would be planar, and putting it in order cost more than that.
+        part = picture[None, :, top:bottom, left:right].contiguous(
+            memory_format=torch.channels_last
+        )
+        resized = functional.interpolate(
+            part, size=(self._size, self._size), mode="bilinear", antialias=True
+        )
+        pixels = resized[0].permute(1, 2, 0)
+        target.copy_(pixels.flip(1) if crop.is_flipped else pixels)
+
+    def _finish(self, decoding: _Decoding) -> Batch:
+        for part in decoding.parts:
+            part.result()
+        labels = torch.tensor([self._pictures.labels[index] for index in decoding.samples])
+        if self._device.type == "cuda":
+            labels = labels.pin_memory()
+        images = decoding.images.to(self._device, non_blocking=True)
+        return Batch(
+            images=images.permute(0, 3, 1, 2),
+            labels=labels.to(self._device, non_blocking=True),
+            samples=decoding.samples,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Decoding:
+    """A batch under way: its buffer in memory, and the threads' parts of it."""
+
+    images: Tensor
+    samples: Sequence[int]
+    parts: Sequence[Future[None]]
+
+
+class Noise:
+    """One batch of noise that stays on the device, to measure training without its data."""
+
+    def __init__(
+        self, device: torch.device, *, num_classes: int, batch: int, size: int, seed: int
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        shape = (batch, size, size, 3)
+        images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+        self._images = images.to(device).permute(0, 3, 1, 2)
+        self._labels = torch.randint(0, num_classes, (batch,), generator=generator).to(device)
+
+    def batches(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Iterator[Batch]:
+        """Give the batch, or as much of its beginning, again and again."""
+        for samples in order:
+            number = len(samples)
+            yield Batch(images=self._images[:number], labels=self._labels[:number], samples=samples)
+
+
+def decode(data: bytes, name: Callable[[], str]) -> Tensor:
+    """Decode a JPEG or PNG to 3 x height x width bytes; raises TrainingError for what is none."""
+    try:
+        # A copy, since a tensor over immutable bytes would be written through.
+        encoded = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
+        picture = decode_image(encoded, mode=ImageReadMode.RGB)
+    except RuntimeError as error:
+        why = str(error).splitlines()[0].rpartition(", ")[2]
+        message = f"`{name()}` is no whole picture: {why}"
+        raise TrainingError(message, hint="get the file again, or take it away") from None
+    if picture.dtype != torch.uint8:
+        message = f"`{name()}` has more than 8 bits a colour"
+        raise TrainingError(message, hint="convert it to 8 bits")
+    return picture

@@ -1,0 +1,100 @@
+"""The picture data of a PyTorch program: a folder of its user's, a made set, or noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.common.errors import TrainingError
+from trainer.data.pictures import Pictures, open_splits
+from trainer.data.synthetic import default_folder, make_pictures
+from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
+from trainer.pytorch.strategy import Ranks
+
+SYNTHETIC, RANDOM = "synthetic", "random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeSet:
+    """How large a set is that the program makes itself; `size` is that of its pictures."""
+
+    names: Sequence[str] | None = None
+    num_classes: int
+    num_train: int
+    size: int
+    seed: int
+
+    @property
+    def num_val(self) -> int:
+        """A quarter as many as for training, of each class at least one."""
+        return max(self.num_classes, self.num_train // 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Training and validation pictures as batches, and how many there are."""
+
+    train: Source
+    val: Source
+    num_train: int
+    num_val: int
+    classes: Sequence[str]
+
+
+def make_on_each_node(made: MadeSet, ranks: Ranks) -> Path:
+    """Make the set once on each node; a collective. Gives its folder."""
+    arguments = {
+        "num_classes": made.num_classes,
+        "num_train": made.num_train,
+        "num_val": made.num_val,
+        "size": made.size,
+        "seed": made.seed,
+    }
+    folder = default_folder(names=made.names, **arguments)
+    if ranks.world.local_rank == 0:
+        make_pictures(folder, names=made.names, **arguments)
+    ranks.strategy.barrier()
+    return folder
+
+
+def open_loaders(
+    folder: Path, ranks: Ranks, device: torch.device, *, size: int, workers: int | None
+) -> tuple[Data, Pictures, Pictures]:
+    """Open a data set's folder; gives its batches and the pictures that they are made of."""
+    train, val = open_splits(folder)
+    threads = DecodingThreads(workers or num_workers(ranks.world, device))
+    data = Data(
+        train=Loader(train, device, size=size, threads=threads),
+        val=Loader(val, device, size=size, threads=threads),
+        num_train=len(train.labels),
+        num_val=len(val.labels),
+        classes=train.classes,
+    )
+    return data, train, val
+
+
+def make_noise(made: MadeSet, device: torch.device, *, batch: int) -> Data:
+    """Give batches of noise in place of a set of that size."""
+    noise = Noise(device, num_classes=made.num_classes, batch=batch, size=made.size, seed=made.seed)
+    return Data(
+        train=noise,
+        val=noise,
+        num_train=made.num_train,
+        num_val=made.num_val,
+        classes=[str(number) for number in range(made.num_classes)],
+    )
+
+
+def require_full_batch(num_train: int, *, batch_per_rank: int, world_size: int) -> None:
+    """Raises TrainingError where a training set is smaller than a batch of all ranks."""
+    wanted = batch_per_rank * world_size
+    if num_train < wanted:
+        most = num_train // world_size
+        message = (
+            f"--batch-per-rank {batch_per_rank} on {world_size} ranks is a batch of {wanted}, "
+            f"more than the {num_train} training pictures"
+        )
+        raise TrainingError(message, hint=f"--batch-per-rank {most} or less")

@@ -1,0 +1,362 @@
+"""Trains ResNet-50 on ImageNet, or on any pictures in class folders, on any number of ranks.
+
+    python -m trainer.pytorch.resnet50 --data synthetic --image-size 64 --epochs 4
+    launch run resnet50-pytorch-synthetic
+
+`--data` takes a folder (docs/training-resnet50.md), `synthetic` for a small set of JPEGs that is
+made on the spot, or `random` for one batch of noise on the device, to measure speed. The recipe is
+that of Goyal et al. 2017 (arXiv 1706.02677): the learning rate grows with the batch of all ranks,
+after a warm-up. One rank needs no strategy; more take DDP, or Horovod with `--strategy horovod`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainer.common.errors import TrainingError
+from trainer.common.metrics import Metrics
+from trainer.common.options import parse_options
+from trainer.common.position import Position
+from trainer.common.progress import Progress
+from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.sharding import shard, shuffled_batches
+from trainer.common.speech import warn
+from trainer.common.throughput import Throughput
+from trainer.common.trackers import open_trackers
+from trainer.common.training_options import TrainingOptions
+from trainer.common.vote import Place
+from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.loader import normalise
+from trainer.pytorch.networks import begin_from, build_resnet, parameter_groups
+from trainer.pytorch.picture_data import (
+    RANDOM,
+    SYNTHETIC,
+    Data,
+    MadeSet,
+    make_noise,
+    make_on_each_node,
+    open_loaders,
+    require_full_batch,
+)
+from trainer.pytorch.precision import PrecisionName, autocast, make_scaler
+from trainer.pytorch.program import run_program
+from trainer.pytorch.state import save_weights
+from trainer.pytorch.strategy import (
+    DeviceName,
+    Ranks,
+    StrategyName,
+    average_buffers,
+    pick_device,
+)
+
+PROGRAM = "trainer.pytorch.resnet50"
+# The learning rate is given for as many pictures a step, as papers do.
+LR_BATCH = 256
+NUM_TOP = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TrainingOptions):
+    """The command line; parse_options makes it."""
+
+    data: Annotated[str | None, "folder, `synthetic` or `random`; else the input `imagenet`"] = None
+    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
+    device: Annotated[DeviceName, "where to compute"] = "auto"
+    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
+    compile: Annotated[bool, "let torch.compile make kernels for this network"] = False
+    weights: Annotated[Path | None, "file of pretrained weights to begin from"] = None
+    epochs: Annotated[int, "passes over the training set"] = 90
+    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 32
+    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
+    lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.1
+    schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
+    warmup_epochs: Annotated[float, "epochs in which the learning rate rises"] = 5.0
+    momentum: Annotated[float, "of SGD"] = 0.9
+    weight_decay: Annotated[float, "of weights; batch norms and biases do not decay"] = 1e-4
+    label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
+    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
+    num_images: Annotated[int, "training pictures of a synthetic or random set"] = 1280
+    num_classes: Annotated[int, "classes of a synthetic or random set"] = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive(
+            *("epochs", "lr", "workers", "num_images", "num_classes"),
+        )
+        self.require_at_least("batch_per_rank", 2)  # batch statistics of one picture are none
+        self.require_at_least("image_size", 32)
+        self.require_at_least("warmup_epochs", 0)
+        if not 0 <= self.label_smoothing < 1:
+            message = f"--label-smoothing must be 0 or more and below 1, not {self.label_smoothing}"
+            raise ValueError(message)
+
+    def require_at_least(self, name: str, least: float) -> None:
+        """Raises ValueError where the option is below."""
+        if getattr(self, name) < least:
+            flag = f"--{name.replace('_', '-')}"
+            message = f"{flag} must be {least} or more, not {getattr(self, name)}"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that training needs, made once by `prepare`; `network` is `model` unwrapped."""
+
+    options: Options
+    ranks: Ranks
+    device: torch.device
+    data: Data
+    network: nn.Module
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler | None
+
+    @property
+    def batch_size(self) -> int:
+        """Pictures a step, over all ranks together."""
+        return self.options.batch_per_rank * self.ranks.world.size
+
+    @property
+    def num_batches(self) -> int:
+        """Steps of one epoch; the pictures of a last, smaller batch come in another epoch."""
+        return self.data.num_train // self.batch_size
+
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate of every step."""
+        return Schedule(
+            name=self.options.schedule,
+            peak=self.options.lr * self.batch_size / LR_BATCH,
+            num_steps=self.options.epochs * self.num_batches,
+            num_warmup_steps=round(self.options.warmup_epochs * self.num_batches),
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; gives its exit code."""
+    options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
+    return run_program(options, options.strategy, lambda ranks: train(prepare(options, ranks)))
+
+
+def prepare(options: Options, ranks: Ranks) -> Job:
+    """Meet the other ranks, open the data, and make the model that all of them start from."""
+    world = ranks.world
+    device = pick_device(options.device, world)
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")  # TF32, as cuDNN's convolutions have it
+    ranks.strategy.init(world, device)
+    data = open_data(options, ranks, device)
+    require_full_batch(data.num_train, batch_per_rank=options.batch_per_rank, world_size=world.size)
+
+    torch.manual_seed(options.seed)
+    network = build_resnet("resnet50", len(data.classes))
+    if options.weights is not None:
+        begin_from(network, options.weights, say=print if world.is_main else lambda _: None)
+    network = network.to(device, memory_format=torch.channels_last)
+    groups = parameter_groups(network, weight_decay=options.weight_decay)
+    optimizer = torch.optim.SGD(groups, lr=options.lr, momentum=options.momentum, fused=True)
+    model, optimizer = ranks.strategy.wrap(network, optimizer)
+    return Job(
+        options=options,
+        ranks=ranks,
+        device=device,
+        data=data,
+        network=network,
+        model=torch.compile(model) if options.compile else model,
+        optimizer=optimizer,
+        scaler=make_scaler(options.precision, device),
+    )
+
+
+def open_data(options: Options, ranks: Ranks, device: torch.device) -> Data:
+    """Open the folder, or make what `--data` names; a collective."""
+    made = MadeSet(
+        num_classes=options.num_classes,
+        num_train=options.num_images,
+        size=options.image_size,
+        seed=options.seed,
+    )
+    if options.data == RANDOM:
+        return make_noise(made, device, batch=options.batch_per_rank)
+    if options.data == SYNTHETIC:
+        folder = make_on_each_node(made, ranks)
+    else:
+        folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
+    data, _, _ = open_loaders(
+        folder, ranks, device, size=options.image_size, workers=options.workers
+    )
+    return data
+
+
+def train(job: Job) -> None:
+    """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
+    began = time.perf_counter()
+    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
+    throughput = Throughput(
+        num_warmup_steps=min(10, job.num_batches), synchronise=waiter(job.device)
+    )
+    keeper = make_keeper(job)
+    position = keeper.restore()
+    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
+    found = {"loss": math.nan, "top1": math.nan, "top5": math.nan}
+    with (
+        contextlib.closing(keeper),
+        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+    ):
+        progress = Progress(
+            metrics,
+            world,
+            throughput,
+            log_every=options.log_every,
+            num_batches=job.num_batches,
+            num_epochs=options.epochs,
+        )
+        guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
+        while True:
+            if position.epoch and not position.batch:
+                found = evaluate(job, position, guard)
+                progress.on_epoch(position, found, split="val")
+            if position.epoch == options.epochs:
+                break
+            with throughput.training():
+                position = train_epoch(job, position, guard, throughput)
+
+    digests = gather_digests(job.network, job.ranks.strategy, job.device)
+    if world.is_main:
+        save_weights(job.network, run_dir.output("model") / "resnet50.safetensors")
+        run_dir.write_summary(
+            {
+                "program": PROGRAM,
+                "strategy": job.ranks.strategy.name,
+                "world_size": world.size,
+                "device": job.device.type,
+                "precision": options.precision,
+                "epochs": options.epochs,
+                "batch_size": job.batch_size,
+                "image_size": options.image_size,
+                "seed": options.seed,
+                "parameters": sum(each.numel() for each in job.network.parameters()),
+                "train_images": job.data.num_train,
+                "val_images": job.data.num_val,
+                **{f"val_{name}": value for name, value in found.items()},
+                "images_per_s": throughput.samples_per_s,
+                "train_s": round(time.perf_counter() - began, 3),
+                "weights_sha256": digests,
+                **keeper.figures(),
+            }
+        )
+    # No rank says that all is well before the model is on disk.
+    job.ranks.strategy.barrier()
+
+
+def make_keeper(job: Job) -> Keeper:
+    """Keep the weights, the optimizer and the generators of this training."""
+    trained = Trainable(
+        network=job.network, optimizer=job.optimizer, device=job.device, scaler=job.scaler
+    )
+    recipe = {
+        "program": PROGRAM,
+        "batch_size": job.batch_size,
+        "image_size": job.options.image_size,
+        "seed": job.options.seed,
+        "num_classes": len(job.data.classes),
+        "num_samples": job.data.num_train,
+    }
+    return Keeper(trained, job.ranks, options=job.options, recipe=recipe)
+
+
+def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughput) -> Position:
+    """Take one step per global batch that is left of the epoch; each rank computes its part."""
+    options, schedule = job.options, job.schedule
+    job.model.train()
+    epoch = position.epoch + 1
+    order = shuffled_batches(job.data.num_train, job.batch_size, seed=options.seed, epoch=epoch)
+    left = itertools.islice(order, position.batch, job.num_batches)
+    mine = (shard(batch, job.ranks.world) for batch in left)
+
+    def crop_of(index: int, width: int, height: int) -> Crop:
+        return random_crop(width, height, picture_rng(options.seed, epoch, index))
+
+    for batch in job.data.train.batches(mine, crop_of):
+        for group in job.optimizer.param_groups:
+            group["lr"] = schedule.rate(position.step)
+        with autocast(options.precision, job.device):
+            scores = job.model(normalise(batch.images))
+            loss = functional.cross_entropy(
+                scores, batch.labels, label_smoothing=options.label_smoothing
+            )
+        job.optimizer.zero_grad()
+        take_step(job, loss)
+
+        throughput.step(job.batch_size)
+        place = Place(
+            step=position.step + 1, epoch=epoch, batch=position.batch + 1, samples=batch.samples
+        )
+        position = position.after_batch(job.num_batches)
+        num_mine = len(batch.samples)
+        guard.step(position, loss.detach() * num_mine, num_mine, place=place)
+    guard.settle()
+    return position
+
+
+def take_step(job: Job, loss: Tensor) -> None:
+    """Compute the gradients, which the strategy averages over ranks, and take one step."""
+    if job.scaler is None:
+        loss.backward()
+        job.optimizer.step()
+    else:
+        job.scaler.scale(loss).backward()
+        job.ranks.strategy.scaled_step(job.optimizer, job.scaler)
+
+
+@torch.no_grad()
+def evaluate(job: Job, position: Position, guard: Guard) -> dict[str, float]:
+    """Give mean loss, top-1 and top-5 accuracy over the whole validation set, each picture once."""
+    average_buffers(job.network, job.ranks.strategy, job.ranks.world)
+    job.network.eval()
+    num_top = min(NUM_TOP, len(job.data.classes))
+    totals = torch.zeros(3, dtype=torch.float64, device=job.device)  # losses, right, among the top
+    num_images = job.data.num_val
+    starts = range(0, num_images, job.batch_size)
+    batches = (list(range(start, min(start + job.batch_size, num_images))) for start in starts)
+    mine = (shard(batch, job.ranks.world) for batch in batches)
+    for batch in job.data.val.batches(mine, lambda _, *size: center_crop(*size)):
+        if batch.samples:
+            with autocast(job.options.precision, job.device):
+                scores = job.network(normalise(batch.images)).float()
+            hits = scores.topk(num_top).indices == batch.labels[:, None]
+            totals[0] += functional.cross_entropy(scores, batch.labels, reduction="sum")
+            totals[1] += hits[:, 0].sum()
+            totals[2] += hits.sum()
+        guard.check(position)
+    guard.settle()
+    loss, top1, top5 = (job.ranks.strategy.sum(totals) / num_images).tolist()
+    if not math.isfinite(loss):
+        message = "training has diverged: the loss of the validation set is no finite number"
+        raise TrainingError(message, hint=hint(job.options))
+    return {"loss": loss, "top1": top1, "top5": top5}
+
+
+def hint(options: Options) -> str:
+    """What to do about a training that diverges."""
+    return f"a smaller --lr than {options.lr:g}, or more --warmup-epochs"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
