@@ -1,0 +1,73 @@
+"""Push and pin against a real registry (Debian's docker-registry), by real buildah."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobs import images
+from jobs.containers import read_recipe
+from tests.fakes.containers import buildah, buildah_storage, registry
+from tests.fakes.launching import Launching
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def launching(tmp_path, capsys, monkeypatch):
+    """`launch` on a project of its own, with buildah alone."""
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "images", project / "images")
+    (project / "trainer").mkdir()
+    monkeypatch.setattr(images, "PROJECT", project)
+    with buildah_storage(tmp_path / "buildah", monkeypatch):
+        yield Launching(tmp_path, capsys)
+
+
+def make_image(reference, folder):
+    """A small image in no time: one file on nothing."""
+    (folder / "file").write_text(reference)
+    container = buildah("from", "scratch")
+    buildah("copy", "--quiet", container, folder / "file", "/file")
+    buildah("commit", "--quiet", container, reference)
+    buildah("rm", container)
+
+
+def test_what_was_pushed_is_what_the_printed_digest_names(launching, tmp_path):
+    recipe = read_recipe("pytorch", "cpu", images.PROJECT)
+    make_image(recipe.reference, tmp_path)
+    with registry(tmp_path / "registry") as host:
+        typed = launching.type_bare("image", "push", "pytorch", "--registry", f"{host}/yard")
+        assert typed.code == 0, typed.err
+        pinned = typed.out.split()[2]
+        name, _, digest = pinned.partition("@")
+        assert name == f"{host}/yard/pytorch"
+        # By digest, from the registry alone.
+        buildah("rmi", "--all", "--force")
+        buildah("pull", "--quiet", "--tls-verify=false", pinned)
+        container = buildah("from", "--pull-never", pinned)
+        assert (Path(buildah("mount", container)) / "file").read_text() == recipe.reference
+        buildah("rm", container)
+
+        # The tag has the same digest, so a base that lies there is pinned to it.
+        path = images.PROJECT / "images" / "tensorflow" / "Dockerfile"
+        path.write_text(f"ARG BASE_IMAGE={name}:{recipe.tag}\nFROM ${{BASE_IMAGE}}\n")
+        assert launching.type_bare("image", "pin", "tensorflow").code == 0
+        assert path.read_text() == (
+            f"ARG BASE_IMAGE={name}:{recipe.tag}@{digest}\nFROM ${{BASE_IMAGE}}\n"
+        )
+
+
+def test_a_registry_without_the_tag_and_one_that_is_gone_are_told_apart(launching, tmp_path):
+    path = images.PROJECT / "images" / "pytorch" / "Dockerfile"
+    with registry(tmp_path / "registry") as host:
+        path.write_text(f"ARG BASE_IMAGE={host}/no/such:1\nFROM ${{BASE_IMAGE}}\n")
+        typed = launching.type_bare("image", "pin", "pytorch")
+        assert (typed.code, f"{host} has no no/such:1 for everybody" in typed.err) == (102, True)
+    typed = launching.type_bare("image", "pin", "pytorch")
+    assert (typed.code, f"registry {host} cannot be reached" in typed.err) == (1, True)
+    recipe = read_recipe("tensorflow", "cpu", images.PROJECT)
+    make_image(recipe.reference, tmp_path)
+    typed = launching.type_bare("image", "push", "tensorflow", "--registry", host)
+    assert typed.code == 1
+    assert f"hint: buildah login {host}, if it refused you" in typed.err
