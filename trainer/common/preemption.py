@@ -5,20 +5,33 @@ Where a rank notices, all ranks write a checkpoint and leave with exit code 75.
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
 import threading
 import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from types import FrameType
-from typing import Any
+from typing import Any, cast
+from urllib.parse import urljoin
+
+from trainer.common.speech import warn
 
 EXIT_CODE = 75
 POLL_S = 1.0
 TIMEOUT_S = 3.0
-# Where every Azure VM answers; not routed beyond the host.
+# The service starts on its first call and may take two minutes for it.
+FAILURES_TO_WARN_AT = 120
+# Where every Azure VM answers; not routed beyond the host. Documented at
+# https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 AZURE_SCHEDULED_EVENTS = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
+OWN_NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 # Reboot, Redeploy and Terminate end the process just like Preempt; Freeze does not.
 ENDING_EVENTS = {"Preempt", "Terminate", "Reboot", "Redeploy"}
+# A move to another host may be announced a week ahead; leaving then would only be repeated.
+LEAVE_BEFORE = timedelta(minutes=2)
 
 
 class Preempted(Exception):
@@ -28,8 +41,9 @@ class Preempted(Exception):
 class Notice:
     """Whether somebody asked this process to leave; `reason` says who, None while nobody did."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, say: Callable[[str], None] = warn) -> None:
         self.reason: str | None = None
+        self._say = say
 
     def watch(self, *, scheduled_events: str | None = None) -> None:
         """Take SIGTERM as a notice from now on, and poll the URL of Scheduled Events if given.
@@ -44,24 +58,58 @@ class Notice:
         self.reason = self.reason or "SIGTERM"
 
     def _poll(self, url: str) -> None:
-        # An address that proxies must never see: it is this machine's own.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        request = urllib.request.Request(url, headers={"Metadata": "true"})  # noqa: S310
         pause = threading.Event()
+        own_name: str | None = None
+        num_failures = 0
         while self.reason is None:
             try:
-                with opener.open(request, timeout=TIMEOUT_S) as answer:
-                    event = ending_event(json.load(answer))
-            except (OSError, ValueError):
-                event = None  # the service starts on its first call, and may be slow to
+                # Events of a whole scale set come to each of its machines.
+                own_name = own_name or _get(urljoin(url, OWN_NAME)).decode().strip()
+            except (OSError, ValueError, http.client.HTTPException):
+                own_name = None
+            try:
+                event = ending_event(json.loads(_get(url)), own_name, datetime.now(UTC))
+                num_failures = 0
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                event = None
+                num_failures += 1
+                if num_failures == FAILURES_TO_WARN_AT:
+                    self._say(f"Scheduled Events do not answer at {url}: {error}")
             if event is not None:
                 self.reason = self.reason or f"Azure's scheduled event {event}"
             pause.wait(POLL_S)
 
 
-def ending_event(document: Any) -> str | None:
-    """Give the type of the first event that will end this machine's processes."""
-    for event in document.get("Events", []):
-        if event.get("EventType") in ENDING_EVENTS:
-            return str(event["EventType"])
+def ending_event(document: Any, own_name: str | None, now: datetime) -> str | None:
+    """Give the type of the first event that is about to end this machine's processes.
+
+    `own_name` is the machine's name as `Resources` has it; without one every event counts. Raises
+    ValueError for what is no document of Scheduled Events.
+    """
+    try:
+        events = cast("list[dict[str, Any]]", document["Events"])
+        for event in events:
+            is_ours = own_name is None or own_name in event["Resources"]
+            if event["EventType"] in ENDING_EVENTS and is_ours and _is_near(event, now):
+                return str(event["EventType"])
+    except (TypeError, KeyError) as error:
+        message = f"no document of Scheduled Events: {error}"
+        raise ValueError(message) from None
     return None
+
+
+def _is_near(event: dict[str, Any], now: datetime) -> bool:
+    if event.get("EventStatus") == "Started":
+        return True
+    try:
+        return parsedate_to_datetime(event["NotBefore"]) - now <= LEAVE_BEFORE
+    except (KeyError, TypeError, ValueError):  # no time is said: it may be now
+        return True
+
+
+def _get(url: str) -> bytes:
+    # An address that proxies must never see: it is this machine's own.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(url, headers={"Metadata": "true"})  # noqa: S310
+    with opener.open(request, timeout=TIMEOUT_S) as answer:
+        return cast("bytes", answer.read())
