@@ -118,7 +118,7 @@ def test_short_writes_are_not_taken_for_whole_ones(tmp_path):
 @pytest.mark.parametrize(
     ("break_it", "why"),
     [
-        (lambda folder: (folder / "state.json").unlink(), "state.json: No such file"),
+        (lambda folder: (folder / "state.json").unlink(), "state.json: it is missing"),
         (lambda folder: (folder / "state.json").write_bytes(b"{ }"), "state.json: 3 bytes, not 2"),
         (lambda folder: (folder / "state.json").write_bytes(b"[]"), "state.json: its sha256"),
         (lambda folder: (folder / "manifest.json").write_bytes(b"{"), "manifest.json: Expecting"),

@@ -32,6 +32,7 @@ from trainer.common.manifest import (
     FileEntry,
     Manifest,
     UnknownFormat,
+    Unreadable,
     parse_manifest,
     require_file_name,
 )
@@ -101,7 +102,8 @@ class CheckpointFolder:
         """Delete what is not to be kept; a kill in between leaves the kept ones whole.
 
         Broken checkpoints do not count among the kept ones, and go once a newer one is whole;
-        those of an unknown format stay. Says what the disk does not let go.
+        those of an unknown format, or that the disk cannot read now, stay. Says what the disk
+        does not let go.
         """
         num_whole = 0
         for name in self.names():
@@ -112,10 +114,13 @@ class CheckpointFolder:
             if is_whole and num_whole < self._keep_last:
                 num_whole += 1
             elif is_whole is not None and num_whole:
-                try:
-                    _remove(self.root / name)
-                except OSError as error:
-                    say(f"checkpoint {name} could not be removed: {error}")
+                self._let_go(name, say)
+
+    def _let_go(self, name: str, say: Callable[[str], None]) -> None:
+        try:
+            _remove(self.root / name)
+        except OSError as error:
+            say(f"checkpoint {name} could not be removed: {error}")
 
     def _make_root(self) -> None:
         missing = [path for path in (self.root, *self.root.parents) if not path.exists()]
@@ -137,20 +142,22 @@ class CheckpointFolder:
                 return folder
 
     def _looks_whole(self, name: str) -> bool | None:
-        """Whether manifest and sizes are right; None where the format is unknown."""
+        """Whether manifest and sizes are right; None where that cannot be told."""
         if name in self._broken:
             return False
         folder = self.root / name
         try:
             manifest = parse_manifest(_read_file(folder / MANIFEST))
-            return all(
-                (folder / file).stat().st_size == entry.bytes
-                for file, entry in manifest.files.items()
-            )
-        except (BrokenCheckpoint, OSError):
-            return False
-        except UnknownFormat:
+            for file, entry in manifest.files.items():
+                if (folder / file).stat().st_size != entry.bytes:
+                    return False
+        except (UnknownFormat, Unreadable):
             return None
+        except BrokenCheckpoint:
+            return False
+        except OSError as error:
+            return False if isinstance(error, FileNotFoundError) else None
+        return True
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -172,7 +179,8 @@ class CheckpointFolder:
             try:
                 return self.read(name)
             except BrokenCheckpoint as error:
-                self._broken.add(name)
+                if not isinstance(error, Unreadable):
+                    self._broken.add(name)
                 older = "an older one is tried" if name != names[-1] else "there is no older one"
                 say(f"checkpoint {name} is broken ({error}); {older}")
         if names:
@@ -262,8 +270,10 @@ def _read_file(path: Path, entry: FileEntry | None = None) -> bytes:
             if entry is not None and found.st_size != entry.bytes:
                 raise BrokenCheckpoint(path.name, f"{found.st_size} bytes, not {entry.bytes}")
             data = file.read()
+    except FileNotFoundError:
+        raise BrokenCheckpoint(path.name, "it is missing") from None
     except OSError as error:
-        raise BrokenCheckpoint(path.name, error.strerror or str(error)) from None
+        raise Unreadable(path.name, error.strerror or str(error)) from None
     if entry is not None and hashlib.sha256(data).hexdigest() != entry.sha256:
         raise BrokenCheckpoint(path.name, "its sha256 is not the manifest's")
     return data

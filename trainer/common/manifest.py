@@ -27,6 +27,10 @@ class BrokenCheckpoint(Exception):
         super().__init__(f"{file}: {why}")
 
 
+class Unreadable(BrokenCheckpoint):
+    """The disk did not give the file; another time it may."""
+
+
 class UnknownFormat(Exception):
     """A whole manifest of a format that this program cannot read: `number`."""
 
