@@ -38,3 +38,11 @@ class TrainingOptions:
             if value is not None and value <= 0:
                 message = f"--{name.replace('_', '-')} must be above 0, not {value}"
                 raise ValueError(message)
+
+    def require_at_least(self, least: float, *names: str) -> None:
+        """Raises ValueError for the first of these options that is given and below."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value < least:
+                message = f"--{name.replace('_', '-')} must be {least} or more, not {value}"
+                raise ValueError(message)
