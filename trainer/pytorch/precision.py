@@ -1,10 +1,14 @@
-"""The precisions that a PyTorch program computes in."""
+"""The precisions that a PyTorch program computes in, and the step that each of them takes."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from trainer.pytorch.strategy import Strategy
 
 PrecisionName = Literal["fp32", "bf16", "fp16"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -18,3 +22,19 @@ def autocast(name: PrecisionName, device: torch.device) -> torch.autocast:
 def make_scaler(name: PrecisionName, device: torch.device) -> torch.amp.GradScaler | None:
     """Give what keeps small gradients above zero; only fp16's range needs it."""
     return torch.amp.GradScaler(device.type) if name == "fp16" else None
+
+
+def take_step(
+    loss: Tensor,
+    optimizer: Optimizer,
+    *,
+    strategy: Strategy,
+    scaler: torch.amp.GradScaler | None,
+) -> None:
+    """Compute the gradients, which the strategy averages over ranks, and take one step."""
+    if scaler is None:
+        loss.backward()
+        optimizer.step()
+    else:
+        scaler.scale(loss).backward()
+        strategy.scaled_step(optimizer, scaler)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -22,10 +21,9 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
-from trainer.common.errors import TrainingError
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position
@@ -37,8 +35,9 @@ from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
 from trainer.common.vote import Place
-from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.crops import Crop, picture_rng, random_crop
 from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import normalise
@@ -53,21 +52,19 @@ from trainer.pytorch.picture_data import (
     open_loaders,
     require_full_batch,
 )
-from trainer.pytorch.precision import PrecisionName, autocast, make_scaler
+from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, take_step
 from trainer.pytorch.program import run_program
 from trainer.pytorch.state import save_weights
 from trainer.pytorch.strategy import (
     DeviceName,
     Ranks,
     StrategyName,
-    average_buffers,
     pick_device,
 )
 
 PROGRAM = "trainer.pytorch.resnet50"
 # The learning rate is given for as many pictures a step, as papers do.
 LR_BATCH = 256
-NUM_TOP = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,21 +92,12 @@ class Options(TrainingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive(
-            *("epochs", "lr", "workers", "num_images", "num_classes"),
-        )
-        self.require_at_least("batch_per_rank", 2)  # batch statistics of one picture are none
-        self.require_at_least("image_size", 32)
-        self.require_at_least("warmup_epochs", 0)
+        self.require_positive("epochs", "lr", "workers", "num_images", "num_classes")
+        self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
+        self.require_at_least(32, "image_size")
+        self.require_at_least(0, "warmup_epochs", "momentum", "weight_decay")
         if not 0 <= self.label_smoothing < 1:
             message = f"--label-smoothing must be 0 or more and below 1, not {self.label_smoothing}"
-            raise ValueError(message)
-
-    def require_at_least(self, name: str, least: float) -> None:
-        """Raises ValueError where the option is below."""
-        if getattr(self, name) < least:
-            flag = f"--{name.replace('_', '-')}"
-            message = f"{flag} must be {least} or more, not {getattr(self, name)}"
             raise ValueError(message)
 
 
@@ -214,7 +202,7 @@ def train(job: Job) -> None:
     keeper = make_keeper(job)
     position = keeper.restore()
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
-    found = {"loss": math.nan, "top1": math.nan, "top5": math.nan}
+    found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
         Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
@@ -230,7 +218,20 @@ def train(job: Job) -> None:
         guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
         while True:
             if position.epoch and not position.batch:
-                found = evaluate(job, position, guard)
+                found = evaluate(
+                    job.network,
+                    job.data.val,
+                    num_images=job.data.num_val,
+                    num_classes=len(job.data.classes),
+                    batch_size=job.batch_size,
+                    sees=normalise,
+                    ranks=job.ranks,
+                    device=job.device,
+                    precision=options.precision,
+                    guard=guard,
+                    position=position,
+                    hint=hint(options),
+                )
                 progress.on_epoch(position, found, split="val")
             if position.epoch == options.epochs:
                 break
@@ -302,7 +303,7 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
                 scores, batch.labels, label_smoothing=options.label_smoothing
             )
         job.optimizer.zero_grad()
-        take_step(job, loss)
+        take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
 
         throughput.step(job.batch_size)
         place = Place(
@@ -313,44 +314,6 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
         guard.step(position, loss.detach() * num_mine, num_mine, place=place)
     guard.settle()
     return position
-
-
-def take_step(job: Job, loss: Tensor) -> None:
-    """Compute the gradients, which the strategy averages over ranks, and take one step."""
-    if job.scaler is None:
-        loss.backward()
-        job.optimizer.step()
-    else:
-        job.scaler.scale(loss).backward()
-        job.ranks.strategy.scaled_step(job.optimizer, job.scaler)
-
-
-@torch.no_grad()
-def evaluate(job: Job, position: Position, guard: Guard) -> dict[str, float]:
-    """Give mean loss, top-1 and top-5 accuracy over the whole validation set, each picture once."""
-    average_buffers(job.network, job.ranks.strategy, job.ranks.world)
-    job.network.eval()
-    num_top = min(NUM_TOP, len(job.data.classes))
-    totals = torch.zeros(3, dtype=torch.float64, device=job.device)  # losses, right, among the top
-    num_images = job.data.num_val
-    starts = range(0, num_images, job.batch_size)
-    batches = (list(range(start, min(start + job.batch_size, num_images))) for start in starts)
-    mine = (shard(batch, job.ranks.world) for batch in batches)
-    for batch in job.data.val.batches(mine, lambda _, *size: center_crop(*size)):
-        if batch.samples:
-            with autocast(job.options.precision, job.device):
-                scores = job.network(normalise(batch.images)).float()
-            hits = scores.topk(num_top).indices == batch.labels[:, None]
-            totals[0] += functional.cross_entropy(scores, batch.labels, reduction="sum")
-            totals[1] += hits[:, 0].sum()
-            totals[2] += hits.sum()
-        guard.check(position)
-    guard.settle()
-    loss, top1, top5 = (job.ranks.strategy.sum(totals) / num_images).tolist()
-    if not math.isfinite(loss):
-        message = "training has diverged: the loss of the validation set is no finite number"
-        raise TrainingError(message, hint=hint(job.options))
-    return {"loss": loss, "top1": top1, "top5": top5}
 
 
 def hint(options: Options) -> str:

@@ -1,0 +1,71 @@
+"""How well a classifier does on a validation set: each picture counted once, at any world size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainer.common.errors import TrainingError
+from trainer.common.position import Position
+from trainer.common.sharding import shard
+from trainer.data.crops import center_crop
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.loader import Source
+from trainer.pytorch.precision import PrecisionName, autocast
+from trainer.pytorch.strategy import Ranks, average_buffers
+
+NUM_TOP = 5
+
+
+@torch.no_grad()
+def evaluate(
+    network: nn.Module,
+    source: Source,
+    *,
+    num_images: int,
+    num_classes: int,
+    batch_size: int,
+    sees: Callable[[Tensor], Tensor],
+    ranks: Ranks,
+    device: torch.device,
+    precision: PrecisionName,
+    guard: Guard,
+    position: Position,
+    hint: str,
+) -> dict[str, float]:
+    """Give mean loss and top-1 accuracy over all pictures, top-5 of more classes; a collective.
+
+    `sees` turns a batch's pictures into what the network takes. Raises TrainingError with `hint`
+    where the loss is no finite number, and Preempted as `guard` does.
+    """
+    average_buffers(network, ranks.strategy, ranks.world)
+    network.eval()
+    totals = torch.zeros(3, dtype=torch.float64, device=device)  # losses, right ones, in the top 5
+    batches = (
+        list(range(start, min(start + batch_size, num_images)))
+        for start in range(0, num_images, batch_size)
+    )
+    mine = (shard(batch, ranks.world) for batch in batches)
+    for batch in source.batches(mine, lambda _, *size: center_crop(*size)):
+        if batch.samples:
+            with autocast(precision, device):
+                scores = network(sees(batch.images)).float()
+            hits = scores.topk(min(NUM_TOP, num_classes)).indices == batch.labels[:, None]
+            totals += torch.stack(
+                [
+                    functional.cross_entropy(scores, batch.labels, reduction="sum"),
+                    hits[:, 0].sum(),
+                    hits.sum(),
+                ]
+            )
+        guard.check(position)
+    guard.settle()
+    totals = ranks.strategy.sum(totals)
+    if not torch.isfinite(totals[0]):
+        message = "training has diverged: the loss of the validation set is no finite number"
+        raise TrainingError(message, hint=hint)
+    loss, top1, top5 = (totals / num_images).tolist()
+    return {"loss": loss, "top1": top1} | ({"top5": top5} if num_classes > NUM_TOP else {})

@@ -1,0 +1,64 @@
+"""What a frozen backbone makes of pictures: computed once, then batches of it for a head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import ResNet
+
+from trainer.common.sharding import shard
+from trainer.common.throughput import Throughput
+from trainer.data.crops import center_crop
+from trainer.pytorch.loader import Batch, CropOf, Source, normalise
+from trainer.pytorch.precision import PrecisionName, autocast
+from trainer.pytorch.strategy import Ranks
+
+BATCH = 32
+
+
+class Features:
+    """A row of features for each picture, on the device, and its label."""
+
+    def __init__(self, rows: Tensor, labels: Sequence[int]) -> None:
+        self._rows = rows
+        self._labels = torch.tensor(labels, device=rows.device)
+
+    def batches(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Iterator[Batch]:
+        """Give the rows of these pictures; they were computed from their middle."""
+        for samples in order:
+            places = torch.tensor(samples, dtype=torch.long, device=self._rows.device)
+            yield Batch(images=self._rows[places], labels=self._labels[places], samples=samples)
+
+
+@torch.no_grad()
+def compute_features(
+    network: ResNet,
+    ranks: Ranks,
+    source: Source,
+    labels: Sequence[int],
+    *,
+    device: torch.device,
+    precision: PrecisionName,
+    throughput: Throughput,
+) -> Features:
+    """Run each picture through the network up to its head, once; each rank does its share.
+
+    All ranks get all rows, equal to the bit.
+    """
+    backbone = nn.Sequential(*list(network.children())[:-1], nn.Flatten()).eval()
+    size = ranks.world.size
+    mine = shard(list(range(len(labels))), ranks.world)
+    rows = torch.zeros(-(-len(labels) // size), network.fc.in_features, device=device)
+    order = (mine[start : start + BATCH] for start in range(0, len(mine), BATCH))
+    done = 0
+    with throughput.training():
+        for batch in source.batches(order, lambda _, *shape: center_crop(*shape)):
+            with autocast(precision, device):
+                rows[done : done + len(batch.samples)] = backbone(normalise(batch.images))
+            done += len(batch.samples)
+            throughput.step(len(batch.samples) * size)
+    # Of rank r the k-th row is that of picture k * size + r.
+    everyones = torch.stack(ranks.strategy.gather(rows), dim=1).flatten(0, 1)
+    return Features(everyones[: len(labels)], labels)

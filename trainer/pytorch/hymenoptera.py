@@ -1,0 +1,359 @@
+"""Teaches a pretrained ResNet to tell ants from bees, or any classes of few pictures.
+
+    python -m trainer.pytorch.hymenoptera --data data/hymenoptera --weights resnet18.safetensors
+    launch run hymenoptera-synthetic
+
+`--train head` freezes the backbone: each picture runs through it once, uncropped but for its
+middle and never mirrored, and only the head sees epochs. `--train all` fine-tunes every weight on
+random crops. Source: torchvision's tutorial on transfer learning. `--data` takes a folder
+(docs/training-resnet50.md), or `synthetic` for drawn insects. At the end validation pictures and
+what they were taken for are drawn into predictions.png.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainer.common.metrics import Metrics
+from trainer.common.options import parse_options
+from trainer.common.position import Position
+from trainer.common.progress import Progress
+from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.sharding import shard, shuffled_batches
+from trainer.common.speech import warn
+from trainer.common.throughput import Throughput
+from trainer.common.trackers import open_trackers
+from trainer.common.training_options import TrainingOptions
+from trainer.common.vote import Place
+from trainer.data.crops import Crop, picture_rng, random_crop
+from trainer.data.picture_grid import write_grid
+from trainer.data.pictures import Pictures
+from trainer.data.synthetic import INSECTS
+from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.evaluation import evaluate
+from trainer.pytorch.features import compute_features
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.loader import Source, normalise
+from trainer.pytorch.networks import NetworkName, begin_from, build_resnet
+from trainer.pytorch.picture_data import (
+    SYNTHETIC,
+    Data,
+    MadeSet,
+    make_on_each_node,
+    open_loaders,
+    require_full_batch,
+)
+from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, take_step
+from trainer.pytorch.predictions import predict_some
+from trainer.pytorch.program import run_program
+from trainer.pytorch.state import save_weights
+from trainer.pytorch.strategy import (
+    DeviceName,
+    Ranks,
+    StrategyName,
+    pick_device,
+)
+
+PROGRAM = "trainer.pytorch.hymenoptera"
+LR_BATCH = 256
+NUM_SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TrainingOptions):
+    """The command line; parse_options makes it."""
+
+    data: Annotated[str | None, "folder, or `synthetic`; else the run's input `hymenoptera`"] = None
+    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
+    device: Annotated[DeviceName, "where to compute"] = "auto"
+    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
+    network: Annotated[NetworkName, "what the weights are of"] = "resnet18"
+    weights: Annotated[Path | None, "file of pretrained weights; else they are random"] = None
+    train: Annotated[Literal["head", "all"], "the last layer only, or every weight"] = "head"
+    epochs: Annotated[int, "passes over the training set"] = 25
+    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 16
+    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
+    lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.06
+    schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
+    momentum: Annotated[float, "of SGD"] = 0.9
+    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
+    num_images: Annotated[int, "training pictures of a synthetic set"] = 240
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("epochs", "lr", "workers")
+        self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
+        self.require_at_least(32, "image_size")
+        self.require_at_least(0, "momentum")
+        self.require_at_least(len(INSECTS), "num_images")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that training needs, made once by `prepare`.
+
+    `part` is what trains: the network or its head; `model` is that wrapped. `train` and `val` are
+    the batches it gets, of pictures or of features; `sees` turns them into what it takes.
+    """
+
+    options: Options
+    ranks: Ranks
+    device: torch.device
+    data: Data
+    val_pictures: Pictures
+    train: Source
+    val: Source
+    sees: Callable[[Tensor], Tensor]
+    network: nn.Module
+    part: nn.Module
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler | None
+    throughput: Throughput
+
+    @property
+    def batch_size(self) -> int:
+        """Pictures a step, over all ranks together."""
+        return self.options.batch_per_rank * self.ranks.world.size
+
+    @property
+    def num_batches(self) -> int:
+        """Steps of one epoch; the pictures of a last, smaller batch come in another epoch."""
+        return self.data.num_train // self.batch_size
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; gives its exit code."""
+    options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
+    return run_program(options, options.strategy, lambda ranks: train(prepare(options, ranks)))
+
+
+def prepare(options: Options, ranks: Ranks) -> Job:
+    """Meet the other ranks, open the data, and make the model that all of them start from."""
+    world = ranks.world
+    device = pick_device(options.device, world)
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")  # TF32, as cuDNN's convolutions have it
+    ranks.strategy.init(world, device)
+    folder = find_data(options, ranks)
+    data, train_pictures, val_pictures = open_loaders(
+        folder, ranks, device, size=options.image_size, workers=options.workers
+    )
+    require_full_batch(data.num_train, batch_per_rank=options.batch_per_rank, world_size=world.size)
+
+    torch.manual_seed(options.seed)
+    network = build_resnet(options.network, len(data.classes))
+    if options.weights is not None:
+        begin_from(network, options.weights, say=print if world.is_main else lambda _: None)
+    elif options.train == "head" and world.is_main:
+        warn("without --weights the frozen backbone is random")
+    network = network.to(device, memory_format=torch.channels_last)
+    throughput = Throughput(num_warmup_steps=1, synchronise=waiter(device))
+    part, train, val, sees = network, data.train, data.val, normalise
+    if options.train == "head":
+        part, sees = network.fc, lambda rows: rows
+        seen = partial(
+            compute_features,
+            *(network, ranks),
+            device=device,
+            precision=options.precision,
+            throughput=throughput,
+        )
+        train = seen(data.train, train_pictures.labels)
+        val = seen(data.val, val_pictures.labels)
+    optimizer = torch.optim.SGD(
+        part.parameters(), lr=options.lr, momentum=options.momentum, fused=True
+    )
+    model, optimizer = ranks.strategy.wrap(part, optimizer)
+    return Job(
+        options=options,
+        ranks=ranks,
+        device=device,
+        data=data,
+        val_pictures=val_pictures,
+        train=train,
+        val=val,
+        sees=sees,
+        network=network,
+        part=part,
+        model=model,
+        optimizer=optimizer,
+        scaler=make_scaler(options.precision, device),
+        throughput=throughput,
+    )
+
+
+def find_data(options: Options, ranks: Ranks) -> Path:
+    """Give the folder of pictures; drawn first where `--data` says so. A collective."""
+    if options.data != SYNTHETIC:
+        return Path(options.data) if options.data else ranks.run_dir.input("hymenoptera")
+    drawn = MadeSet(
+        names=INSECTS,
+        num_classes=len(INSECTS),
+        num_train=options.num_images,
+        size=options.image_size,
+        seed=options.seed,
+    )
+    return make_on_each_node(drawn, ranks)
+
+
+def train(job: Job) -> None:
+    """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
+    began = time.perf_counter()
+    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
+    # A step on features sees no picture: only the pass that made them has a rate of pictures.
+    throughput = (
+        job.throughput if options.train == "all" else Throughput(num_warmup_steps=sys.maxsize)
+    )
+    keeper = make_keeper(job)
+    position = keeper.restore()
+    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
+    found: dict[str, float] = {}
+    with (
+        contextlib.closing(keeper),
+        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+    ):
+        progress = Progress(
+            metrics,
+            world,
+            throughput,
+            log_every=options.log_every,
+            num_batches=job.num_batches,
+            num_epochs=options.epochs,
+        )
+        guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
+        while True:
+            if position.epoch and not position.batch:
+                found = evaluate(
+                    job.part,
+                    job.val,
+                    num_images=job.data.num_val,
+                    num_classes=len(job.data.classes),
+                    batch_size=job.batch_size,
+                    sees=job.sees,
+                    ranks=job.ranks,
+                    device=job.device,
+                    precision=options.precision,
+                    guard=guard,
+                    position=position,
+                    hint=hint(options),
+                )
+                progress.on_epoch(position, found, split="val")
+            if position.epoch == options.epochs:
+                break
+            with throughput.training():
+                position = train_epoch(job, position, guard, throughput)
+
+    digests = gather_digests(job.network, job.ranks.strategy, job.device)
+    if world.is_main:
+        save_weights(job.network, run_dir.output("model") / "hymenoptera.safetensors")
+        predictions = predict_some(
+            job.network,
+            job.data.val,
+            job.val_pictures,
+            number=NUM_SHOWN,
+            precision=options.precision,
+        )
+        write_grid(run_dir.output("predictions") / "predictions.png", predictions)
+        run_dir.write_summary(
+            {
+                "program": PROGRAM,
+                "strategy": job.ranks.strategy.name,
+                "world_size": world.size,
+                "device": job.device.type,
+                "precision": options.precision,
+                "network": options.network,
+                "train": options.train,
+                "epochs": options.epochs,
+                "batch_size": job.batch_size,
+                "image_size": options.image_size,
+                "seed": options.seed,
+                "classes": list(job.data.classes),
+                "train_images": job.data.num_train,
+                "val_images": job.data.num_val,
+                **{f"val_{name}": value for name, value in found.items()},
+                "images_per_s": job.throughput.samples_per_s,
+                "train_s": round(time.perf_counter() - began, 3),
+                "weights_sha256": digests,
+                **keeper.figures(),
+            }
+        )
+    # No rank says that all is well before the model is on disk.
+    job.ranks.strategy.barrier()
+
+
+def make_keeper(job: Job) -> Keeper:
+    """Keep the weights, the optimizer and the generators of this training."""
+    trained = Trainable(
+        network=job.network, optimizer=job.optimizer, device=job.device, scaler=job.scaler
+    )
+    recipe = {
+        "program": PROGRAM,
+        "network": job.options.network,
+        "train": job.options.train,
+        "batch_size": job.batch_size,
+        "image_size": job.options.image_size,
+        "seed": job.options.seed,
+        "num_classes": len(job.data.classes),
+        "num_samples": job.data.num_train,
+    }
+    return Keeper(trained, job.ranks, options=job.options, recipe=recipe)
+
+
+def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughput) -> Position:
+    """Take one step per global batch that is left of the epoch; each rank computes its part."""
+    options = job.options
+    job.model.train()
+    schedule = Schedule(
+        name=options.schedule,
+        peak=options.lr * job.batch_size / LR_BATCH,
+        num_steps=options.epochs * job.num_batches,
+    )
+    epoch = position.epoch + 1
+    order = shuffled_batches(job.data.num_train, job.batch_size, seed=options.seed, epoch=epoch)
+    left = itertools.islice(order, position.batch, job.num_batches)
+    mine = (shard(batch, job.ranks.world) for batch in left)
+
+    def crop_of(index: int, width: int, height: int) -> Crop:
+        return random_crop(width, height, picture_rng(options.seed, epoch, index))
+
+    for batch in job.train.batches(mine, crop_of):
+        for group in job.optimizer.param_groups:
+            group["lr"] = schedule.rate(position.step)
+        with autocast(options.precision, job.device):
+            loss = functional.cross_entropy(job.model(job.sees(batch.images)), batch.labels)
+        job.optimizer.zero_grad()
+        take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
+
+        throughput.step(job.batch_size)
+        place = Place(
+            step=position.step + 1, epoch=epoch, batch=position.batch + 1, samples=batch.samples
+        )
+        position = position.after_batch(job.num_batches)
+        num_mine = len(batch.samples)
+        guard.step(position, loss.detach() * num_mine, num_mine, place=place)
+    guard.settle()
+    return position
+
+
+def hint(options: Options) -> str:
+    """What to do about a training that diverges."""
+    return f"a smaller --lr than {options.lr:g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
