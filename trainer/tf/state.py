@@ -1,0 +1,142 @@
+"""A network's and its optimizer's state as checkpoint files, and back; the weights' digest.
+
+model.safetensors       variables by Keras's path; statistics and generators as rank 0 has them
+optimizer.safetensors   variables by path: momenta, steps, the rate, the loss scale
+ranks.safetensors       by `<rank>/rng` and `<rank>/buffers`
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from safetensors.numpy import load, save
+
+from trainer.common.errors import TrainingError
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A copy of the whole state in the CPU's memory; training may go on beside it."""
+
+    model: Arrays
+    optimizer: Arrays
+    ranks: Arrays
+    weights: frozenset[str] = frozenset()
+
+    def files(self) -> dict[str, bytes]:
+        """Give the checkpoint's files; raises TrainingError where a weight is no finite number.
+
+        A loss may still have been finite when its gradients were not: to keep what came of them
+        would in the end replace every checkpoint that one could go on from.
+        """
+        for name in sorted(self.weights):
+            if not np.isfinite(self.model[name]).all():
+                message = f"training has diverged: weights of {name} are no finite numbers"
+                raise TrainingError(message)
+        return {
+            "model.safetensors": save(self.model),
+            "optimizer.safetensors": save(self.optimizer),
+            "ranks.safetensors": save(self.ranks),
+        }
+
+
+def read_files(files: Mapping[str, bytes]) -> Snapshot:
+    """Give the snapshot that the files were made of."""
+    return Snapshot(
+        model=load(files["model.safetensors"]),
+        optimizer=load(files["optimizer.safetensors"]),
+        ranks=load(files["ranks.safetensors"]),
+    )
+
+
+def take_snapshot(
+    network: keras.Model, optimizer: keras.optimizers.Optimizer, *, ranks: Arrays
+) -> Snapshot:
+    """Copy the state; `ranks` holds what the ranks differ in."""
+    return Snapshot(
+        model=_values(network.variables),
+        optimizer=_values(optimizer.variables),
+        ranks=ranks,
+        weights=frozenset(variable.path for variable in network.trainable_variables),
+    )
+
+
+def restore_snapshot(
+    snapshot: Snapshot, network: keras.Model, optimizer: keras.optimizers.Optimizer
+) -> None:
+    """Put the state back, in place; raises TrainingError where it is another network's."""
+    for kind, variables, kept in (
+        ("network", network.variables, snapshot.model),
+        ("optimizer", optimizer.variables, snapshot.optimizer),
+    ):
+        found = {variable.path: variable for variable in variables}
+        odd = sorted(found.keys() ^ kept.keys())
+        odd += [path for path in found if path in kept and kept[path].shape != found[path].shape]
+        if odd:
+            message = f"the checkpoint is of another {kind}: {odd[0]} does not fit"
+            raise TrainingError(message, hint="another --checkpoint-dir")
+        for path, variable in found.items():
+            variable.assign(kept[path])
+
+
+def rank_state(network: keras.Model) -> Arrays:
+    """What this rank has of its own, flat: generators of random numbers, batch statistics."""
+    generators = [variable.numpy().ravel() for variable in _generators(network)]
+    statistics = [variable.numpy().ravel() for variable in float_statistics(network)]
+    return {
+        "rng": np.concatenate([np.zeros(0, np.int64), *generators], dtype=np.int64),
+        "buffers": np.concatenate([np.zeros(0, np.float32), *statistics], dtype=np.float32),
+    }
+
+
+def restore_rank_state(own: Mapping[str, np.ndarray], network: keras.Model) -> None:
+    """Put this rank's generators and statistics back."""
+    _write(_generators(network), own["rng"])
+    write_statistics(network, own["buffers"])
+
+
+def float_statistics(network: keras.Model) -> Sequence[Any]:
+    """Give the running statistics, in which ranks differ."""
+    return [each for each in network.non_trainable_variables if "float" in each.dtype]
+
+
+def write_statistics(network: keras.Model, values: np.ndarray) -> None:
+    """Fill the running statistics from one flat array."""
+    _write(float_statistics(network), values)
+
+
+def weights_digest(network: keras.Model) -> bytes:
+    """SHA-256 over paths and values (statistics too), in the order of paths."""
+    digest = hashlib.sha256()
+    for path, value in sorted(_values(network.weights).items()):
+        digest.update(path.encode())
+        digest.update(value.tobytes())
+    return digest.digest()
+
+
+def _generators(network: keras.Model) -> Sequence[Any]:
+    """The states of Keras's generators, such as a dropout layer's."""
+    return [each for each in network.non_trainable_variables if "int" in each.dtype]
+
+
+def _write(variables: Iterable[Any], values: np.ndarray) -> None:
+    start = 0
+    for variable in variables:
+        size = int(np.prod(variable.shape))
+        part = values[start : start + size].reshape(variable.shape)
+        variable.assign(part.astype(variable.dtype))
+        start += size
+
+
+def _values(variables: Iterable[Any]) -> Arrays:
+    """Copies, in the layout that safetensors writes."""
+    found = {variable.path: np.array(variable.numpy(), order="C") for variable in variables}
+    assert len(found) == len(list(variables)), "two variables of one path"
+    return found
