@@ -95,10 +95,11 @@ class Attempt:
         self._ranks.stop(CHECKPOINT_GRACE_S if is_healthy else GRACE_S)
         has_saved = any(each.exit_code == PREEMPTED_EXIT_CODE for each in self._ranks.reports())
         reason = interruption.reason
-        if has_saved:
-            reason += f"; {self._newest_checkpoint()}"
         if has_saved and not interruption.is_cancel:
+            reason = f"{reason}; {self._newest_checkpoint()}"
             return Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=PREEMPTED_EXIT_CODE)
+        if has_saved:
+            reason = self._newest_checkpoint()
         return Outcome(state=RunState.CANCELLED, reason=reason, exit_code=ExitCode.CANCELLED)
 
     def give_up(self, message: str) -> Outcome:

@@ -123,7 +123,7 @@ class Supervisor:
                 return outcome
             # Somebody who asked for the end meanwhile gets it.
             self._wakeup.check()
-            self._enter(RunState.PREPARING, f"{name} was preempted: {outcome.reason}", attempt=name)
+            self._enter(RunState.PREPARING, outcome.reason, attempt=name)
             self._put_away(number)
             self._attempt = self._new_attempt()
             number += 1

@@ -70,6 +70,7 @@ class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpus: list[list[int]]
     gpus: list[str] | None
     die_with_parent: bool = False
+    leave_together: bool = False
 
 
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:

@@ -67,8 +67,17 @@ def explanation(error: RankError | None) -> str:
     return (error.traceback or error.message.partition("\n")[2]).rstrip()
 
 
-def next_commands(status: RunStatus, error: RankError | None, stack: Sequence[str]) -> str:
-    """A small tree of commands to paste; `stack` are the words that name the stack."""
+def next_commands(
+    status: RunStatus,
+    error: RankError | None,
+    stack: Sequence[str],
+    *,
+    checkpoint_step: int | None = None,
+) -> str:
+    """A small tree of commands to paste; `stack` are the words that name the stack.
+
+    `checkpoint_step` is that of the run's newest checkpoint, where it has one.
+    """
     branches: list[tuple[str, Sequence[str]]] = []
     if not status.state.is_terminal():
         branches = [
@@ -89,8 +98,11 @@ def next_commands(status: RunStatus, error: RankError | None, stack: Sequence[st
             ("read the log", ["logs", status.id, *rank]),
             ("what is known", ["show", status.id]),
             ("outputs and logs", ["fetch", status.id]),
-            ("once more", ["rerun", status.id]),
         ]
+        if checkpoint_step is not None:
+            go_on = f"go on from step {checkpoint_step}"
+            branches.insert(0, (go_on, ["rerun", status.id, "--resume"]))
+        branches.append(("once more", ["rerun", status.id]))
     lines = [(label, shlex.join(["launch", *words, *stack])) for label, words in branches]
     return tree("next:", lines)
 

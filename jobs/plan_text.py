@@ -24,6 +24,7 @@ def plan_text(plan: Plan, environment: Environment) -> str:
         ("code", _code_text(spec)),
         *[(_label("input", n), _input_text(name, spec.inputs[name])) for n, name in _each(spec)],
         ("outputs", ", ".join(spec.outputs)),
+        ("resumes", f"{spec.resume.run} at step {spec.resume.step}" if spec.resume else ""),
         ("setup", "; ".join(spec.setup)),
         ("env", ", ".join(f"{name}={value}" for name, value in spec.env.items())),
         ("secrets", ", ".join(spec.secrets)),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from jobs.engines.base import Engine
 from jobs.errors import LaunchError
 from jobs.jobfile import CodeLocation, LoadedJob
 from jobs.resolve import resolve
-from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan
+from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan, ResumePoint
 
 
 def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
@@ -23,8 +25,13 @@ def plan_on(
     environment: Environment,
     engine: Engine,
     pinned: Mapping[str, DatasetVersion] | None = None,
+    *,
+    resume: ResumePoint | None = None,
 ) -> Plan:
-    """The same for a job in memory; `pinned` are dataset versions that are known already."""
+    """The same for a job in memory; `pinned` are dataset versions that are known already.
+
+    With `resume` it begins with the checkpoints of another run.
+    """
     # Refuse what cannot fit before the store is asked for anything.
     known = dict(pinned or {})
     datasets = {each.dataset for each in job.inputs.values()} - known.keys()
@@ -38,7 +45,7 @@ def plan_on(
         datasets=known | {name: _version(environment, name) for name in sorted(datasets)},
         code=code,
     )
-    return engine.plan(spec)
+    return engine.plan(structs.replace(spec, resume=resume))
 
 
 def missing_notes(

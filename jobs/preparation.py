@@ -70,6 +70,7 @@ def prepare(
             count_gpus(), nodes=request.nodes, processes_per_node=request.processes_per_node
         ),
         die_with_parent=True,
+        leave_together=request.launcher == "mpi",
     )
     (run_dir / "rank.json").write_bytes(msgspec.json.encode(job))
 

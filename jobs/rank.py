@@ -26,6 +26,10 @@ from typing import Any, NamedTuple
 CHUNK = 1 << 20
 LONGEST_LINE = 1 << 20
 TAIL_BYTES = 64 << 10
+PREEMPTED_EXIT_CODE = 75
+# How long a rank that ended with an error stays for the others, where its end is theirs.
+LINGER_S = 2.5
+LINGER_FOR_CHECKPOINT_S = 10.0
 CANNOT_START = 127  # what a shell gives for a command that is not there
 DEFAULT_MASTER_PORT = "6105"  # the one that Azure ML's own guide uses
 MARKERS = (b"Traceback (most recent call last):", b"Fatal Python error: ")
@@ -287,6 +291,7 @@ class Rank:
         self.log = Log(f"{run_dir}/logs/rank-{self.world.rank:05d}.log", struck_out(secrets))
         self.child = 0
         self._is_over = False
+        self._num_told = 0
         self.record: dict[str, Any] = {
             "rank": self.world.rank,
             "node": self.world.node,
@@ -311,7 +316,29 @@ class Rank:
         except Stopped:
             stage, ending = "setup", Ending(None, signal.SIGTERM)
         self._close(stage, ending)
-        return ending.exit_code if ending.exit_code is not None else 128 + (ending.signal or 0)
+        code = ending.exit_code if ending.exit_code is not None else 128 + (ending.signal or 0)
+        if code and self.job.get("leave_together"):
+            self._linger(LINGER_FOR_CHECKPOINT_S if code == PREEMPTED_EXIT_CODE else LINGER_S)
+        return code
+
+    def _linger(self, timeout_s: float) -> None:
+        """Stay until the other ranks have ended, too, or this one is told to go (once more).
+
+        mpirun kills all others half a second after one has left with an error: the one that
+        writes the checkpoint, or the guilty one that is slower to leave than those it left behind.
+        """
+        deadline, was_told = time.monotonic() + timeout_s, self._num_told
+        while self._num_told == was_told and time.monotonic() < deadline:
+            if all(self._has_ended(rank) for rank in range(self.world.size)):
+                return
+            time.sleep(0.05)
+
+    def _has_ended(self, rank: int) -> bool:
+        try:
+            with open(self._record_path(rank), encoding="utf-8") as file:
+                return "ended_s" in json.load(file)
+        except (OSError, ValueError):
+            return False
 
     def _command(self) -> list[str]:
         command = list(self.job["command"])
@@ -427,6 +454,7 @@ class Rank:
             left -= len(data)
 
     def _forward(self, number: int, _frame: Any) -> None:
+        self._num_told += 1
         self.record.setdefault("stopped_s", time.monotonic())
         if self.child > 1:  # groups 0 and 1 would be ourselves and everybody
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -453,7 +481,7 @@ class Rank:
         self._save()
 
     def _save(self) -> None:
-        path = f"{self.job['run_dir']}/ranks/{self.world.rank:05d}.json"
+        path = self._record_path(self.world.rank)
         try:
             with open(f"{path}.new", "w", encoding="utf-8") as file:
                 json.dump(self.record, file)
@@ -469,6 +497,9 @@ class Rank:
             with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
                 json.dump(shortened, file)
                 file.truncate()
+
+    def _record_path(self, rank: int) -> str:
+        return f"{self.job['run_dir']}/ranks/{rank:05d}.json"
 
 
 def _ignore(_number: int, _frame: Any) -> None:

@@ -9,10 +9,19 @@ from pathlib import Path
 import msgspec
 
 from jobs.arguments import split_argv
+from jobs.checkpoints import whole_checkpoints
 from jobs.errors import LaunchError
 from jobs.jobfile import CodeLocation
 from jobs.located import Node, located
-from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, RunRecord
+from jobs.spec import (
+    DatasetVersion,
+    Environment,
+    JobFile,
+    JobSpec,
+    ResumePoint,
+    RunRecord,
+    RunStatus,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +71,21 @@ def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> 
         pinned={_reference(each.dataset): each.dataset for each in spec.inputs.values()},
         code=_code(spec, run_dir),
     )
+
+
+def resume_point(status: RunStatus, run_dir: Path) -> ResumePoint:
+    """Where a run that goes on from this one begins.
+
+    Raises LaunchError while this one is on, and where it left nothing to go on from.
+    """
+    if not status.state.is_terminal():
+        message = f"{status.id} is {status.state.value}; it can be resumed once it is over"
+        raise LaunchError(message, hint=f"launch wait {status.id}, or launch cancel {status.id}")
+    found = whole_checkpoints(run_dir)
+    if not found:
+        message = f"{status.id} has no whole checkpoint to resume from"
+        raise LaunchError(message, hint=f"launch rerun {status.id} begins from the start")
+    return ResumePoint(run=status.id, step=found[0].step)
 
 
 def differences(record: RunRecord, run_dir: Path, environment: Environment) -> list[str]:

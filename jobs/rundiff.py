@@ -13,7 +13,7 @@ from jobs.arguments import split_argv
 from jobs.spec import RunRecord, RunStatus
 
 # What two runs of one job always differ in, or what is compared in another form.
-_LEFT_OUT = ("command", "inputs", "code", "code_only")
+_LEFT_OUT = ("command", "inputs", "code", "code_only", "resume")
 # Names may hold spaces, and diff.noprefix and diff.mnemonicPrefix change what stands before them.
 _HEADER = re.compile(
     r'diff --git (?:"?(?:[a-z]/)?(?P<same>.+?)"? "?(?:[a-z]/)?(?P=same)"?'
@@ -104,6 +104,8 @@ def facts_of(record: RunRecord) -> dict[str, str]:
     for name, each in spec.inputs.items():
         data = each.dataset
         facts[f"inputs.{name}"] = f"{data.name}@{data.version} {data.digest} {each.mode}"
+    if spec.resume is not None:
+        facts["resumed from"] = f"{spec.resume.run} at step {spec.resume.step}"
     if record.git is not None:
         facts["commit"] = record.git.commit
         facts["uncommitted"] = "yes" if record.git.dirty_diff else "no"

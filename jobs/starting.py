@@ -6,8 +6,10 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from jobs import console
+from jobs.checkpoints import whole_checkpoints
 from jobs.console import styled
 from jobs.cost import price_per_hour, price_text
 from jobs.engines.base import Engine
@@ -63,7 +65,9 @@ def say_summary(status: RunStatus, error: RankError | None, stack: Sequence[str]
     if text:
         console.say(text)
     console.say()
-    console.say(next_commands(status, error, stack))
+    checkpoints = whole_checkpoints(Path(status.run_dir))
+    step = checkpoints[0].step if checkpoints else None
+    console.say(next_commands(status, error, stack, checkpoint_step=step))
 
 
 def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from jobs import supervision
+from jobs.checkpoints import hand_on_checkpoints
 from jobs.code import git_state, snapshot
 from jobs.errors import EnvironmentFailure
 from jobs.runs import RunStore, now, read_record
@@ -44,6 +45,8 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
     slots = Slots(store.workspace, plan.request["compute"])
     try:
         _copy_code(plan, run_dir, exclude=store.workspace)
+        if plan.spec.resume is not None:
+            hand_on_checkpoints(store.runs / plan.spec.resume.run, run_dir)
         record = _record(handle, plan, handover)
         lock = supervision.take_lock(run_dir)
         try:

@@ -13,9 +13,13 @@ def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
     parser.epilog = (
         "With the copied code, the data versions and the arguments of its record. With --set "
-        "something can be changed, as in a job file. What cannot be the same is said."
+        "something can be changed, as in a job file. What cannot be the same is said. With "
+        "--resume the new run goes on where the recorded one left off."
     )
     options.add_run(parser)
+    parser.add_argument(
+        "--resume", action="store_true", help="Begin with the run's newest whole checkpoint."
+    )
     options.add_job_values(parser)
     options.add_start(parser)
     options.add_json(parser)
@@ -26,6 +30,7 @@ def configure(parser: CommandParser) -> None:
 def rerun(
     *,
     run: str,
+    resume: bool,
     nodes: str | None,
     processes_per_node: str | None,
     cluster: str | None,
@@ -40,7 +45,7 @@ def rerun(
     """Run a recorded run once more."""
     from jobs.jobfile import decode_job, override
     from jobs.planning import plan_on, secret_folders
-    from jobs.rerun import differences, recorded_job, refuse_other_code
+    from jobs.rerun import differences, recorded_job, refuse_other_code, resume_point
     from jobs.secret_values import find_secrets
     from jobs.starting import Wish, start
 
@@ -52,10 +57,11 @@ def rerun(
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     job = decode_job(override(recorded.tree, overrides or (), values))
     refuse_other_code(job)
+    begin = resume_point(store.status(handle), run_dir) if resume else None
     for difference in differences(record, run_dir, environment):
         console.warn(difference)
     engine = options.open_engine(environment)
-    planned = plan_on(job, recorded.code, environment, engine, recorded.pinned)
+    planned = plan_on(job, recorded.code, environment, engine, recorded.pinned, resume=begin)
     secrets = find_secrets(planned.spec, environment, secret_folders(Path.cwd()))
     words = options.stack_words(stack, env)
     return start(

@@ -10,15 +10,18 @@ from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 if TYPE_CHECKING:
+    from jobs.attempts import AttemptBrief
+    from jobs.checkpoints import Checkpoint
     from jobs.failure import RankReport
     from jobs.report import Curve
-    from jobs.runs import RunEvent
     from jobs.spec import RankError, RunRecord, RunStatus
 
 
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
-    parser.epilog = "How it stands and why, its ranks, its last figures, its folders."
+    parser.epilog = (
+        "How it stands and why, its attempts, ranks, checkpoints, last figures and folders."
+    )
     options.add_run(parser)
     options.add_json(parser)
     options.add_environment(parser)
@@ -27,6 +30,8 @@ def configure(parser: CommandParser) -> None:
 
 def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     """Show all that is known of a run."""
+    from jobs.attempts import attempts_of
+    from jobs.checkpoints import whole_checkpoints
     from jobs.report import read_curves
 
     environment = options.open_environment(stack, env)
@@ -36,12 +41,19 @@ def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     run_dir = Path(handle.run_dir)
     ranks = read_ranks(run_dir)
     curves = read_curves(run_dir / "metrics.jsonl")
-    error = store.error(handle)
+    error, events = store.error(handle), store.events(handle)
+    attempts, checkpoints = attempts_of(status.id, events), whole_checkpoints(run_dir)
     if json:
-        console.out_json(_as_json(status, record, error, store.events(handle), ranks, curves))
+        told = _as_json(status, record, error, ranks, curves)
+        resumed = record.plan.spec.resume
+        found = {"count": len(checkpoints), "newest": next(iter(checkpoints), None)}
+        more = {"attempts": attempts, "checkpoints": found, "resumed_from": resumed}
+        console.out_json({**told, "events": events, **more})
         return
     _print_status(status, record, error)
-    _print_ranks(ranks)
+    _print_checkpoints(status, checkpoints, options.stack_words(stack, env))
+    _print_attempts(attempts)
+    _print_ranks(ranks, record)
     _print_figures(curves)
     if error is not None and error.traceback:
         console.out()
@@ -63,11 +75,10 @@ def read_ranks(run_dir: Path) -> list[RankReport]:
     return ranks
 
 
-def _as_json(  # noqa: PLR0917 - one a key of the JSON
+def _as_json(
     status: RunStatus,
     record: RunRecord,
     error: RankError | None,
-    events: list[RunEvent],
     ranks: list[RankReport],
     curves: list[Curve],
 ) -> dict[str, Any]:
@@ -76,7 +87,6 @@ def _as_json(  # noqa: PLR0917 - one a key of the JSON
     return {
         **msgspec.to_builtins(status),
         "error": error,
-        "events": events,
         "ranks": ranks,
         "metrics": [
             {"split": each.split, "name": each.name, "epoch": each.epochs[-1]}
@@ -98,6 +108,7 @@ def _print_status(status: RunStatus, record: RunRecord, error: RankError | None)
     commit = ""
     if record.git is not None:
         commit = record.git.commit[:12] + (" and changes" if record.git.dirty_diff else "")
+    resume = spec.resume
     pairs = [
         ("run", status.id),
         ("name", status.name),
@@ -109,6 +120,7 @@ def _print_status(status: RunStatus, record: RunRecord, error: RankError | None)
         ("image", f"{spec.image} {record.image_digest or ''}".rstrip()),
         ("command", shlex.join(spec.command)),
         ("inputs", ", ".join(_inputs(record))),
+        ("resumed from", f"{resume.run} at step {resume.step}" if resume else ""),
         ("commit", commit),
         ("created", status.created),
         ("started", status.started or ""),
@@ -125,16 +137,60 @@ def _inputs(record: RunRecord) -> list[str]:
     return [f"{name} = {each.dataset.name}@{each.dataset.version}" for name, each in inputs.items()]
 
 
-def _print_ranks(ranks: list[RankReport]) -> None:
-    if not ranks:
+def _print_checkpoints(status: RunStatus, checkpoints: list[Checkpoint], stack: list[str]) -> None:
+    import shlex
+
+    from jobs.spec import RunState
+
+    if not checkpoints:
+        return
+    newest = checkpoints[0]
+    told = [f"step {newest.step}", console.size_text(newest.bytes)]
+    if newest.saved:
+        told.append(f"saved {newest.saved}")
+    pairs = [("checkpoints", str(len(checkpoints))), ("newest", ", ".join(told))]
+    if status.state.is_terminal() and status.state is not RunState.COMPLETED:
+        words = ["launch", "rerun", status.id, "--resume", *stack]
+        pairs.append(("to go on", shlex.join(words)))
+    console.out()
+    console.out(console.fields(pairs))
+
+
+def _print_attempts(attempts: list[AttemptBrief]) -> None:
+    if len(attempts) < 2:
         return
     rows = [
+        [
+            each.name,
+            each.started,
+            each.ended or "",
+            ": ".join(filter(None, [each.state, each.reason])),
+        ]
+        for each in attempts
+    ]
+    console.out()
+    console.out(console.table(["ATTEMPT", "STARTED", "ENDED", "END"], rows))
+
+
+def _print_ranks(ranks: list[RankReport], record: RunRecord) -> None:
+    if not ranks:
+        return
+    tasks = _tasks(record)
+    rows = [
         [str(each.rank), str(each.node), each.host, str(each.child or ""), _end(each)]
+        + ([tasks.get(each.rank, "")] if tasks else [])
         for each in ranks
     ]
     console.out()
-    header = ["RANK", "NODE", "HOST", "PROCESS", "END"]
+    header = ["RANK", "NODE", "HOST", "PROCESS", "END", *(["TASK"] if tasks else [])]
     console.out(console.table(header, rows, right=(0, 1, 3)))
+
+
+def _tasks(record: RunRecord) -> dict[int, str]:
+    """What each rank is in TensorFlow's cluster; nothing under another launcher."""
+    ranks: list[dict[str, Any]] = record.plan.request.get("ranks", [])
+    tasks = {each["rank"]: each.get("task") for each in ranks}
+    return {rank: f"{task[0]} {task[1]}" for rank, task in tasks.items() if task}
 
 
 def _end(rank: RankReport) -> str:
@@ -142,9 +198,10 @@ def _end(rank: RankReport) -> str:
 
     if rank.signal is not None:
         try:
-            return signal.Signals(rank.signal).name
+            name = signal.Signals(rank.signal).name
         except ValueError:
-            return f"signal {rank.signal}"
+            name = f"signal {rank.signal}"
+        return name if rank.stopped_s is None else f"{name}, when told to end"
     if rank.exit_code is not None:
         return f"exit {rank.exit_code}"
     return rank.stage or "on"
