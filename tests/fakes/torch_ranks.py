@@ -1,0 +1,187 @@
+"""Starts PyTorch ranks within milliseconds: forks of one process that has imported PyTorch.
+
+They are real processes with real collectives; what is left out is seconds of importing. Whoever
+uses this plays the supervisor: ends the other ranks once one has died.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jobs.launchers import gang_request, meeting_environment
+from jobs.rendezvous import RendezvousServer
+from tests.fakes.gangs import make_cluster, make_spec
+
+REPO = Path(__file__).parents[2]
+ZYGOTE = REPO / "tests" / "faults" / "programs" / "torch_zygote.py"
+Strategy = Literal["ddp", "horovod"]
+
+
+class Zygote:
+    """The process that forks; it knows which of its ranks have ended, and how."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self._folder = folder
+        self._pids: list[int] = []
+        self._codes: dict[int, int] = {}
+        self._news = threading.Condition()
+        self._is_ready = False
+        with (folder / "zygote.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(python), str(ZYGOTE)],
+                env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=folder,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._wait(lambda: self._is_ready, 120)
+
+    def fork(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path) -> int:
+        """Start a rank; gives its pid."""
+        order = {"argv": [*argv], "env": {**env}, "cwd": str(cwd), "log": str(log)}
+        number = len(self._pids)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+        self._wait(lambda: len(self._pids) > number, 30)
+        return self._pids[number]
+
+    def code(self, pid: int) -> int | None:
+        """The exit code of a rank, negative for a signal; None while it lives."""
+        return self._codes.get(pid)
+
+    def wait(self, pids: Sequence[int], timeout_s: float) -> bool:
+        """Wait until all of them have ended; gives whether they have."""
+        try:
+            self._wait(lambda: all(pid in self._codes for pid in pids), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End it; its ranks are to be ended first."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._reader.join(30)
+        self._process.stdout.close()
+
+    def _wait(self, is_so: object, timeout_s: float) -> None:
+        assert callable(is_so)
+        with self._news:
+            if not self._news.wait_for(
+                lambda: is_so() or self._process.poll() is not None, timeout_s
+            ):
+                raise TimeoutError
+        assert is_so(), (self._folder / "zygote.log").read_text()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            words = line.split()
+            with self._news:
+                if words == [b"ready"]:
+                    self._is_ready = True
+                elif len(words) == 1:
+                    self._pids.append(int(words[0]))
+                else:
+                    self._codes[int(words[0])] = int(words[1])
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gang:
+    """The ranks of one attempt."""
+
+    zygote: Zygote
+    pids: list[int]
+    logs: list[Path]
+    server: RendezvousServer | None
+
+    def wait(self, timeout_s: float) -> list[int | None]:
+        """Wait for the end of all; gives their exit codes, None for one that still runs."""
+        self.zygote.wait(self.pids, timeout_s)
+        return [self.zygote.code(pid) for pid in self.pids]
+
+    def send(self, rank: int, number: signal.Signals) -> None:
+        """Send a rank a signal, unless it has ended."""
+        if self.zygote.code(self.pids[rank]) is None:
+            os.kill(self.pids[rank], number)
+
+    def end(self) -> None:
+        """Kill what is left of it, as a supervisor does."""
+        for rank in range(len(self.pids)):
+            self.send(rank, signal.SIGKILL)
+        assert self.zygote.wait(self.pids, 30)
+        if self.server is not None:
+            self.server.close()
+
+    def texts(self) -> list[str]:
+        """What each rank printed, in this attempt and those before."""
+        return [log.read_text(errors="replace") for log in self.logs]
+
+
+def start_gang(
+    zygote: Zygote,
+    argv: Sequence[str],
+    *,
+    strategy: Strategy,
+    size: int,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+) -> Gang:
+    """Start the ranks of an attempt in the run directory `folder`; checkpoints lie in it, too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    launcher = "horovod" if strategy == "horovod" else "torch"
+    request = gang_request(
+        make_spec([], launcher=launcher, processes_per_node=size, hang_s=60), make_cluster()
+    )
+    server = RendezvousServer() if strategy == "horovod" else None
+    meeting = meeting_environment(launcher, server.port) if server else {}
+    shared = {
+        **request.env,
+        **meeting,
+        "TORCHELASTIC_USE_AGENT_STORE": "",
+        "TRAINYARD_RUN_DIR": str(folder),
+        "TRAINYARD_CHECKPOINT_DIR": str(folder / "checkpoints"),
+        "OMP_NUM_THREADS": "1",
+        **(env or {}),
+    }
+    more = ["--strategy", strategy]
+    if strategy == "ddp":
+        more += ["--dist-url", f"tcp://127.0.0.1:{_free_port()}"]
+    logs = [folder / f"rank-{rank}.log" for rank in range(size)]
+    pids = [
+        zygote.fork([*argv, *more], env={**shared, **each.env}, cwd=folder, log=log)
+        for each, log in zip(request.ranks, logs, strict=True)
+    ]
+    return Gang(zygote=zygote, pids=pids, logs=logs, server=server)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def wait_for_text(gang: Gang, rank: int, text: str, timeout_s: float = 60) -> None:
+    """Wait until a rank has printed this."""
+    deadline = time.monotonic() + timeout_s
+    while text not in gang.texts()[rank]:
+        assert time.monotonic() < deadline, gang.texts()
+        time.sleep(0.01)

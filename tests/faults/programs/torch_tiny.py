@@ -1,0 +1,142 @@
+"""A net with batch statistics and dropout, trained in a second through the trainers' own parts.
+
+Its shape is that of trainer.pytorch.mnist; the data are made from the seed. `--scaler` scales the
+loss as fp16 does, so that gradients can overflow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainer.common.options import parse_options
+from trainer.common.position import Position
+from trainer.common.sharding import shard, shuffled_batches
+from trainer.common.training_options import TrainingOptions
+from trainer.common.vote import Place
+from trainer.common.world import RankArguments
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.program import run_program
+from trainer.pytorch.strategy import Ranks, StrategyName, average_buffers
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TrainingOptions):
+    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
+    epochs: Annotated[int, "passes over the data"] = 4
+    batch_size: Annotated[int, "samples a step, over all ranks together"] = 10
+    num_samples: Annotated[int, "samples of an epoch"] = 250
+    scaler: Annotated[bool, "scale the loss"] = False
+    dist_url: Annotated[str | None, "where DDP's ranks meet"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    inputs: Tensor
+    labels: Tensor
+
+    def batch(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+        return self.inputs[rows], self.labels[rows]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse_options(Options, argv)
+    arguments = RankArguments(dist_url=options.dist_url)
+    return run_program(options, options.strategy, lambda ranks: train(options, ranks), arguments)
+
+
+def build_network() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(8, 32),
+        nn.BatchNorm1d(32),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Linear(32, 3),
+    )
+
+
+def make_split(options: Options) -> Split:
+    generator = torch.Generator().manual_seed(options.seed)
+    inputs = torch.randn(options.num_samples, 8, generator=generator)
+    return Split(inputs=inputs, labels=inputs[:, :3].argmax(dim=1))
+
+
+def train(options: Options, ranks: Ranks) -> None:
+    world, strategy = ranks.world, ranks.strategy
+    strategy.init(world, CPU)
+    torch.manual_seed(options.seed)
+    network, split = build_network(), make_split(options)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    model, optimizer = strategy.wrap(network, optimizer)
+    torch.manual_seed(1000 + world.rank)
+    scaler = torch.amp.GradScaler("cpu") if options.scaler else None
+    keeper = Keeper(
+        Trainable(network=network, optimizer=optimizer, device=CPU, scaler=scaler),
+        ranks,
+        options=options,
+        recipe={"program": "tiny", "batch_size": options.batch_size, "seed": options.seed},
+    )
+    position = keeper.restore()
+    losses: list[float] = []
+    guard = Guard(
+        ranks, CPU, keeper, on_loss=lambda _place, loss: losses.append(loss), hint="be careful"
+    )
+    with contextlib.closing(keeper):
+        while position.epoch < options.epochs:
+            if position.epoch and not position.batch:
+                average_buffers(network, strategy, world)
+            position = train_epoch(options, ranks, split, model, optimizer, scaler, position, guard)
+    strategy.barrier()
+    if world.is_main:
+        ranks.run_dir.write_summary({"losses": losses, **keeper.figures()})
+
+
+def train_epoch(
+    options: Options,
+    ranks: Ranks,
+    split: Split,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler | None,
+    position: Position,
+    guard: Guard,
+) -> Position:
+    model.train()
+    num_batches = math.ceil(options.num_samples / options.batch_size)
+    order = shuffled_batches(
+        options.num_samples, options.batch_size, seed=options.seed, epoch=position.epoch + 1
+    )
+    batches = itertools.islice(order, position.batch, None)
+    for number, batch in enumerate(batches, position.batch + 1):
+        mine = shard(batch, ranks.world)
+        inputs, labels = split.batch(mine)
+        loss_sum = functional.cross_entropy(model(inputs), labels, reduction="sum")
+        loss = loss_sum * (ranks.world.size / len(batch))
+        optimizer.zero_grad()
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            ranks.strategy.scaled_step(optimizer, scaler)
+        place = Place(step=position.step + 1, epoch=position.epoch + 1, batch=number, samples=mine)
+        position = position.after_batch(num_batches)
+        guard.step(position, loss_sum, len(mine), place=place)
+    guard.settle()
+    return position
+
+
+if __name__ == "__main__":
+    sys.exit(main())
