@@ -1,0 +1,432 @@
+"""Trains torchvision's Mask R-CNN on data in COCO's format, on any number of ranks.
+
+    python -m trainer.pytorch.maskrcnn --data synthetic --backbone resnet18 --image-size 128
+    launch run maskrcnn-synthetic
+    python -m trainer.pytorch.maskrcnn --predict photo.jpg --weights outputs/model/maskrcnn.safetensors
+
+Each rank takes `--batch-per-rank` pictures a step; the learning rate is for 16 pictures and grows
+with the global batch. COCO's own figures for boxes and masks are taken after each epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from trainer.common.errors import TrainingError
+from trainer.common.metrics import Metrics
+from trainer.common.options import parse_options
+from trainer.common.position import Position
+from trainer.common.progress import Progress
+from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.sharding import shard
+from trainer.common.speech import warn
+from trainer.common.throughput import Throughput
+from trainer.common.trackers import open_trackers
+from trainer.common.training_options import TrainingOptions
+from trainer.common.vote import Place
+from trainer.data.coco import CocoPicture, CocoSplit, open_splits
+from trainer.data.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.data.synthetic_coco import make_default_coco
+from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.loader import num_workers
+from trainer.pytorch.maskrcnn_evaluation import evaluate
+from trainer.pytorch.maskrcnn_loading import Reader, Sample, read_sample
+from trainer.pytorch.maskrcnn_model import (
+    BackboneName,
+    Design,
+    build_network,
+    load_backbone,
+    load_trained,
+    read_weights,
+)
+from trainer.pytorch.maskrcnn_picture import predict
+from trainer.pytorch.precision import PrecisionName, autocast, make_scaler
+from trainer.pytorch.program import run_program
+from trainer.pytorch.state import save_weights
+from trainer.pytorch.strategy import (
+    DeviceName,
+    Ranks,
+    StrategyName,
+    average_buffers,
+    pick_device,
+)
+
+PROGRAM = "trainer.pytorch.maskrcnn"
+SYNTHETIC = "synthetic"
+NUM_SYNTHETIC_TRAIN, NUM_SYNTHETIC_VAL = 320, 60
+# The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
+LR_BATCH = 16
+STEPS_AT = (16 / 26, 22 / 26)
+MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TrainingOptions):
+    """The command line; parse_options makes it."""
+
+    data: Annotated[
+        str | None, "folder in COCO 2017's format, or `synthetic`; else the run's input `coco`"
+    ] = None
+    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
+    device: Annotated[DeviceName, "where to compute"] = "auto"
+    epochs: Annotated[int, "passes over the training set"] = 26
+    max_steps: Annotated[int | None, "end after so many steps, however many epochs that is"] = None
+    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 2
+    lr: Annotated[float, "peak of SGD's learning rate for 16 pictures a step over all ranks"] = 0.02
+    schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
+    warmup_steps: Annotated[int, "steps of linear warm-up, at most a quarter of all"] = 1000
+    precision: Annotated[PrecisionName, "what the network computes in; weights are fp32"] = "fp32"
+    backbone: Annotated[BackboneName, "the ResNet under the feature pyramid"] = "resnet50"
+    image_size: Annotated[int, "pixels that a picture's shorter side is scaled to"] = 800
+    regions_per_image: Annotated[int, "proposed regions a picture that the heads learn from"] = 512
+    weights: Annotated[
+        Path | None, "begin from, or predict with: .safetensors, torchvision's .pth, checkpoints"
+    ] = None
+    backbone_weights: Annotated[Path | None, "begin from a classifier's weights"] = None
+    evaluate: Annotated[bool, "COCO's figures after each epoch and at the end"] = True
+    predict: Annotated[
+        Path | None, "draw what --weights find in this picture, in place of training"
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
+        if self.image_size < 32:
+            message = f"--image-size must be 32 or more, not {self.image_size}"
+            raise ValueError(message)
+        if self.warmup_steps < 0:
+            message = f"--warmup-steps must be 0 or more, not {self.warmup_steps}"
+            raise ValueError(message)
+        if self.weights and self.backbone_weights:
+            message = "--weights hold a backbone: leave out --backbone-weights"
+            raise ValueError(message)
+        if self.predict and not self.weights:
+            message = "--predict needs --weights"
+            raise ValueError(message)
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether training begins from weights of a file."""
+        return self.weights is not None or self.backbone_weights is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that training needs, made once by `prepare`; `network` is `model` unwrapped.
+
+    `training` holds the pictures that have objects to learn.
+    """
+
+    options: Options
+    ranks: Ranks
+    device: torch.device
+    design: Design
+    training: Sequence[CocoPicture]
+    validation: CocoSplit
+    network: nn.Module
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler | None
+
+    @property
+    def batch_size(self) -> int:
+        """Pictures a step, over all ranks together."""
+        return self.options.batch_per_rank * self.ranks.world.size
+
+    @property
+    def is_wide(self) -> list[bool]:
+        """The orientation of each training picture."""
+        return [picture.width >= picture.height for picture in self.training]
+
+    @property
+    def num_batches(self) -> int:
+        """Steps of one epoch."""
+        return count_batches(self.is_wide, self.batch_size)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole training."""
+        num_steps = self.options.epochs * self.num_batches
+        return min(num_steps, self.options.max_steps or num_steps)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate of every step."""
+        return Schedule(
+            name=self.options.schedule,
+            peak=self.options.lr * self.batch_size / LR_BATCH,
+            num_steps=self.num_steps,
+            num_warmup_steps=min(self.options.warmup_steps, self.num_steps // 4),
+            steps_at=STEPS_AT,
+        )
+
+    @property
+    def boxes_per_image(self) -> float:
+        """Objects that a training picture has on average: the speed depends on it."""
+        return sum(len(picture.objects) for picture in self.training) / len(self.training)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; gives its exit code."""
+    options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
+    if options.predict is not None and options.weights is not None:
+        picture, weights = options.predict, options.weights
+        return run_program(options, "single", lambda ranks: predict(picture, weights, ranks))
+    return run_program(options, options.strategy, lambda ranks: train(prepare(options, ranks)))
+
+
+def prepare(options: Options, ranks: Ranks) -> Job:
+    """Meet the other ranks, open the data, and make the model that all of them start from."""
+    world = ranks.world
+    device = pick_device(options.device, world)
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32, as cuDNN's convolutions have it
+    ranks.strategy.init(world, device)
+    training, validation = open_splits(find_data(options, ranks))
+    design = Design(
+        backbone=options.backbone, image_size=options.image_size, classes=training.classes
+    )
+    torch.manual_seed(options.seed)
+    network = make_network(options, design, say=print if world.is_main else lambda _: None)
+    network = network.to(device, memory_format=torch.channels_last)
+    learning = [each for each in network.parameters() if each.requires_grad]
+    optimizer = torch.optim.SGD(
+        learning, lr=options.lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=True
+    )
+    model, optimizer = ranks.strategy.wrap(network, optimizer)
+    # Each rank draws other regions to learn from, as it sees other pictures.
+    torch.manual_seed(random.Random(f"{options.seed}/regions/{world.rank}").getrandbits(63))
+    job = Job(
+        options=options,
+        ranks=ranks,
+        device=device,
+        design=design,
+        training=tuple(picture for picture in training.pictures if picture.objects),
+        validation=validation,
+        network=network,
+        model=model,
+        optimizer=optimizer,
+        scaler=make_scaler(options.precision, device),
+    )
+    if job.num_batches == 0:
+        message = f"{len(job.training)} pictures with objects fill no batch of {job.batch_size}"
+        raise TrainingError(message, hint="a smaller --batch-per-rank, or fewer ranks")
+    if training.num_unusable and world.is_main:
+        warn(f"{training.num_unusable} objects without area or outline are left out of training")
+    return job
+
+
+def find_data(options: Options, ranks: Ranks) -> Path:
+    """Give the data's folder; a synthetic set is made by whichever rank of a node comes first."""
+    if options.data == SYNTHETIC:
+        return make_default_coco(
+            num_train=NUM_SYNTHETIC_TRAIN, num_val=NUM_SYNTHETIC_VAL, seed=options.seed
+        )
+    return Path(options.data) if options.data else ranks.run_dir.input("coco")
+
+
+def make_network(options: Options, design: Design, *, say: Callable[[str], None]) -> nn.Module:
+    """Make the network with fresh weights, or with those of the given files."""
+    network = build_network(
+        design,
+        is_pretrained=options.is_pretrained,
+        regions_per_image=options.regions_per_image,
+    )
+    if options.weights is not None:
+        num_known = load_trained(network, design, read_weights(options.weights))
+        say(f"weights know {num_known} of {len(design.classes)} classes")
+    if options.backbone_weights is not None:
+        load_backbone(network, options.backbone_weights)
+    return network
+
+
+def train(job: Job) -> None:
+    """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
+    began = time.perf_counter()
+    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
+    throughput = Throughput(
+        num_warmup_steps=min(10, job.num_steps // 2), synchronise=waiter(job.device)
+    )
+    keeper = make_keeper(job)
+    position = keeper.restore()
+    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
+    figures: dict[str, float] = {}
+    with (
+        contextlib.closing(keeper),
+        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+    ):
+        progress = Progress(
+            metrics,
+            world,
+            throughput,
+            log_every=options.log_every,
+            num_batches=job.num_batches,
+            num_epochs=math.ceil(job.num_steps / job.num_batches),
+        )
+        guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
+        while True:
+            is_over = position.step >= job.num_steps
+            if is_over or (position.epoch and not position.batch):
+                figures = judge(job, position, guard, progress, metrics)
+            if is_over:
+                break
+            with throughput.training():
+                position = train_epoch(job, position, guard, throughput)
+
+    digests = gather_digests(job.network, job.ranks.strategy, job.device)
+    if world.is_main:
+        write_model(job)
+        run_dir.write_summary(
+            {
+                "program": PROGRAM,
+                "strategy": job.ranks.strategy.name,
+                "world_size": world.size,
+                "device": job.device.type,
+                "precision": options.precision,
+                "backbone": options.backbone,
+                "image_size": options.image_size,
+                "epochs": options.epochs,
+                "steps": position.step,
+                "batch_size": job.batch_size,
+                "seed": options.seed,
+                "train_images": len(job.training),
+                "val_images": len(job.validation.pictures),
+                **{f"val_{name}": value for name, value in figures.items()},
+                "images_per_s": throughput.samples_per_s,
+                "boxes_per_image": job.boxes_per_image,
+                "train_s": round(time.perf_counter() - began, 3),
+                "weights_sha256": digests,
+                **keeper.figures(),
+            }
+        )
+    # No rank says that all is well before the model is on disk.
+    job.ranks.strategy.barrier()
+
+
+def make_keeper(job: Job) -> Keeper:
+    """Keep the weights, the optimizer and the generators of this training."""
+    trained = Trainable(
+        network=job.network, optimizer=job.optimizer, device=job.device, scaler=job.scaler
+    )
+    recipe = {
+        "program": PROGRAM,
+        "batch_size": job.batch_size,
+        "seed": job.options.seed,
+        "num_samples": len(job.training),
+        "is_pretrained": job.options.is_pretrained,
+        **job.design.as_json(),
+    }
+    return Keeper(trained, job.ranks, options=job.options, recipe=recipe)
+
+
+def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughput) -> Position:
+    """Take one step per global batch that is left of the epoch; each rank computes its part."""
+    options, schedule = job.options, job.schedule
+    job.model.train()
+    with Reader(num_workers(job.ranks.world, job.device)) as reader:
+        for samples in reader.batches(reads_left(job, position)):
+            for group in job.optimizer.param_groups:
+                group["lr"] = schedule.rate(position.step)
+            images, targets = zip(*(sample.on(job.device) for sample in samples), strict=True)
+            with autocast(options.precision, job.device):
+                losses = job.model(list(images), list(targets))
+            loss = torch.stack([each.float() for each in losses.values()]).sum()
+            job.optimizer.zero_grad()
+            take_step(job, loss)
+
+            throughput.step(job.batch_size)
+            place = Place(
+                step=position.step + 1,
+                epoch=position.epoch + 1,
+                batch=position.batch + 1,
+                samples=[sample.picture.id for sample in samples],
+            )
+            position = position.after_batch(job.num_batches)
+            guard.step(position, loss.detach() * len(samples), len(samples), place=place)
+    guard.settle()
+    return position
+
+
+def reads_left(job: Job, position: Position) -> Iterator[list[Callable[[], Sample]]]:
+    """Give what reads this rank's part of each batch that is left of the epoch."""
+    seed, epoch = job.options.seed, position.epoch + 1
+    order = grouped_batches(job.is_wide, job.batch_size, seed=seed, epoch=epoch)
+    last = position.batch + job.num_steps - position.step
+    for batch in itertools.islice(order, position.batch, last):
+        yield [
+            functools.partial(
+                read_sample,
+                job.training[index],
+                is_flipped=is_flipped(index, seed=seed, epoch=epoch),
+            )
+            for index in shard(batch, job.ranks.world)
+        ]
+
+
+def take_step(job: Job, loss: Tensor) -> None:
+    """Compute the gradients, which the strategy averages over ranks, and take one step."""
+    if job.scaler is None:
+        loss.backward()
+        job.optimizer.step()
+    else:
+        job.scaler.scale(loss).backward()
+        job.ranks.strategy.scaled_step(job.optimizer, job.scaler)
+
+
+def judge(
+    job: Job, position: Position, guard: Guard, progress: Progress, metrics: Metrics
+) -> dict[str, float]:
+    """Give COCO's figures on rank 0 and log them; only two of them are worth a line."""
+    if not job.options.evaluate:
+        progress.on_epoch(position, {}, split="val")
+        return {}
+    average_buffers(job.network, job.ranks.strategy, job.ranks.world)
+    with autocast(job.options.precision, job.device):
+        figures = evaluate(
+            job.network,
+            job.validation,
+            job.ranks,
+            job.device,
+            check=lambda: guard.check(position),
+            say=progress.say,
+        )
+    guard.settle()
+    shown = {name: figures[name] for name in ("box_ap", "mask_ap") if name in figures}
+    progress.on_epoch(position, shown, split="val")
+    others = {name: value for name, value in figures.items() if name not in shown}
+    epoch = position.step / job.num_batches
+    metrics.log(step=position.step, epoch=epoch, split="val", **others)
+    return figures
+
+
+def write_model(job: Job) -> None:
+    """Write the weights, and beside them what they fit."""
+    folder = job.ranks.run_dir.output("model")
+    about = json.dumps(job.design.as_json(), indent=2) + "\n"
+    (folder / "maskrcnn.json").write_text(about, encoding="utf-8")
+    save_weights(job.network, folder / "maskrcnn.safetensors")
+
+
+def hint(options: Options) -> str:
+    """What to do about a training that diverges."""
+    return f"a smaller --lr than {options.lr:g}, or more --warmup-steps"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

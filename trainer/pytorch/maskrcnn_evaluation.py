@@ -1,0 +1,159 @@
+"""Finds objects in all validation pictures and gives COCO's own figures for boxes and masks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pycocotools import mask as run_lengths
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+from torch import Tensor, nn
+
+from trainer.common.sharding import shard
+from trainer.data.coco import CocoPicture, CocoSplit
+from trainer.pytorch.maskrcnn_loading import read_image
+from trainer.pytorch.strategy import Ranks, Strategy
+
+# In the order of COCOeval.stats: precision over IoU 0.50 to 0.95, at 0.50, at 0.75, and by area;
+# recall with 1, 10 and 100 detections a picture, and by area.
+FIGURES = (
+    *("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large"),
+    *("ar1", "ar10", "ar100", "ar_small", "ar_medium", "ar_large"),
+)
+KINDS = {"box": "bbox", "mask": "segm"}
+MASK_THRESHOLD = 0.5
+SAY_EVERY_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What was found in one picture, best first: N boxes, N labels, N scores, N x H x W bools."""
+
+    boxes: Tensor
+    labels: Tensor
+    scores: Tensor
+    masks: Tensor
+
+
+@torch.no_grad()
+def find_objects(network: nn.Module, image: Tensor, device: torch.device) -> Found:
+    """Look at one picture of 3 x H x W bytes; the network is in eval mode."""
+    pixels = image.to(device).to(torch.float32).div_(255)
+    found = network([pixels])[0]
+    return Found(
+        boxes=found["boxes"].float().cpu(),
+        labels=found["labels"].cpu(),
+        scores=found["scores"].float().cpu(),
+        masks=(found["masks"][:, 0] > MASK_THRESHOLD).cpu(),
+    )
+
+
+def evaluate(
+    network: nn.Module,
+    split: CocoSplit,
+    ranks: Ranks,
+    device: torch.device,
+    *,
+    check: Callable[[], None],
+    say: Callable[[str], None],
+) -> dict[str, float]:
+    """Give COCO's figures over the whole split, on rank 0; nothing on the others. A collective.
+
+    Each rank looks at one picture after the other, so that what is found in one does not depend on
+    the number of ranks. `check` is called equally often on all.
+    """
+    network.eval()
+    num_pictures = len(split.pictures)
+    results: list[dict[str, Any]] = []
+    said_s = time.monotonic()
+    for start in range(0, num_pictures, ranks.world.size):
+        beside = list(range(start, min(start + ranks.world.size, num_pictures)))
+        for index in shard(beside, ranks.world):  # one, or none at the end
+            picture = split.pictures[index]
+            found = find_objects(network, read_image(picture), device)
+            results += coco_results(found, picture, split.category_ids)
+        check()
+        if time.monotonic() - said_s >= SAY_EVERY_S:
+            said_s = time.monotonic()
+            say(f"evaluated {start + len(beside)} of {num_pictures} pictures")
+    gathered = gather_results(results, ranks.strategy, device)
+    return coco_figures(split.annotations, gathered) if ranks.world.is_main else {}
+
+
+def coco_results(
+    found: Found, picture: CocoPicture, category_ids: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Give the picture's detections as COCO's result format has them."""
+    results: list[dict[str, Any]] = []
+    # pycocotools reads masks column by column.
+    masks = np.asfortranarray(found.masks.numpy().transpose(1, 2, 0).astype(np.uint8))
+    for number, code in enumerate(run_lengths.encode(masks)):
+        left, top, right, bottom = found.boxes[number].tolist()
+        results.append(
+            {
+                "image_id": picture.id,
+                "category_id": category_ids[int(found.labels[number]) - 1],
+                "bbox": [left, top, right - left, bottom - top],
+                "score": float(found.scores[number]),
+                "segmentation": {"size": code["size"], "counts": code["counts"].decode("ascii")},
+            }
+        )
+    return results
+
+
+def gather_results(
+    results: Sequence[dict[str, Any]], strategy: Strategy, device: torch.device
+) -> list[dict[str, Any]]:
+    """Give the results of all ranks, in the order of ranks; they travel as JSON. A collective."""
+    data = torch.frombuffer(bytearray(json.dumps(results).encode()), dtype=torch.uint8)
+    sizes = strategy.gather(torch.tensor([len(data)], dtype=torch.int64, device=device))
+    num_bytes = [int(size.item()) for size in sizes]
+    padded = torch.zeros(max(num_bytes), dtype=torch.uint8, device=device)
+    padded[: len(data)] = data.to(device)
+    parts = strategy.gather(padded)
+    return [
+        result
+        for part, size in zip(parts, num_bytes, strict=True)
+        for result in json.loads(part[:size].cpu().numpy().tobytes())
+    ]
+
+
+def coco_figures(annotations: Path, results: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Give pycocotools' twelve figures for boxes and twelve for masks, by `box_ap`, `mask_ar100`, ...
+
+    A figure that the pictures have no objects for (such as large ones) is left out.
+    """
+    figures: dict[str, float] = {}
+    with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints what it does
+        truth = COCO(str(annotations))
+        for kind, iou_type in KINDS.items():
+            # With a box beside it a mask would be given the box's area.
+            other = "segmentation" if kind == "box" else "bbox"
+            own = [{key: each[key] for key in each if key != other} for each in results]
+            judged = COCOeval(truth, _load(truth, own), iou_type)
+            judged.evaluate()
+            judged.accumulate()
+            judged.summarize()
+            for name, value in zip(FIGURES, judged.stats, strict=True):
+                if value >= 0:
+                    figures[f"{kind}_{name}"] = float(value)
+    return figures
+
+
+def _load(truth: COCO, results: list[dict[str, Any]]) -> COCO:
+    if results:
+        return truth.loadRes(results)
+    # loadRes fails where nothing was found.
+    empty = COCO()
+    empty.dataset = {**truth.dataset, "annotations": []}
+    empty.createIndex()
+    return empty

@@ -1,0 +1,118 @@
+"""Reads COCO's pictures and masks ahead of training, on threads, in the order that is asked for.
+
+Threads and not processes, as in trainer.pytorch.loader; a GPU trains Mask R-CNN on some dozens of
+pictures a second.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from pycocotools import mask as run_lengths
+from torch import Tensor
+
+from trainer.common.errors import TrainingError
+from trainer.data.coco import CocoObject, CocoPicture
+from trainer.pytorch.loader import NUM_AHEAD, decode
+
+Masks = np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A picture as 3 x H x W bytes, and what torchvision's detectors take as its target."""
+
+    picture: CocoPicture
+    image: Tensor
+    target: dict[str, Tensor]
+
+    def on(self, device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
+        """Give both on the device, the picture as floats of 0 to 1."""
+        image = self.image.to(device, non_blocking=True).to(torch.float32).div_(255)
+        target = {key: value.to(device, non_blocking=True) for key, value in self.target.items()}
+        return image, target
+
+
+def read_image(picture: CocoPicture) -> Tensor:
+    """Decode the file to 3 x H x W bytes; raises TrainingError where it is not what COCO says."""
+    try:
+        data = picture.path.read_bytes()
+    except OSError as error:
+        message = f"`{picture.path}` cannot be read: {error.strerror}"
+        raise TrainingError(message) from None
+    image = decode(data, lambda: str(picture.path))
+    if image.shape[1:] != (picture.height, picture.width):
+        found = f"{image.shape[2]} x {image.shape[1]}"
+        message = f"`{picture.path}` is {found} pixels, not {picture.width} x {picture.height}"
+        raise TrainingError(message, hint="pictures and annotations of one data set")
+    return image
+
+
+def read_sample(picture: CocoPicture, *, is_flipped: bool) -> Sample:
+    """Read picture, boxes, labels and masks; mirrored left to right where told to."""
+    image, masks = read_image(picture), draw_masks(picture)
+    boxes = torch.tensor([each.box for each in picture.objects], dtype=torch.float32).view(-1, 4)
+    if is_flipped:
+        # By NumPy: each of these threads would start PyTorch threads of its own.
+        image = torch.from_numpy(np.ascontiguousarray(image.numpy()[:, :, ::-1]))
+        masks = np.ascontiguousarray(masks[:, :, ::-1])
+        boxes[:, [0, 2]] = picture.width - boxes[:, [2, 0]]
+    labels = torch.tensor([each.label for each in picture.objects], dtype=torch.int64)
+    target = {"boxes": boxes, "labels": labels, "masks": torch.from_numpy(masks)}
+    return Sample(picture=picture, image=image, target=target)
+
+
+def draw_masks(picture: CocoPicture) -> Masks:
+    """Give N x H x W bytes of 0 and 1; raises TrainingError for an outline that is none."""
+    masks = np.zeros((len(picture.objects), picture.height, picture.width), dtype=np.uint8)
+    for number, each in enumerate(picture.objects):
+        try:
+            masks[number] = run_lengths.decode(_code(each, picture))
+        except (KeyError, TypeError, ValueError) as error:
+            message = (
+                f"annotation {each.annotation} of {picture.path.name} has a bad outline: {error}"
+            )
+            raise TrainingError(
+                message, hint="polygons, or {size, counts} of this picture"
+            ) from None
+    return masks
+
+
+def _code(each: CocoObject, picture: CocoPicture) -> dict[str, Any]:
+    """The object's outline as pycocotools' compressed run-length code."""
+    outline, height, width = each.outline, picture.height, picture.width
+    if isinstance(outline, Sequence):
+        polygons = [polygon.tolist() for polygon in outline]
+        return run_lengths.merge(run_lengths.frPyObjects(polygons, height, width))
+    if isinstance(outline["counts"], list):
+        return run_lengths.frPyObjects(dict(outline), height, width)
+    return dict(outline)
+
+
+class Reader:
+    """Threads that read ahead; leaving its `with` block ends them, whatever they have begun."""
+
+    def __init__(self, num_threads: int) -> None:
+        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="coco")
+
+    def batches(self, batches: Iterable[Sequence[Callable[[], Sample]]]) -> Iterator[list[Sample]]:
+        """Give each batch's samples, in order; some batches are read ahead."""
+        begun: deque[list[Future[Sample]]] = deque()
+        for batch in batches:
+            begun.append([self._pool.submit(read) for read in batch])
+            if len(begun) > NUM_AHEAD:
+                yield [each.result() for each in begun.popleft()]
+        while begun:
+            yield [each.result() for each in begun.popleft()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)

@@ -1,0 +1,197 @@
+"""Builds torchvision's Mask R-CNN, and fills it from files of weights, whatever classes they know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+from torchvision.models.detection import MaskRCNN, MaskRCNN_ResNet50_FPN_Weights
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.ops.misc import FrozenBatchNorm2d
+
+from trainer.common.checkpoint import CheckpointFolder
+from trainer.common.errors import TrainingError
+from trainer.common.speech import warn
+from trainer.pytorch.state import Tensors, load_weights, read_files
+
+BackboneName = Literal["resnet18", "resnet34", "resnet50", "resnet101"]
+# torchvision's model on COCO: 800 pixels, at most 1333, anchors of 32 to 512.
+USUAL_SIZE, USUAL_LONG_SIZE = 800, 1333
+USUAL_ANCHORS = (32, 64, 128, 256, 512)
+ASPECTS = (0.5, 1.0, 2.0)
+# Layers whose outputs are classes, and the numbers that each class has in them.
+PREDICTORS = {
+    "roi_heads.box_predictor.cls_score": 1,
+    "roi_heads.box_predictor.bbox_pred": 4,
+    "roi_heads.mask_predictor.mask_fcn_logits": 1,
+}
+SCORES = "roi_heads.box_predictor.cls_score.weight"
+# What torchvision's batch norms add to a variance; its COCO weights were learnt without.
+EPSILON = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What weights fit: the network's size, and the classes of its labels 1, 2, ..."""
+
+    backbone: BackboneName
+    image_size: int
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Design:
+        """Read it from JSON; raises ValueError where a part is missing."""
+        try:
+            made = cls(
+                backbone=found["backbone"],
+                image_size=int(found["image_size"]),
+                classes=tuple(found["classes"]),
+            )
+        except (KeyError, TypeError) as error:
+            message = f"no {error}"
+            raise ValueError(message) from None
+        if made.backbone not in get_args(BackboneName):
+            message = f"unknown backbone {made.backbone}"
+            raise ValueError(message)
+        return made
+
+    def as_json(self) -> dict[str, object]:
+        """Give what `of` reads."""
+        return {**asdict(self), "classes": list(self.classes)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Weights and what they fit; `name` is for messages."""
+
+    name: str
+    design: Design
+    tensors: Tensors
+
+
+def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int = 512) -> MaskRCNN:
+    """Make the network with fresh weights.
+
+    As torchvision does: with pretrained weights batch norms are frozen and the last three of the
+    backbone's five layers learn, without them everything does. Pictures of another size than
+    torchvision's 800 get anchors that are smaller or larger by as much.
+    """
+    backbone = resnet_fpn_backbone(
+        backbone_name=design.backbone,
+        weights=None,
+        norm_layer=FrozenBatchNorm2d if is_pretrained else nn.BatchNorm2d,
+        trainable_layers=3 if is_pretrained else 5,
+    )
+    scale = design.image_size / USUAL_SIZE
+    return MaskRCNN(
+        backbone,
+        num_classes=len(design.classes) + 1,
+        min_size=design.image_size,
+        max_size=round(USUAL_LONG_SIZE * scale),
+        rpn_anchor_generator=AnchorGenerator(
+            sizes=tuple((size * scale,) for size in USUAL_ANCHORS),
+            aspect_ratios=(ASPECTS,) * len(USUAL_ANCHORS),
+        ),
+        box_batch_size_per_image=regions_per_image,
+    )
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a checkpoint folder, weights of this program, or torchvision's .pth of its COCO model.
+
+    Raises TrainingError where it is none of them.
+    """
+    if path.is_dir():
+        return _read_checkpoint(path)
+    tensors = load_weights(path)
+    about = path.with_suffix(".json")
+    if about.exists():
+        try:
+            design = Design.of(json.loads(about.read_bytes()))
+        except ValueError as error:
+            message = f"`{about}` does not describe weights of Mask R-CNN: {error}"
+            raise TrainingError(message, hint="the .json that training wrote beside them") from None
+        return Weights(name=path.name, design=design, tensors=tensors)
+    categories = MaskRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"]
+    scores = tensors.get(SCORES)
+    if scores is None or len(scores) != len(categories):
+        message = f"`{path}` holds no weights of torchvision's maskrcnn_resnet50_fpn"
+        hint = f"weights of this program lie beside a `{about.name}`; a backbone's go to --backbone-weights"
+        raise TrainingError(message, hint=hint)
+    design = Design(backbone="resnet50", image_size=USUAL_SIZE, classes=tuple(categories[1:]))
+    return Weights(name=path.name, design=design, tensors=_without_epsilon(tensors))
+
+
+def load_trained(network: nn.Module, design: Design, weights: Weights) -> int:
+    """Fill the network; classes are matched by name. Gives the number of classes carried over.
+
+    The outputs of classes that the weights do not know stay fresh. Raises TrainingError where the
+    rest does not fit.
+    """
+    fresh = network.state_dict()
+    tensors = dict(weights.tensors)
+    sources = {name: place for place, name in enumerate(weights.design.classes, 1)}
+    # Torchvision calls ten of its labels so, which COCO's pictures never have.
+    sources.pop("N/A", None)
+    rows = {0: 0} | {
+        place: sources[name] for place, name in enumerate(design.classes, 1) if name in sources
+    }
+    for layer, size in PREDICTORS.items():
+        for key in (f"{layer}.weight", f"{layer}.bias"):
+            if key in tensors:
+                tensors[key] = _carried(tensors[key], fresh[key], rows, size)
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as error:
+        message = f"`{weights.name}` is of another network: {str(error).splitlines()[-1].strip()}"
+        raise TrainingError(message, hint="--backbone as the weights have it") from None
+    return len(rows) - 1
+
+
+def load_backbone(network: MaskRCNN, path: Path) -> None:
+    """Fill the backbone from a classifier's weights; raises TrainingError where they do not fit."""
+    tensors = load_weights(path)
+    body: nn.Module = network.backbone.body
+    try:
+        body.load_state_dict({key: value for key, value in tensors.items() if key[:3] != "fc."})
+    except RuntimeError as error:
+        message = f"`{path}` is no such backbone: {str(error).splitlines()[-1].strip()}"
+        raise TrainingError(
+            message, hint="a ResNet classifier's weights, and its --backbone"
+        ) from None
+
+
+def _read_checkpoint(path: Path) -> Weights:
+    found = CheckpointFolder(path).newest(warn)
+    try:
+        if found is not None:
+            design = Design.of(found.about["recipe"])
+            tensors = read_files(found.files).model
+            return Weights(name=found.name, design=design, tensors=tensors)
+    except (KeyError, ValueError):
+        pass
+    message = f"`{path}` holds no checkpoint of Mask R-CNN"
+    raise TrainingError(message, hint="the folder that holds step-..., or a file of weights")
+
+
+def _without_epsilon(tensors: Mapping[str, Tensor]) -> Tensors:
+    """Lower the variances by what batch norms will add."""
+    return {
+        key: value - EPSILON if key.endswith("running_var") else value
+        for key, value in tensors.items()
+    }
+
+
+def _carried(old: Tensor, fresh: Tensor, rows: Mapping[int, int], size: int) -> Tensor:
+    """The fresh tensor with the old one's rows of known classes; `size` rows belong to a class."""
+    mixed = fresh.clone()
+    if old.shape[1:] != fresh.shape[1:]:
+        return old
+    for place, source in rows.items():
+        mixed[place * size : (place + 1) * size] = old[source * size : (source + 1) * size]
+    return mixed

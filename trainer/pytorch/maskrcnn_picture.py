@@ -1,0 +1,139 @@
+"""Draws what Mask R-CNN finds in a picture: masks, boxes, names and scores, as a PNG."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+
+from trainer.common.errors import TrainingError
+from trainer.pytorch.maskrcnn_evaluation import Found, find_objects
+from trainer.pytorch.maskrcnn_model import build_network, load_trained, read_weights
+from trainer.pytorch.strategy import Ranks, pick_device
+
+# What is less sure than this is not drawn.
+LEAST_SCORE = 0.5
+# A small picture is drawn larger, or its labels would cover it.
+LEAST_SIDE = 720
+MASK_OPACITY = 0.45
+# Steps of the golden ratio around the circle of hues: neighbours are far from each other.
+HUE_STEP = 0.381966
+
+Colour = tuple[int, int, int]
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+def predict(path: Path, weights_path: Path, ranks: Ranks) -> None:
+    """Look at one picture, write `outputs/predictions/<name>.png`, and say what is in it.
+
+    Raises TrainingError where picture or weights cannot be read.
+    """
+    picture = open_picture(path)
+    weights = read_weights(weights_path)
+    device = pick_device("auto", ranks.world)
+    network = build_network(weights.design, is_pretrained=True)
+    load_trained(network, weights.design, weights)
+    image = torch.from_numpy(np.array(picture).transpose(2, 0, 1).copy())
+    found = keep_sure(find_objects(network.to(device).eval(), image, device))
+    names = [weights.design.classes[label - 1] for label in found.labels.tolist()]
+
+    folder = ranks.run_dir.output("predictions")
+    target = folder / f"{path.stem}.png"
+    draw_found(picture, found, names).save(target)
+    for name, score, box in zip(names, found.scores.tolist(), found.boxes.tolist(), strict=True):
+        corners = ", ".join(f"{number:.0f}" for number in box)
+        print(f"{name:<16} {score:6.1%}   {corners}")
+    print(f"{len(names)} objects, drawn in {target}")
+
+
+def open_picture(path: Path) -> Image.Image:
+    """Read any picture that Pillow knows."""
+    try:
+        return Image.open(path).convert("RGB")
+    except (OSError, UnidentifiedImageError) as error:
+        message = f"`{path}` is no picture: {error}"
+        raise TrainingError(message, hint="--predict takes a JPEG, PNG, ...") from None
+
+
+def keep_sure(found: Found) -> Found:
+    """Leave out what is not sure enough."""
+    sure = found.scores >= LEAST_SCORE
+    return Found(
+        boxes=found.boxes[sure],
+        labels=found.labels[sure],
+        scores=found.scores[sure],
+        masks=found.masks[sure],
+    )
+
+
+def draw_found(picture: Image.Image, found: Found, names: Sequence[str]) -> Image.Image:
+    """Draw all that was found over the picture; each object has a colour of its own."""
+    scale = max(1.0, LEAST_SIDE / max(picture.size))
+    size = round(picture.width * scale), round(picture.height * scale)
+    drawn = picture.resize(size, Image.Resampling.BICUBIC)
+    line = max(2, round(max(size) / 400))
+    font = ImageFont.load_default(max(14, round(max(size) / 52)))
+    colours = [_colour(number) for number in range(len(names))]
+    # The surest comes last and lies on top.
+    order = range(len(names) - 1, -1, -1)
+    for number in order:
+        drawn = _draw_mask(drawn, found.masks[number].numpy(), colours[number], line)
+    draw = ImageDraw.Draw(drawn)
+    boxes = (found.boxes * scale).round().int().tolist()
+    for number in order:
+        draw.rectangle(boxes[number], outline=colours[number], width=line)
+    for number in order:
+        text = f"{names[number]} {found.scores[number].item():.0%}"
+        _draw_label(draw, text, boxes[number], colour=colours[number], font=font)
+    return drawn
+
+
+def _draw_mask(picture: Image.Image, mask: np.ndarray, colour: Colour, line: int) -> Image.Image:
+    """Tint the object and trace its outline."""
+    cover = Image.fromarray(mask.astype(np.uint8) * 255).resize(
+        picture.size, Image.Resampling.BICUBIC
+    )
+    tint = cover.point(lambda value: round(value * MASK_OPACITY))
+    picture = Image.composite(Image.new("RGB", picture.size, colour), picture, tint)
+    inside = np.array(cover) > 127
+    edge = inside & ~_shrunk(inside, line)
+    return Image.composite(
+        Image.new("RGB", picture.size, colour),
+        picture,
+        Image.fromarray(edge.astype(np.uint8) * 255),
+    )
+
+
+def _shrunk(inside: np.ndarray, by: int) -> np.ndarray:
+    """Take away a rim of so many pixels."""
+    for _ in range(by):
+        padded = np.pad(inside, 1)
+        inside = (
+            inside & padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
+        )
+    return inside
+
+
+def _draw_label(
+    draw: ImageDraw.ImageDraw, text: str, box: Sequence[int], *, colour: Colour, font: Font
+) -> None:
+    """Write name and score on the box's upper edge, within the picture."""
+    left, top, right, bottom = draw.textbbox((0, 0), text, font=font)
+    pad = max(3, round((bottom - top) / 4))
+    width, height = round(right - left) + 2 * pad, round(bottom - top) + 2 * pad
+    x = max(0, min(box[0], draw.im.size[0] - width))
+    y = box[1] - height if box[1] >= height else box[1]
+    draw.rectangle((x, y, x + width, y + height), fill=colour)
+    red, green, blue = colour
+    is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 140
+    ink = (0, 0, 0) if is_light else (255, 255, 255)
+    draw.text((x + pad - left, y + pad - top), text, fill=ink, font=font)
+
+
+def _colour(number: int) -> Colour:
+    shares = colorsys.hsv_to_rgb((0.08 + number * HUE_STEP) % 1.0, 0.85, 0.98)
+    return round(shares[0] * 255), round(shares[1] * 255), round(shares[2] * 255)
