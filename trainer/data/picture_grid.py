@@ -43,7 +43,6 @@ def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
     for number, each in enumerate(predictions):
         row, column = divmod(number, NUM_COLUMNS)
         left, top = GAP + column * (CELL + GAP), GAP + row * (CELL + TEXT_HEIGHT + GAP)
-        is_right = each.predicted == each.true
         ink = RIGHT if each.predicted == each.true else WRONG
         lines = f"predicted {each.predicted} {each.share:.0%}", f"true {each.true}"
         for line, text in enumerate(lines):
