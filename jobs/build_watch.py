@@ -1,4 +1,4 @@
-"""Runs a container build and shows its steps: one moving line on a terminal, one line each in a log."""
+"""Runs a container engine and shows its steps: one moving line on a terminal, a line each in a log."""
 
 from __future__ import annotations
 
@@ -22,17 +22,22 @@ STEPS = (
     re.compile(r"^(?:\[(?P<stage>\d+/\d+)\] )?STEP (?P<step>\d+/\d+): (?P<what>.+)"),
     re.compile(r"^#\d+ \[(?P<stage>[\w-]+) +(?P<step>\d+/\d+)\] (?P<what>.+)"),
 )
+# What a push says of a part, by buildah and podman, and by docker.
+PARTS = (
+    re.compile(r"^(Copying (?:blob|config) sha256:[0-9a-f]{12})"),
+    re.compile(r"^([0-9a-f]{12}: (?:Pushed|Layer already exists))"),
+)
 MOUNTS = re.compile(r"--mount=\S+\s*")
 
 
 class BuildProgress:
-    """Shows the step that a build is at."""
+    """Shows the step that a build or a push is at; `first` until it names one."""
 
-    def __init__(self, *, stream: TextIO | None = None) -> None:
+    def __init__(self, first: str, *, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._moves = is_terminal(self._stream)
         self._began = time.monotonic()
-        self._step = "starting"
+        self._step = first
 
     def take(self, line: str) -> None:
         """A line of the engine's output."""
@@ -64,6 +69,9 @@ class BuildProgress:
 
 def describe_step(line: str) -> str | None:
     """What a line of the engine's output says is being done; None for any other line."""
+    part = next(filter(None, (pattern.match(line) for pattern in PARTS)), None)
+    if part is not None:
+        return part[1]
     match = next(filter(None, (pattern.match(line) for pattern in STEPS)), None)
     if match is None:
         return None

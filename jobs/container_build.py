@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.build_cache import Report, exclusive, run_logged
+from jobs.build_cache import Report, exclusive
 from jobs.build_watch import BuildProgress, run_watched
 from jobs.container_engines import ContainerEngine
 from jobs.containers import TIMESTAMP_S, Recipe, lay_context
@@ -77,7 +77,12 @@ def build_log(recipe: Recipe, project: Path) -> Path:
 
 
 def push_image(
-    recipe: Recipe, engine: ContainerEngine, project: Path, registry: str, *, report: Report
+    recipe: Recipe,
+    engine: ContainerEngine,
+    project: Path,
+    registry: str,
+    *,
+    progress: BuildProgress,
 ) -> str:
     """Send a built image to HOST/PATH; gives the reference that pins it by digest.
 
@@ -93,10 +98,9 @@ def push_image(
     host = registry.partition("/")[0]
     with tempfile.TemporaryDirectory() as temporary:
         digest_file = Path(temporary) / "digest"
-        with report(f"pushing {target}"):
-            for command in engine.push(recipe.reference, target, digest_file):
-                hint = f"{engine.name} login {host}, if it refused you"
-                run_logged(command, what=f"pushing {target}", log=log, hint=hint)
+        for command in engine.push(recipe.reference, target, digest_file):
+            hint = f"{engine.name} login {host}, if it refused you"
+            run_watched(command, what=f"pushing {target}", log=log, progress=progress, hint=hint)
         digest = engine.pushed_digest(target, digest_file)
     return f"{repository}@{digest}"
 

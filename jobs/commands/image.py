@@ -92,7 +92,7 @@ def build(*, name: str, variant: str) -> None:
 
     def begin() -> BuildProgress:
         console.say(f"building {recipe.reference} by {engine.name}; log: {_log()}")
-        return BuildProgress()
+        return BuildProgress("starting")
 
     def _log() -> Path:
         return build_log(recipe, PROJECT)
@@ -107,6 +107,7 @@ def build(*, name: str, variant: str) -> None:
 
 def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path | None) -> None:
     """Send a built image to a registry; prints the setting that pins it by digest."""
+    from jobs.build_watch import BuildProgress
     from jobs.container_build import push_image
     from jobs.container_engines import find_engine
     from jobs.containers import read_recipe
@@ -114,7 +115,9 @@ def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path
 
     recipe = read_recipe(name, variant, PROJECT)
     target = registry or _registry_of(stack, env)
-    pinned = push_image(recipe, find_engine(), PROJECT, target, report=_step)
+    engine = find_engine()
+    console.say(f"pushing {recipe.reference} to {target} by {engine.name}")
+    pinned = push_image(recipe, engine, PROJECT, target, progress=BuildProgress("starting"))
     console.say(f"\nthe same as `pulumi config set --path trainyard:images.{name} {pinned}`,")
     console.say("or in the stack's Pulumi.<stack>.yaml, under `config:`")
     console.out(f"  trainyard:images:\n    {name}: {pinned} # {recipe.tag}")

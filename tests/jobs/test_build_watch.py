@@ -30,6 +30,9 @@ class Terminal(io.StringIO):
         ),
         ("#9 4.361 Compiling [builder 3/8]", None),
         ("--> 8f7631a2a27", None),
+        (f"Copying blob sha256:{'ab' * 32} ", f"Copying blob sha256:{'ab' * 6}"),
+        ("0123456789ab: Pushed", "0123456789ab: Pushed"),
+        ("0123456789ab: Preparing", None),
         ("", None),
         (f"STEP 1/1: RUN {'x' * 200}", f"step 1/1: RUN {'x' * 83}..."),
     ],
@@ -47,7 +50,9 @@ def test_a_log_gets_one_line_a_step(tmp_path):
     steps = ("STEP 1/2: FROM a", "noise", "STEP 2/2: RUN b", "STEP 2/2: RUN b")
     command = script(*[f"print({line!r})" for line in steps])
     log = tmp_path / "log"
-    run_watched(command, what="building", log=log, progress=BuildProgress(stream=stream))
+    run_watched(
+        command, what="building", log=log, progress=BuildProgress("starting", stream=stream)
+    )
     shown = [line.split("  ")[-1] for line in stream.getvalue().splitlines()]
     assert shown == ["step 1/2: FROM a", "step 2/2: RUN b"]
     assert log.read_text().splitlines()[-4:] == list(steps)
@@ -57,7 +62,10 @@ def test_a_terminal_has_one_line_that_moves_and_goes(tmp_path):
     stream = Terminal()
     command = script("print('STEP 1/1: FROM a')", "import time; time.sleep(1.5)")
     run_watched(
-        command, what="building", log=tmp_path / "log", progress=BuildProgress(stream=stream)
+        command,
+        what="building",
+        log=tmp_path / "log",
+        progress=BuildProgress("starting", stream=stream),
     )
     text = stream.getvalue()
     assert "\n" not in text
@@ -72,7 +80,7 @@ def test_a_last_line_without_its_end_is_kept(tmp_path):
             command,
             what="building x",
             log=tmp_path / "log",
-            progress=BuildProgress(stream=io.StringIO()),
+            progress=BuildProgress("starting", stream=io.StringIO()),
             hint="look there",
         )
     assert caught.value.message.startswith("building x failed (exit code 4)")
@@ -83,7 +91,10 @@ def test_a_last_line_without_its_end_is_kept(tmp_path):
 def test_a_program_that_cannot_start_is_named(tmp_path):
     with pytest.raises(EnvironmentFailure, match="cannot start /no/such/engine"):
         run_watched(
-            ["/no/such/engine"], what="building", log=tmp_path / "log", progress=BuildProgress()
+            ["/no/such/engine"],
+            what="building",
+            log=tmp_path / "log",
+            progress=BuildProgress("starting"),
         )
 
 
@@ -97,7 +108,7 @@ def test_an_interrupted_build_ends_its_engine(tmp_path):
         "import sys; from pathlib import Path;"
         "from jobs.build_watch import BuildProgress, run_watched;"
         f"run_watched([sys.executable, '-c', {engine!r}], what='x',"
-        f" log=Path({str(tmp_path / 'log')!r}), progress=BuildProgress())"
+        f" log=Path({str(tmp_path / 'log')!r}), progress=BuildProgress('x'))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], start_new_session=True, stderr=subprocess.DEVNULL

@@ -49,10 +49,14 @@ def buildah(tmp_path):
     return fake_container_engine.install(tmp_path / "bin", "buildah")
 
 
+def progress():
+    return BuildProgress("starting")
+
+
 def build(project, variant="cpu"):
     recipe = read_recipe("pytorch", variant, project)
     return build_image(
-        recipe, find_engine(), project, progress=BuildProgress, report=nullcontext
+        recipe, find_engine(), project, progress=progress, report=nullcontext
     ), recipe
 
 
@@ -194,7 +198,9 @@ def test_an_origin_and_a_commit_become_labels_without_credentials(project, build
 
 def test_a_push_gives_the_reference_by_digest(project, program):
     _, recipe = build(project)
-    pinned = push_image(recipe, find_engine(), project, "registry.example/yard", report=nullcontext)
+    pinned = push_image(
+        recipe, find_engine(), project, "registry.example/yard", progress=progress()
+    )
     assert pinned == f"registry.example/yard/pytorch@{fake_container_engine.DIGEST}"
     sent = [
         call["arguments"]
@@ -213,7 +219,7 @@ def test_a_push_gives_the_reference_by_digest(project, program):
 def test_only_a_registry_of_this_machine_is_pushed_to_without_tls(project, buildah):
     _, recipe = build(project)
     for registry in ("127.0.0.1:5000/yard", "registry.example", "localhost.example"):
-        push_image(recipe, find_engine(), project, registry, report=nullcontext)
+        push_image(recipe, find_engine(), project, registry, progress=progress())
     pushes = [
         "--tls-verify=false" in call["arguments"]
         for call in fake_container_engine.calls(buildah)
@@ -225,7 +231,7 @@ def test_only_a_registry_of_this_machine_is_pushed_to_without_tls(project, build
 def test_a_push_before_the_build_says_what_to_type(project, program):
     recipe = read_recipe("pytorch", "cuda", project)
     with pytest.raises(NotFound) as caught:
-        push_image(recipe, find_engine(), project, "registry.example", report=nullcontext)
+        push_image(recipe, find_engine(), project, "registry.example", progress=progress())
     assert caught.value.message == f"{recipe.reference} is not built on this machine"
     assert caught.value.hint == "launch image build pytorch --variant cuda"
 
@@ -234,7 +240,7 @@ def test_a_refused_push_says_how_to_log_in(project, program, monkeypatch):
     _, recipe = build(project)
     monkeypatch.setenv("FAKE_ENGINE_FAILS", "push")
     with pytest.raises(EnvironmentFailure) as caught:
-        push_image(recipe, find_engine(), project, "registry.example/yard", report=nullcontext)
+        push_image(recipe, find_engine(), project, "registry.example/yard", progress=progress())
     assert caught.value.hint == f"{program.name} login registry.example, if it refused you"
 
 
