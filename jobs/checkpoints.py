@@ -23,7 +23,6 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     name: str
     step: int
-    epoch: float | None
     saved: str | None
     bytes: int
 
@@ -32,7 +31,6 @@ class _Manifest(Struct, frozen=True, kw_only=True):
     """What is read of `manifest.json`; a trainer writes more."""
 
     step: int
-    epoch: float | None = None
     saved: str | None = None
 
 
@@ -49,7 +47,6 @@ def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
             Checkpoint(
                 name=manifest.parent.name,
                 step=read.step,
-                epoch=read.epoch,
                 saved=read.saved,
                 bytes=sum(sizes),
             )
@@ -79,4 +76,4 @@ def _hand_on(source: Path, target: Path) -> None:
         try:
             os.link(source / name, target / name)
         except OSError:  # another file system, or one without links
-            shutil.copyfile(source / name, target / name)
+            shutil.copy2(source / name, target / name)

@@ -31,6 +31,7 @@ class Recorded:
     tree: Node
     pinned: Mapping[str, DatasetVersion]
     code: CodeLocation | None
+    resume: ResumePoint | None
 
 
 def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> Recorded:
@@ -70,6 +71,7 @@ def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> 
         tree=located(given, f"run {record.id}"),
         pinned={_reference(each.dataset): each.dataset for each in spec.inputs.values()},
         code=_code(spec, run_dir),
+        resume=spec.resume,
     )
 
 

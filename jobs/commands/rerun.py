@@ -58,6 +58,9 @@ def rerun(
     job = decode_job(override(recorded.tree, overrides or (), values))
     refuse_other_code(job)
     begin = resume_point(store.status(handle), run_dir) if resume else None
+    if recorded.resume is not None and not resume:
+        begun = f"it began with the checkpoints of {recorded.resume.run}"
+        console.warn(f"{begun}, this one begins from the start; --resume goes on")
     for difference in differences(record, run_dir, environment):
         console.warn(difference)
     engine = options.open_engine(environment)

@@ -13,7 +13,7 @@ import pytest
 from jobs.attempts import attempts_of
 from jobs.checkpoints import whole_checkpoints
 from jobs.runs import read_events
-from jobs.spec import JobRetry, RunHandle, RunState
+from jobs.spec import JobRetry, Limits, ResumePoint, RunHandle, RunState
 from tests.campaign import campaign
 from tests.fakes.gangs import PROGRAMS, Gangs
 
@@ -136,8 +136,6 @@ def test_cancelled_gang_has_time_for_a_checkpoint_and_is_not_started_again(gangs
 def test_wall_clock_limit_leaves_time_for_a_checkpoint_and_counts_all_attempts(
     gangs: Gangs,
 ) -> None:
-    from jobs.spec import Limits
-
     limits = Limits(wall_clock_s=2.0, hang_s=600.0)
     program = ["python", PROGRAM, "100000", "1:20"]
     handle = gangs.submit(program, retry=JobRetry(max=9), limits=limits)
@@ -147,6 +145,38 @@ def test_wall_clock_limit_leaves_time_for_a_checkpoint_and_counts_all_attempts(
     assert time.monotonic() - started_s < 10
     assert [each.step for each in whole_checkpoints(Path(handle.run_dir))][-1] == 20
     assert len(whole_checkpoints(Path(handle.run_dir))) == 2
+
+
+def test_resumed_run_goes_on_from_the_other_s_checkpoint_and_leaves_it_alone(
+    gangs: Gangs,
+) -> None:
+    first = gangs.submit(["python", PROGRAM, "60", "1:25"])
+    assert gangs.wait(first).state is RunState.PREEMPTED
+    before = whole_checkpoints(Path(first.run_dir))
+    point = ResumePoint(run=first.id, step=25)
+    second = gangs.submit(["python", PROGRAM, "60"], resume=point)
+    assert gangs.wait(second).state is RunState.COMPLETED
+    assert steps(second) == list(range(26, 61))
+    assert result(second) == expected(60)
+    assert gangs.engine.store.record(second).plan.spec.resume == point
+    assert whole_checkpoints(Path(first.run_dir)) == before
+
+
+def test_gang_of_which_one_rank_died_is_not_given_the_time_for_a_checkpoint(
+    gangs: Gangs,
+) -> None:
+    # Rank 0 would take longer for its checkpoint than the others have once one has died.
+    env = {"SLOW_SAVE_S": "60"}
+    handle = gangs.submit(["python", PROGRAM, "100000"], env=env)
+    wait_until_started(gangs, handle)
+    report = json.loads(Path(handle.run_dir, "ranks", "00001.json").read_text())
+    killed_s = time.monotonic()
+    os.kill(report["child"], signal.SIGKILL)
+    status = gangs.wait(handle)
+    gangs.wait_until_gone(handle)
+    assert (status.state, status.exit_code) == (RunState.FAILED, 137)
+    assert time.monotonic() - killed_s < CHECKPOINT_WITHIN_S
+    assert whole_checkpoints(Path(handle.run_dir)) == []
 
 
 # --- the campaign of `make faults` -----------------------------------------------------------

@@ -116,3 +116,15 @@ def test_a_run_that_goes_on_can_be_followed_again():
         f"├── wait for the end  launch wait {RUN}\n"
         f"└── end it            launch cancel {RUN}"
     )
+
+
+def test_a_run_that_left_a_checkpoint_can_go_on_from_it():
+    assert next_commands(status("preempted"), None, [], checkpoint_step=40) == (
+        "next:\n"
+        f"├── go on from step 40  launch rerun {RUN} --resume\n"
+        f"├── read the log        launch logs {RUN}\n"
+        f"├── what is known       launch show {RUN}\n"
+        f"├── outputs and logs    launch fetch {RUN}\n"
+        f"└── once more           launch rerun {RUN}"
+    )
+    assert "--resume" not in next_commands(status("completed"), None, [], checkpoint_step=40)
