@@ -284,12 +284,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--insects", action="store_true", help="two classes, ants and bees")
     given = parser.parse_args(argv)
-    if min(given.classes, given.size) < 1 or min(given.train, given.val) < given.classes:
+    num_classes = len(INSECTS) if given.insects else given.classes
+    if min(num_classes, given.size) < 1 or min(given.train, given.val) < num_classes:
         parser.error("each class needs a picture for training and one for validation")
     try:
         make_pictures(
             given.to,
-            num_classes=len(INSECTS) if given.insects else given.classes,
+            num_classes=num_classes,
             num_train=given.train,
             num_val=given.val,
             size=given.size,
