@@ -30,7 +30,8 @@ Strategy = Literal["ddp", "horovod"]
 class Zygote:
     """The process that forks; it knows which of its ranks have ended, and how."""
 
-    def __init__(self, python: Path, folder: Path) -> None:
+    def __init__(self, python: Path, folder: Path, modules: Sequence[str] = ()) -> None:
+        """Import `modules`, or what PyTorch's programs need, and wait until that is done."""
         self._folder = folder
         self._pids: list[int] = []
         self._codes: dict[int, int] = {}
@@ -38,7 +39,7 @@ class Zygote:
         self._is_ready = False
         with (folder / "zygote.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [str(python), str(ZYGOTE)],
+                [str(python), str(ZYGOTE), *modules],
                 env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Imports PyTorch once, then forks a rank for each line of JSON on stdin; run by the runtime.
+"""Imports PyTorch (or the modules it is given) once, then forks a rank for each line of JSON on stdin; run by the runtime.
 
     {"env": {...}, "cwd": DIR, "log": FILE, "argv": [MODULE, ...]}
 
@@ -34,7 +34,7 @@ EARLY = (
 
 
 def main() -> int:
-    for name in EARLY:
+    for name in sys.argv[1:] or EARLY:
         importlib.import_module(name)
     woken, wake = os.pipe()
     for end in (woken, wake):
