@@ -86,6 +86,20 @@ def test_what_is_built_needs_no_builder(project, tmp_path):
     assert found[2].found == "v3.9"
 
 
+def test_a_runtime_that_set_up_does_not_make_may_be_missing(project):
+    (project.root / "images" / "other").mkdir()
+    for name in ("requirements.in", "requirements.txt"):
+        (project.root / "images" / "other" / name).write_text("")
+    found = {check.part: check for check in doctor.check_runtimes(project)}
+    assert found["image pytorch"].health is Health.MISSING
+    assert found["image other"] == Check(
+        part="image other",
+        health=Health.NOTE,
+        found="not installed here",
+        mend="launch image install other",
+    )
+
+
 def test_a_pulumi_that_does_not_run_is_missing(project, tmp_path):
     wrapper = install(tmp_path / "venv" / "bin", "pulumi", "#!/bin/sh\nexit 1\n")
     assert doctor.check_pulumi(project) == Check(
