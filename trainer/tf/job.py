@@ -29,7 +29,7 @@ from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers
 from trainer.tf.network import begin_from, build_resnet50, save_weights
 from trainer.tf.optimizer import PrecisionName, make_optimizer, set_precision
-from trainer.tf.state import rank_state, weights_digest, write_statistics
+from trainer.tf.state import rank_state, seed_generators, weights_digest, write_statistics
 from trainer.tf.strategy import DeviceName, Ranks, StrategyName, pick_device
 
 SYNTHETIC, RANDOM = "synthetic", "random"
@@ -194,6 +194,8 @@ def prepare(
         momentum=options.momentum,
         weight_decay=options.weight_decay,
     )
+    # Each rank drops other neurons, as it sees other pictures.
+    seed_generators(network, f"{options.seed}/0/{world.rank}")
     ranks.strategy.broadcast([variable.value for variable in network.weights])
     batch_size = options.batch_per_rank * world.size
     num_batches = data.num_train // batch_size

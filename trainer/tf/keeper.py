@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -22,7 +21,9 @@ from trainer.tf.state import (
     read_files,
     restore_rank_state,
     restore_snapshot,
+    seed_generators,
     take_snapshot,
+    write_statistics,
 )
 from trainer.tf.strategy import Ranks
 
@@ -197,13 +198,12 @@ class Keeper:
                 for key, value in ranks.items()
                 if key.startswith(prefix)
             }
-        else:
-            # Batch statistics: the mean of the ranks'. Dropout: another stream for each new rank.
-            mean = np.mean([ranks[f"{rank}/buffers"] for rank in range(was_size)], axis=0)
-            rng = random.Random(f"{self._seed}/{position.step}/{self._world.rank}")
-            seeds = [rng.getrandbits(31) for _ in ranks["0/rng"]]
-            own = {"rng": np.array(seeds, np.int64), "buffers": mean.astype(np.float32)}
-        restore_rank_state(own, self._network)
+            restore_rank_state(own, self._network)
+            return
+        # Batch statistics: the mean of the ranks'. Dropout: another stream for each new rank.
+        mean = np.mean([ranks[f"{rank}/buffers"] for rank in range(was_size)], axis=0)
+        write_statistics(self._network, mean)
+        seed_generators(self._network, f"{self._seed}/{position.step}/{self._world.rank}")
 
     def _gather(self, own: Mapping[str, np.ndarray]) -> Arrays:
         gathered: Arrays = {}

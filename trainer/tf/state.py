@@ -8,6 +8,8 @@ ranks.safetensors       by `<rank>/rng` and `<rank>/buffers`
 from __future__ import annotations
 
 import hashlib
+import math
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +104,14 @@ def restore_rank_state(own: Mapping[str, np.ndarray], network: keras.Model) -> N
     write_statistics(network, own["buffers"])
 
 
+def seed_generators(network: keras.Model, key: str) -> None:
+    """Let the network's generators, such as a dropout layer's, begin anew where `key` says."""
+    rng = random.Random(key)
+    for variable in _generators(network):
+        numbers = [rng.getrandbits(31) for _ in range(math.prod(variable.shape))]
+        variable.assign(np.array(numbers).reshape(variable.shape).astype(variable.dtype))
+
+
 def float_statistics(network: keras.Model) -> Sequence[Any]:
     """Give the running statistics, in which ranks differ."""
     return [each for each in network.non_trainable_variables if "float" in each.dtype]
@@ -129,7 +139,7 @@ def _generators(network: keras.Model) -> Sequence[Any]:
 def _write(variables: Iterable[Any], values: np.ndarray) -> None:
     start = 0
     for variable in variables:
-        size = int(np.prod(variable.shape))
+        size = math.prod(variable.shape)
         part = values[start : start + size].reshape(variable.shape)
         variable.assign(part.astype(variable.dtype))
         start += size
