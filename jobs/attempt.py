@@ -18,12 +18,11 @@ from jobs.failure import (
     is_conclusive,
     is_in_collective,
     is_leaving,
-    last_words,
     name_hanging,
     root_cause,
     stalled_error,
     summary_line,
-    who_was_asked,
+    why_it_left,
 )
 from jobs.launchers import GangRequest
 from jobs.meeting import Meeting
@@ -190,10 +189,10 @@ class Attempt:
             what = "mpirun" if self._request.launcher == "mpi" else "its meeting place"
             error = self._error(f"{what} failed", self._last_words())
         if error.exit_code == PREEMPTED_EXIT_CODE and error.rank is not None:
-            asked = who_was_asked(reports) or reports[error.rank]
-            left = f"rank {asked.rank} checkpointed and left (exit code {PREEMPTED_EXIT_CODE})"
-            told = [left, last_words(asked), self._newest_checkpoint()]
-            reason = "; ".join(filter(None, told))
+            reason = why_it_left(reports, reports[error.rank])
+            newest = self._newest_checkpoint()
+            if newest.rpartition(": ")[2] not in reason:
+                reason = f"{reason}; {newest}"
             return Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=error.exit_code)
         return self._failed(error)
 

@@ -32,7 +32,7 @@ COLLECTIVE = re.compile(
     r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
 )
 SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
-DIVERGED = re.compile(r"^training has diverged\b(?:.*? rank (?P<rank>\d+) )?")
+DIVERGED = re.compile(r"^training has diverged: (?P<how>(?:.*? rank (?P<rank>\d+) )?.*)")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 
@@ -139,10 +139,14 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
 
 def _diverged(failed: Sequence[RankReport], first: RankReport) -> RankReport:
     """Where the first to end says whose loss was no number, that rank: all stop at one step."""
-    found = DIVERGED.match(last_words(first))
-    if found is None or found["rank"] is None:
-        return first
-    return next((each for each in failed if each.rank == int(found["rank"])), first)
+    whose = _whose_loss(first)
+    return next((each for each in failed if each.rank == whose), first)
+
+
+def _whose_loss(report: RankReport) -> int | None:
+    """The rank that a rank names as the one whose loss was no number."""
+    found = DIVERGED.match(last_words(report))
+    return int(found["rank"]) if found and found["rank"] else None
 
 
 def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
@@ -174,7 +178,8 @@ def _failed_by_itself(report: RankReport, stopped_s: float | None) -> bool:
 
 def is_conclusive(reports: Sequence[RankReport]) -> bool:
     """Whether some rank's failure so far is surely its own, so that none need be waited for."""
-    return any(each.has_failed and not each.is_about_a_peer for each in reports)
+    own = [each for each in reports if each.has_failed and not each.is_about_a_peer]
+    return any(_whose_loss(each) in (None, each.rank) for each in own)
 
 
 def is_leaving(reports: Sequence[RankReport]) -> bool:
@@ -183,10 +188,16 @@ def is_leaving(reports: Sequence[RankReport]) -> bool:
     return bool(failed) and all(each.exit_code == PREEMPTED_EXIT_CODE for each in failed)
 
 
-def who_was_asked(reports: Sequence[RankReport]) -> RankReport | None:
-    """Of those that left after a checkpoint the first that does not point at another rank."""
-    left = [each for each in reports if each.exit_code == PREEMPTED_EXIT_CODE]
-    return next((each for each in left if "another rank" not in last_words(each)), None)
+def why_it_left(reports: Sequence[RankReport], first: RankReport) -> str:
+    """Which rank left after a checkpoint, and what it says of that (`preempted: ...`).
+
+    Best one that was asked itself, else the first that left.
+    """
+    for each in reports:
+        said = SAID.findall(each.last_lines) if each.exit_code == PREEMPTED_EXIT_CODE else []
+        if said and "another rank" not in said[-1]:
+            return f"rank {each.rank} left: {said[-1]}"
+    return f"rank {first.rank} checkpointed and left (exit code {PREEMPTED_EXIT_CODE})"
 
 
 def last_words(report: RankReport) -> str:
@@ -234,8 +245,8 @@ def _cause(report: RankReport) -> tuple[str, str]:
         what = signal.strsignal(report.signal) or name
         return f"killed by {name}", f"{what.lower()}{where}"
     said = last_words(report)
-    if DIVERGED.match(said):
-        return "diverged", said
+    if diverged := DIVERGED.match(said):
+        return "diverged", diverged["how"]
     return f"exit code {code}", said or "it left no message"
 
 

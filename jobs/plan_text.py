@@ -18,6 +18,7 @@ def plan_text(plan: Plan, environment: Environment) -> str:
         ("job", spec.name),
         ("cluster", f"{spec.cluster} of stack {spec.stack} ({cluster.size})"),
         ("size", job_size_text(spec.nodes, spec.processes_per_node)),
+        ("servers", _servers_text(spec)),
         ("image", spec.image),
         ("launcher", spec.launcher),
         ("command", shlex.join(spec.command)),
@@ -29,11 +30,22 @@ def plan_text(plan: Plan, environment: Environment) -> str:
         ("env", ", ".join(f"{name}={value}" for name, value in spec.env.items())),
         ("secrets", ", ".join(spec.secrets)),
         ("limits", _limits_text(spec)),
+        (
+            "retry",
+            f"{spec.retry.max}, after {' or '.join(spec.retry.on)}" if spec.retry.max else "",
+        ),
         ("priority", spec.priority if spec.priority != "normal" else ""),
         ("price", price_text(spec, cluster)),
         *[("note", note) for note in plan.notes],
     ]
     return fields([pair for pair in pairs if pair[1]])
+
+
+def _servers_text(spec: JobSpec) -> str:
+    if not spec.parameter_servers:
+        return ""
+    told = f"{spec.parameter_servers} for parameters"
+    return f"{told}; rank 0 is the chief, the other ranks serve" if spec.chief else told
 
 
 def _each(spec: JobSpec) -> list[tuple[int, str]]:

@@ -14,11 +14,10 @@ from jobs.failure import (
     is_conclusive,
     is_in_collective,
     is_leaving,
-    last_words,
     name_hanging,
     root_cause,
     summary_line,
-    who_was_asked,
+    why_it_left,
 )
 from jobs.spec import Launcher, RankError
 
@@ -141,9 +140,11 @@ def test_rank_whose_loss_was_no_number_is_named_and_not_the_one_that_left_first(
     assert cause_of(*others, own) == (
         2,
         "diverged",
-        "training has diverged: the loss of rank 2 is no finite number at step 7; "
-        "samples of rank 2: 5, 9",
+        "the loss of rank 2 is no finite number at step 7; samples of rank 2: 5, 9",
     )
+    # The others are on their way out with it: it is worth a moment's wait.
+    assert not is_conclusive([*others, report(2)])
+    assert is_conclusive([*others, own])
     # Had it left no word of its own, those of the others would have to do.
     assert cause_of(*others, report(2))[0] == 0
 
@@ -160,8 +161,9 @@ def test_gang_waits_for_the_others_while_all_that_ended_left_a_checkpoint() -> N
     assert not is_leaving([report(0), ended(1, 1.0, exit_code=0)])
     assert not is_leaving([ended(0, 2.0, exit_code=1), left])
     told = ended(0, 0.5, exit_code=75, last_lines="preempted: another rank was asked to leave")
-    assert who_was_asked([told, left]) == left
-    assert last_words(left) == "SIGTERM; checkpoint of step 4 kept"
+    assert why_it_left([told, left], told) == "rank 1 left: SIGTERM; checkpoint of step 4 kept"
+    silent = ended(2, 1.0, exit_code=75, last_lines="step 9 loss 0.3")
+    assert why_it_left([silent], silent) == "rank 2 checkpointed and left (exit code 75)"
 
 
 def test_gang_waits_for_more_only_while_all_blame_a_peer() -> None:
