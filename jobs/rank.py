@@ -386,7 +386,9 @@ class Rank:
             os.setpgid(self.child, self.child)  # here, too: a signal may come before it did
         os.close(inlet)
         os.set_blocking(output, False)
-        self.record.update(child=self.child, started_s=time.monotonic())
+        # Of this command, not of the setup before it.
+        self.record.update(child=self.child, started_s=time.monotonic(), exited_s=None)
+        self.record["output_closed_s"] = None
         self._save()
         self._pump(output)
         # First forgotten, then reaped: from then on its id may be another's.
