@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
+from tests.fakes.torch_ranks import Zygote
+from tests.faults.torch_campaign import make_pictures
 
 MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 256 << 20
@@ -20,6 +24,24 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
     made = Gangs(tmp_path)
     yield made
     made.end()
+
+
+@pytest.fixture(scope="session")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """What forks PyTorch ranks; needs the runtime."""
+    try:
+        python = runtime_python("pytorch", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few pictures in MNIST's format."""
+    return make_pictures(tmp_path_factory.mktemp("data") / "pictures")
 
 
 @pytest.fixture

@@ -11,14 +11,11 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Strategy, Zygote
 from tests.faults.torch_campaign import (
@@ -26,7 +23,6 @@ from tests.faults.torch_campaign import (
     Index,
     Program,
     index_errors,
-    make_pictures,
     mnist,
     newest,
     read_index,
@@ -35,22 +31,6 @@ from tests.faults.torch_campaign import (
 
 ATTEMPT_S = 120.0
 SURVIVORS_S = 2.0
-
-
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory) -> Iterator[Zygote]:
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory) -> Path:
-    return make_pictures(tmp_path_factory.mktemp("data") / "pictures")
 
 
 @dataclass(frozen=True, kw_only=True)

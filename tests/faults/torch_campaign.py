@@ -52,7 +52,7 @@ class Program:
         )
 
 
-def tiny(num_epochs: int = 6) -> Program:
+def tiny(num_epochs: int = 6, *, checkpoint_every: int = 7) -> Program:
     """A small net with batch statistics and dropout."""
     return Program(
         name="batch norm",
@@ -60,7 +60,7 @@ def tiny(num_epochs: int = 6) -> Program:
         arguments=("--epochs", str(num_epochs)),
         num_steps=25 * num_epochs,
         steps_per_epoch=25,
-        checkpoint_every=7,
+        checkpoint_every=checkpoint_every,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,14 +58,14 @@ class Guard:
         TrainingError, and Preempted once a checkpoint of `position` is on disk; on all ranks alike.
         """
         self._position = position
-        before = self._begin(self._votes(loss_sum.detach(), num_samples), place, is_step=True)
-        try:
-            self._judge(before)
-            if self._keeper.is_due(position):
-                self._judge_last()
-                self._keeper.save(position)
-        except Preempted:
+        # The votes before come first: no rank may begin what others have left for good.
+        are_leaving = self._are_leaving()
+        self._begin(self._votes(loss_sum.detach(), num_samples), place, is_step=True)
+        if are_leaving:
             self._leave()
+        if self._keeper.is_due(position):
+            self.settle()
+            self._keeper.save(position)
 
     def check(self, position: Position) -> None:
         """Vote between steps on whether to leave: in an evaluation, equally often on every rank.
@@ -74,24 +73,18 @@ class Guard:
         Raises what `step` raises, Preempted once a checkpoint of `position` is on disk.
         """
         self._position = position
+        self.settle()
         place = Place(step=position.step, epoch=position.epoch, batch=position.batch)
-        before = self._begin(self._votes(torch.zeros(()), 1), place, is_step=False)
-        try:
-            self._judge(before)
-        except Preempted:
-            self._leave()
+        self._begin(self._votes(torch.zeros(()), 1), place, is_step=False)
 
     def settle(self) -> None:
         """Settle the last step; before anything is saved or evaluated. Raises what `step` raises."""
-        try:
-            self._judge_last()
-        except Preempted:
+        if self._are_leaving():
             self._leave()
 
     def _leave(self) -> None:
         """Write a last checkpoint, and let no rank go before it is on disk."""
-        with contextlib.suppress(Preempted):  # the last step may have diverged
-            self._judge_last()
+        self._are_leaving()  # the last step may have diverged
         step = self._position.step
         is_kept = self._keeper.save_last(self._position)
         who = self._ranks.notice.reason or "another rank was asked to leave"
@@ -117,25 +110,24 @@ class Guard:
         finite = torch.nan_to_num(loss_sum, nan=0.0, posinf=0.0, neginf=0.0)
         return torch.stack([finite, known[0], bad, bad * number, known[1], known[2]])
 
-    def _begin(self, votes: Tensor, place: Place, *, is_step: bool) -> _Pending | None:
-        """Begin a vote; gives the one before."""
-        before = self._pending
+    def _begin(self, votes: Tensor, place: Place, *, is_step: bool) -> None:
         sums = self._ranks.strategy.start_sum(votes)
         begun = torch.cuda.current_stream().record_event() if self._reading else None
         self._pending = _Pending(place=place, is_step=is_step, sums=sums, begun=begun)
-        return before
 
-    def _judge_last(self) -> None:
-        before, self._pending = self._pending, None
-        self._judge(before)
-
-    def _judge(self, pending: _Pending | None) -> None:
+    def _are_leaving(self) -> bool:
+        """Look at the vote under way, if there is one; gives whether the ranks are to leave."""
+        pending, self._pending = self._pending, None
         if pending is None:
-            return
+            return False
         sums = self._read(pending)
-        loss = judge(sums, pending.place, rank=self._ranks.world.rank, hint=self._hint)
+        try:
+            loss = judge(sums, pending.place, rank=self._ranks.world.rank, hint=self._hint)
+        except Preempted:
+            return True
         if pending.is_step:
             self._on_loss(pending.place, loss)
+        return False
 
     def _read(self, pending: _Pending) -> list[float]:
         if self._reading is None or pending.begun is None:

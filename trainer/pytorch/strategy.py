@@ -55,7 +55,10 @@ class Strategy(Protocol):
         ...
 
     def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
-        """Begin to add up; what is given back waits for the sum. Any other collective may go on."""
+        """Begin to add up; what is given back waits for the sum.
+
+        Other collectives may come in between, but no second one of these.
+        """
         ...
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -160,7 +163,6 @@ class Horovod:
 
     def __init__(self) -> None:
         self._hvd: Any = None
-        self._num_started = 0
 
     def init(self, world: World, device: torch.device) -> None:
         """Meet the other ranks; refuses a group that is not the one World says."""
@@ -203,10 +205,8 @@ class Horovod:
         return self._hvd.allreduce(tensor, op=self._hvd.Sum)
 
     def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
-        """Begin an allreduce under a name of its own: two may be under way."""
-        self._num_started += 1
-        name = f"started.{self._num_started % 2}"
-        handle = self._hvd.allreduce_async(tensor, op=self._hvd.Sum, name=name)
+        """Begin an allreduce, under a name that the gradients do not have."""
+        handle = self._hvd.allreduce_async(tensor, op=self._hvd.Sum, name="started")
         return lambda: self._hvd.synchronize(handle)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
