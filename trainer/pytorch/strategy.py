@@ -20,6 +20,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
 from trainer.common.world import FROM_ENVIRONMENT, World
+from trainer.pytorch.layout import DenseViews, dense_view
 from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
@@ -185,10 +186,12 @@ class Horovod:
 
     def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         """Broadcast the weights and average gradients as they become ready."""
-        self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        # Horovod refuses what is not contiguous, such as weights that lie channels last.
+        weights = {name: dense_view(value) for name, value in model.state_dict().items()}
+        self._hvd.broadcast_parameters(weights, root_rank=0)
         # broadcast_optimizer_state would send pickles; a fresh optimizer has no state to send.
         wrapped = self._hvd.DistributedOptimizer(
-            optimizer, named_parameters=model.named_parameters()
+            optimizer, named_parameters=model.named_parameters(), compression=DenseViews
         )
         return model, wrapped
 
