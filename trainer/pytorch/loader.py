@@ -7,6 +7,7 @@ processes, and no process is forked beside MPI, CUDA or a checkpoint that is bei
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,8 +74,8 @@ class DecodingThreads:
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="decoding")
-        # torch.set_num_threads is for the thread that calls it and for those that come later:
-        # what it was is put back once each of these has called it.
+        # torch.set_num_threads is for the thread that calls it and for those whose first tensor
+        # operation comes later: what it was is put back once each of these has asked for it.
         num_before = torch.get_num_threads()
         all_there = threading.Barrier(num_threads + 1)
         for _ in range(num_threads):
@@ -89,6 +90,7 @@ class DecodingThreads:
 
 def _be_one_thread(all_there: threading.Barrier) -> None:
     torch.set_num_threads(1)
+    torch.get_num_threads()
     all_there.wait()
 
 
@@ -205,7 +207,8 @@ def decode(data: bytes, name: Callable[[], str]) -> Tensor:
         encoded = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
         picture = decode_image(encoded, mode=ImageReadMode.RGB)
     except RuntimeError as error:
-        why = str(error).splitlines()[0].rpartition(", ")[2]
+        # Behind the place in torchvision's source; of the rest one sentence.
+        why = re.sub(r"^.*\.cpp:\d+, ", "", str(error).splitlines()[0]).partition(". ")[0]
         message = f"`{name()}` is no whole picture: {why}"
         raise TrainingError(message, hint="get the file again, or take it away") from None
     if picture.dtype != torch.uint8:
