@@ -20,11 +20,13 @@ from typing import Literal
 
 from jobs.launchers import gang_request, meeting_environment
 from jobs.rendezvous import RendezvousServer
+from jobs.spec import Launcher
 from tests.fakes.gangs import make_cluster, make_spec
 
 REPO = Path(__file__).parents[2]
 ZYGOTE = REPO / "tests" / "faults" / "programs" / "torch_zygote.py"
-Strategy = Literal["ddp", "horovod"]
+Strategy = Literal["ddp", "horovod", "single"]
+LAUNCHERS: dict[Strategy, Launcher] = {"ddp": "torch", "horovod": "horovod", "single": "none"}
 
 
 class Zygote:
@@ -149,7 +151,7 @@ def start_gang(
 ) -> Gang:
     """Start the ranks of an attempt in the run directory `folder`; checkpoints lie in it, too."""
     folder.mkdir(parents=True, exist_ok=True)
-    launcher = "horovod" if strategy == "horovod" else "torch"
+    launcher = LAUNCHERS[strategy]
     request = gang_request(
         make_spec([], launcher=launcher, processes_per_node=size, hang_s=60), make_cluster()
     )

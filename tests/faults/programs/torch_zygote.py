@@ -107,4 +107,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os._exit(main())

@@ -1,0 +1,151 @@
+"""PyTorch ranks as one: equal gradients at any world size, resume at another one, and ways to meet."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from tests.fakes.torch_ranks import Strategy, Zygote, start_gang
+from tests.faults.torch_campaign import (
+    Program,
+    checkpoints,
+    make_pictures,
+    mnist,
+    tiny,
+)
+
+GRADIENTS = "tests.integration.programs.gradients_torch"
+MNIST = "trainer.pytorch.mnist"
+RUN_S = 120.0
+NO_DROPOUT = {"WATCH_NO_DROPOUT": "1"}
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory) -> Iterator[Zygote]:
+    try:
+        python = runtime_python("pytorch", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    return make_pictures(tmp_path_factory.mktemp("data") / "pictures")
+
+
+def test_gradients_and_loss_are_equal_at_any_world_size(zygote, tmp_path):
+    def of(strategy: Strategy, size: int) -> tuple[float, np.ndarray]:
+        folder = tmp_path / f"{strategy}-{size}"
+        gang = start_gang(zygote, [GRADIENTS], strategy=strategy, size=size, folder=folder)
+        codes = gang.wait(RUN_S)
+        gang.end()
+        assert codes == [0] * size, gang.texts()
+        return json.loads((folder / "loss.json").read_text()), np.load(folder / "gradients.npy")
+
+    loss, gradients = of("single", 1)
+    scale = np.linalg.norm(gradients)
+    for strategy in ("ddp", "horovod"):
+        for size in (1, 2, 4):
+            other_loss, others = of(strategy, size)
+            assert other_loss == pytest.approx(loss, rel=1e-6), (strategy, size)
+            assert np.linalg.norm(others - gradients) < 1e-6 * scale, (strategy, size)
+
+
+def losses(folder: Path) -> list[float]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    found = [line for line in lines if (line["split"], line["name"]) == ("train", "loss")]
+    assert [line["step"] for line in found] == list(range(1, len(found) + 1))
+    return [line["value"] for line in found]
+
+
+class TestAnotherWorldSize:
+    def run(
+        self, zygote: Zygote, program: Program, folder: Path, size: int, *more: str
+    ) -> tuple[list[int | None], list[str]]:
+        """One attempt, without dropout; DDP, or alone."""
+        strategy = "single" if size == 1 else "ddp"
+        gang = program.start(zygote, folder, strategy, *more, size=size, env=NO_DROPOUT)
+        codes = gang.wait(RUN_S)
+        gang.end()
+        return codes, gang.texts()
+
+    def test_the_training_goes_on_as_if_nothing_had_happened(self, zygote, pictures, tmp_path):
+        program, every = mnist(pictures), ("--log-every", "1")
+        for sizes in ((1, 1), (2, 1), (1, 2)):
+            for epochs, size in zip(("1", "2"), sizes, strict=True):
+                folder = tmp_path / str(sizes)
+                codes, texts = self.run(
+                    zygote,
+                    program,
+                    folder,
+                    size,
+                    *every,
+                    "--epochs",
+                    epochs,
+                    "--checkpoint-every",
+                    "5",
+                )
+                assert codes == [0] * size, texts
+            was, now = sizes
+            said = "" if was == now else f"; world size {was} there, {now} now"
+            assert "resumed at step 10 from step-000000010-" in texts[0]
+            assert f"{said}\n" in texts[0]
+        expected = losses(tmp_path / "(1, 1)")
+        assert len(expected) == 20
+        for sizes in ("(2, 1)", "(1, 2)"):
+            assert losses(tmp_path / sizes) == pytest.approx(expected, rel=1e-3)
+
+    def test_batch_statistics_become_their_mean(self, zygote, tmp_path):
+        program = tiny(2)
+        for epochs, size in (("1", 2), ("2", 1)):
+            more = ("--epochs", epochs, "--checkpoint-every", "5")
+            codes, texts = self.run(zygote, program, tmp_path, size, *more)
+            assert codes == [0] * size, texts
+        assert "world size 2 there, 1 now" in texts[0]
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        assert summary["resumed_from_step"] == 25
+        assert all(math.isfinite(loss) and loss < 1.2 for loss in summary["losses"])
+
+    def test_another_batch_is_refused_on_all_ranks(self, zygote, pictures, tmp_path):
+        program = mnist(pictures)
+        assert self.run(zygote, program, tmp_path, 1, "--epochs", "1")[0] == [0]
+        kept = checkpoints(tmp_path)
+        codes, texts = self.run(zygote, program, tmp_path, 2, "--batch-size", "7")
+        assert codes == [1, 1]
+        assert "is of another training: batch_size 6 there, 7 now (hint: " in texts[0]
+        assert "error: rank 0 refused the checkpoint; its message says why" in texts[1]
+        assert checkpoints(tmp_path) == kept
+
+
+class TestMeeting:
+    """Source 001's four arguments, as Batch AI filled them in: no launcher, no variables."""
+
+    @pytest.mark.parametrize("scheme", ["tcp", "file"])
+    def test_ranks_meet_where_the_command_line_says(self, zygote, pictures, tmp_path, scheme):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        url = f"tcp://127.0.0.1:{port}" if scheme == "tcp" else f"file://{tmp_path}/init"
+        argv = [MNIST, "--data", str(pictures), "--epochs", "1", "--batch-size", "6"]
+        argv += ["--world-size", "2", "--dist-backend", "gloo", "--dist-url", url]
+        logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
+        env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        pids = [
+            zygote.fork([*argv, "--rank", str(rank)], env=env, cwd=tmp_path, log=log)
+            for rank, log in enumerate(logs)
+        ]
+        assert zygote.wait(pids, RUN_S), [log.read_text() for log in logs]
+        assert [zygote.code(pid) for pid in pids] == [0, 0], [log.read_text() for log in logs]
+        summary = json.loads((tmp_path / "outputs" / "summary.json").read_text())
+        assert (summary["strategy"], summary["world_size"]) == ("ddp", 2)
+        assert len(set(summary["weights_sha256"])) == 1
