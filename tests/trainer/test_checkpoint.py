@@ -6,15 +6,13 @@ import errno
 import hashlib
 import json
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.folders import read_folder
+from tests.limits import largest_file
 from trainer.common.checkpoint import BrokenCheckpoint, Checkpoint, CheckpointFolder
 from trainer.common.errors import TrainingError
 
@@ -36,17 +34,6 @@ def rewrite(path: Path, **changes: Any) -> None:
     del content["sha256"]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     path.write_text(json.dumps({**content, "sha256": hashlib.sha256(text.encode()).hexdigest()}))
-
-
-@contextmanager
-def largest_file(num_bytes: int) -> Iterator[None]:
-    """Let the kernel shorten, then refuse, writes beyond so many bytes of a file."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 # --- writing and reading -----------------------------------------------------------------------

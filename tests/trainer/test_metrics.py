@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tests.limits import largest_file
 from trainer.common.metrics import Metrics
 from trainer.common.world import World
 
@@ -56,3 +57,68 @@ def test_no_line_that_is_not_json_gets_out(tmp_path):
     ):
         metrics.log(step=1, epoch=1, split="train", loss=float("nan"))
     assert read(tmp_path / "metrics.jsonl") == []
+
+
+# --- attempts ----------------------------------------------------------------------------------
+
+
+def test_lines_that_come_again_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with Metrics(path, World()) as metrics:
+        for step in (10, 20, 30):
+            metrics.log(step=step, epoch=step / 10, split="train", loss=step)
+            metrics.log(step=step, epoch=step / 10, split="test", loss=step)
+    with path.open("ab") as file:
+        file.write(b'{"step": 5, "spl\n[]\n7\n{"step": "x", "split": "train"}\n')
+    with Metrics(path, World(), after_step=20) as metrics:
+        metrics.log(step=20, epoch=2, split="test", loss=0.5)
+    assert [(line["step"], line["split"], line["value"]) for line in read(path)] == [
+        (10, "train", 10),
+        (10, "test", 10),
+        (20, "train", 20),
+        (20, "test", 0.5),
+    ]
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+class Recorder:
+    """A tracker that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.got: list[object] = []
+
+    def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
+        self.got.append((step, split, values))
+
+    def close(self, *, is_complete: bool) -> None:
+        self.got.append(is_complete)
+
+
+def test_trackers_get_the_same_values_and_learn_how_it_ended(tmp_path):
+    complete, failed, other = Recorder(), Recorder(), Recorder()
+    with Metrics(tmp_path / "a", World(), trackers=[complete]) as metrics:
+        metrics.log(step=1, epoch=1, split="test", loss=1.0, accuracy=0.5)
+    metrics.close()
+    assert complete.got == [(1, "test", {"loss": 1.0, "accuracy": 0.5}), True]
+    with pytest.raises(KeyError), Metrics(tmp_path / "b", World(), trackers=[failed]) as metrics:
+        raise KeyError
+    assert failed.got == [False]
+    with Metrics(tmp_path / "c", World(rank=1, size=2), trackers=[other]) as metrics:
+        metrics.log(step=1, epoch=1, split="test", loss=1.0)
+    assert other.got == []
+
+
+def test_full_disk_costs_lines_and_no_training(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    said: list[str] = []
+    with Metrics(path, World(), say=said.append) as metrics:
+        metrics.log(step=1, epoch=1, split="train", loss=1.0)
+        size = path.stat().st_size
+        with largest_file(size + size // 2):  # a line and a half
+            for step in (2, 3):
+                metrics.log(step=step, epoch=1, split="train", loss=1.0)
+        metrics.log(step=4, epoch=1, split="train", loss=1.0)
+    lines = path.read_bytes().splitlines()
+    assert [json.loads(lines[at])["step"] for at in (0, 2)] == [1, 4]
+    assert len(lines) == 3
+    assert said == ["lines of metrics are lost: the disk is full; training goes on"]

@@ -47,3 +47,22 @@ def test_the_device_is_waited_for_before_the_clock_is_read():
     with throughput.training():
         throughput.step(10)
     assert throughput.samples_per_s == 5.0
+
+
+def test_the_rate_of_the_moment_counts_the_block_that_is_open():
+    clock = Clock()
+    throughput = Throughput(num_warmup_steps=1, clock=clock)
+    with throughput.training():
+        clock.now += 50
+        assert throughput.current_per_s is None
+        throughput.step(64)
+        assert throughput.current_per_s is None
+        clock.now += 2
+        throughput.step(64)
+        assert throughput.current_per_s == 32
+    clock.now += 100  # evaluation
+    with throughput.training():
+        clock.now += 6
+        throughput.step(64)
+        assert throughput.current_per_s == 2 * 64 / 8
+    assert throughput.samples_per_s == 2 * 64 / 8

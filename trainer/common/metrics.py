@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from trainer.common.speech import warn
 from trainer.common.world import World
 
 
@@ -24,8 +25,8 @@ class Tracker(Protocol):
         """Take the values of one step; must not block training for long."""
         ...
 
-    def close(self) -> None:
-        """Send what is left."""
+    def close(self, *, is_complete: bool) -> None:
+        """Send what is left; `is_complete` where no error ended the training."""
         ...
 
 
@@ -34,11 +35,17 @@ class Metrics:
 
     Each line is `{ts, step, epoch, split, name, value}`; `ts` is ISO 8601 in UTC. A line
     goes out in one write to a file opened for appending, so a reader never sees half of one
-    and a kill loses none that was logged.
+    and a kill loses none that was logged. A full disk costs lines, told once, and no training.
     """
 
     def __init__(
-        self, path: Path, world: World, *, after_step: int = 0, trackers: Sequence[Tracker] = ()
+        self,
+        path: Path,
+        world: World,
+        *,
+        after_step: int = 0,
+        trackers: Sequence[Tracker] = (),
+        say: Callable[[str], None] = warn,
     ) -> None:
         """Open the file; the folder is made where it is missing.
 
@@ -47,9 +54,15 @@ class Metrics:
         """
         self._fd: int | None = None
         self._trackers = trackers if world.is_main else ()
+        self._say = say
+        self._has_lost = False
+        self._is_torn = False
         if world.is_main:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _keep_until(path, after_step)
+            try:
+                _keep_until(path, after_step)
+            except OSError as error:
+                say(f"metrics of the attempt before stay beside the new ones: {error.strerror}")
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def log(self, *, step: int, epoch: float, split: str, **values: float) -> None:
@@ -60,17 +73,17 @@ class Metrics:
         place = {"ts": now, "step": step, "epoch": round(epoch, 4), "split": split}
         for name, value in values.items():
             line = json.dumps({**place, "name": name, "value": value}, allow_nan=False)
-            os.write(self._fd, line.encode() + b"\n")
+            self._append(self._fd, line.encode() + b"\n")
         for tracker in self._trackers:
             tracker.log(step=step, split=split, values=values)
 
-    def close(self) -> None:
+    def close(self, *, is_complete: bool = True) -> None:
         """Close file and trackers; a second call does nothing."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
             for tracker in self._trackers:
-                tracker.close()
+                tracker.close(is_complete=is_complete)
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +94,24 @@ class Metrics:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self.close(is_complete=error is None)
+
+    def _append(self, fd: int, line: bytes) -> None:
+        # A line that a full disk cut off ends before the next one begins.
+        text = b"\n" + line if self._is_torn else line
+        try:
+            num_written = os.write(fd, text)
+        except OSError as error:
+            self._lose(str(error.strerror))
+            return
+        self._is_torn = num_written < len(text)
+        if self._is_torn:
+            self._lose("the disk is full")
+
+    def _lose(self, why: str) -> None:
+        if not self._has_lost:
+            self._has_lost = True
+            self._say(f"lines of metrics are lost: {why}; training goes on")
 
 
 def _keep_until(path: Path, step: int) -> None:
@@ -97,5 +127,9 @@ def _keep_until(path: Path, step: int) -> None:
             if place["step"] < step or (place["step"], place["split"]) == (step, "train"):
                 kept.append(line)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(b"".join(kept))
-    partial.replace(path)
+    try:
+        partial.write_bytes(b"".join(kept))
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from trainer.common.errors import TrainingError
 
@@ -33,7 +34,9 @@ def require_same(about: Mapping[str, Any], recipe: Mapping[str, Any], name: str)
 
     `recipe` is what the steps depend on: program, data, seed, the batch over all ranks.
     """
-    kept = about.get("recipe", {})
+    kept = about.get("recipe")
+    kept = cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
+    recipe = json.loads(json.dumps(dict(recipe)))  # as it was kept: JSON knows no tuples
     others = [key for key in recipe if kept.get(key) != recipe[key]]
     if others:
         changes = ", ".join(f"{key} {kept.get(key)} there, {recipe[key]} now" for key in others)

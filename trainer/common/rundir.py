@@ -66,12 +66,16 @@ class RunDir:
         return folder
 
     def write_summary(self, figures: Mapping[str, object]) -> None:
-        """Write `summary.json` whole or not at all."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Write `summary.json` whole or not at all; raises TrainingError where the disk refuses."""
         text = json.dumps(figures, indent=2, allow_nan=False) + "\n"
         partial = self.path / ".summary.json.partial"
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(self.path / "summary.json")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(self.path / "summary.json")
+        except OSError as error:
+            message = f"the summary cannot be written to `{self.path}`: {error.strerror}"
+            raise TrainingError(message, hint="free some space and run it again") from None
 
 
 def _folders(environ: Mapping[str, str], prefix: str) -> dict[str, Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import queue
+import threading
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -11,6 +13,13 @@ from typing import Any
 
 from trainer.common.metrics import Tracker
 from trainer.common.world import World
+
+# What a kill may cost of the curves.
+FLUSH_S = 10
+CLOSE_S = 60
+MOST_IN_A_REQUEST = 500  # MLflow takes 1,000
+# MLflow's own figures let a server that is down hold up the training for four minutes.
+MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 
 
 def open_trackers(
@@ -22,21 +31,45 @@ def open_trackers(
 ) -> list[Tracker]:
     """Give the trackers of this run: event files in `folder`, and MLflow with MLFLOW_TRACKING_URI.
 
-    Only rank 0 has any. A tracker that is not installed is warned of: training is worth more.
+    Only rank 0 has any. One that is not installed or fails is warned of: training is worth more.
     """
     environ = os.environ if environ is None else environ
     if not world.is_main:
         return []
-    wanted: list[Callable[[], Tracker]] = [lambda: TensorBoard(folder)]
+    trackers: list[Tracker] = [_Spared("TensorBoard", lambda: TensorBoard(folder), warn)]
     if environ.get("MLFLOW_TRACKING_URI"):
-        wanted.append(Mlflow)
-    trackers: list[Tracker] = []
-    for make in wanted:
-        try:
-            trackers.append(make())
-        except ImportError as error:
-            warn(f"no metrics go to {error.name}: it is not installed")
+        trackers.append(_Spared("MLflow", Mlflow, warn))
     return trackers
+
+
+class _Spared:
+    """A tracker whose failure costs its curves and nothing else; told once."""
+
+    def __init__(self, name: str, make: Callable[[], Tracker], warn: Callable[[str], None]) -> None:
+        self._name = name
+        self._warn = warn
+        self._tracker: Tracker | None = None
+        self._try(lambda: setattr(self, "_tracker", make()))
+
+    def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
+        """Hand the values on, while there is a tracker."""
+        tracker = self._tracker
+        if tracker is not None:
+            self._try(lambda: tracker.log(step=step, split=split, values=values))
+
+    def close(self, *, is_complete: bool) -> None:
+        """Close the tracker, while there is one."""
+        tracker = self._tracker
+        if tracker is not None:
+            self._try(lambda: tracker.close(is_complete=is_complete))
+
+    def _try(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - other people's code, which may raise anything
+            self._tracker = None
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            self._warn(f"no more metrics go to {self._name}: {first_line}")
 
 
 class TensorBoard:
@@ -44,36 +77,82 @@ class TensorBoard:
 
     def __init__(self, folder: Path) -> None:
         writing: Any = import_module("tensorboard.summary.writer.event_file_writer")
-        self._event: Any = import_module("tensorboard.compat.proto.event_pb2").Event
+        events: Any = import_module("tensorboard.compat.proto.event_pb2")
+        self._event: Any = events.Event
+        self._session: Any = events.SessionLog
         self._summary: Any = import_module("tensorboard.compat.proto.summary_pb2").Summary
-        self._writer: Any = writing.EventFileWriter(str(folder))
+        self._writer: Any = writing.EventFileWriter(str(folder), flush_secs=FLUSH_S)
+        self._is_new = True
 
     def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
         """Queue the values; a thread writes them."""
+        if self._is_new:
+            # What an earlier attempt showed of later steps is dropped, as in Metrics.
+            self._is_new = False
+            first = step if split == "train" else step + 1
+            start = self._session(status=self._session.START)
+            self._add(first, session_log=start)
         scalars = [
             self._summary.Value(tag=f"{split}/{name}", simple_value=value)
             for name, value in values.items()
         ]
-        summary = self._summary(value=scalars)
-        self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._add(step, summary=self._summary(value=scalars))
 
-    def close(self) -> None:
+    def close(self, *, is_complete: bool) -> None:  # noqa: ARG002 - an event file has no end
         """Write what is queued."""
         self._writer.close()
 
+    def _add(self, step: int, **content: Any) -> None:
+        self._writer.add_event(self._event(wall_time=time.time(), step=step, **content))
+
 
 class Mlflow:
-    """MLflow, in the run that MLFLOW_RUN_ID names (as Azure ML sets it), else in a new one."""
+    """MLflow, in the run that MLFLOW_RUN_ID names (as Azure ML sets it), else in a new one.
+
+    A thread sends what has come up since its last request in one. MLflow's own sends each value by
+    itself, and keeps a process from ending for minutes where its server is gone.
+    """
 
     def __init__(self) -> None:
+        for name, value in MLFLOW_PATIENCE.items():
+            os.environ.setdefault(name, value)
         self._mlflow: Any = import_module("mlflow")
-        self._mlflow.start_run()
+        self._metric: Any = import_module("mlflow.entities").Metric
+        self._run_id: str = self._mlflow.start_run().info.run_id
+        self._client: Any = self._mlflow.MlflowClient()
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
 
     def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
-        """Send the values; MLflow queues them."""
-        named = {f"{split}/{name}": value for name, value in values.items()}
-        self._mlflow.log_metrics(named, step=step, synchronous=False)
+        """Queue the values; raises what the thread failed with."""
+        now_ms = round(time.time() * 1000)
+        for name, value in values.items():
+            self._queue.put(self._metric(f"{split}/{name}", value, now_ms, step))
+        self._raise_error()
 
-    def close(self) -> None:
-        """Send what is queued and end the run."""
-        self._mlflow.end_run()
+    def close(self, *, is_complete: bool) -> None:
+        """Send what is queued, within CLOSE_S, and end the run."""
+        self._queue.put(None)
+        self._thread.join(CLOSE_S)
+        self._raise_error()
+        self._mlflow.end_run("FINISHED" if is_complete else "FAILED")
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _send(self) -> None:
+        is_open = True
+        while is_open:
+            waiting = [self._queue.get()]
+            while not self._queue.empty() and len(waiting) < MOST_IN_A_REQUEST:
+                waiting.append(self._queue.get())
+            is_open = waiting[-1] is not None
+            metrics = [each for each in waiting if each is not None]
+            try:
+                self._client.log_batch(self._run_id, metrics=metrics)
+            except Exception as error:  # noqa: BLE001 - the edge of this thread; `log` raises it
+                self._error = error
+                return

@@ -30,6 +30,10 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         self.require_positive("log_every", "keep_last", "checkpoint_every", "keep_every")
+        url = self.scheduled_events
+        if url is not None and url != "azure" and not url.startswith(("http://", "https://")):
+            message = f"--scheduled-events is `azure` or a URL of http, not {url}"
+            raise ValueError(message)
 
     def require_positive(self, *names: str) -> None:
         """Raises ValueError for the first of these options that is given and not above 0."""
