@@ -194,11 +194,13 @@ def load_weights(path: Path) -> Tensors:
         if path.suffix == ".safetensors":
             return load(path.read_bytes())
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, KeyError, UnpicklingError, SafetensorError) as error:
-        message = f"no weights can be read from `{path}`: {str(error).splitlines()[0]}"
-        raise TrainingError(
-            message, hint="a .safetensors file, or a state_dict of torch.save"
-        ) from None
+    except (OSError, SafetensorError) as error:
+        why = str(error).splitlines()[0]
+    except (RuntimeError, ValueError, KeyError, EOFError, UnpicklingError):
+        # Not torch's own words: they advise to load the file as a pickle, which runs what is in it.
+        why = "it is no file of tensors and nothing else"
+    message = f"no weights can be read from `{path}`: {why}"
+    raise TrainingError(message, hint="a .safetensors file, or a state_dict of torch.save")
 
 
 def _copy(value: Tensor) -> Tensor:
