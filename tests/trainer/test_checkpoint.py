@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -305,3 +306,21 @@ def test_checkpoint_that_cannot_be_removed_is_named(tmp_path):
         f"checkpoint {strange.name} could not be removed"
     ]
     assert steps(folder) == [3]
+
+
+def test_large_files_are_hashed_written_and_read_without_a_second_copy(tmp_path):
+    size = 32 << 20
+    folder = CheckpointFolder(tmp_path)
+    data = bytes(size)
+    tracemalloc.start()
+    try:
+        folder.write(1, {"model.safetensors": data}, {})
+        written_peak = tracemalloc.get_traced_memory()[1]
+        found = folder.newest(silent)
+        read_peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert found.files == {"model.safetensors": data}
+    assert written_peak < size // 8
+    assert read_peak < size * 9 // 8
