@@ -81,7 +81,9 @@ class Options(TrainingOptions):
     device: Annotated[DeviceName, "where to compute"] = "auto"
     precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
     network: Annotated[NetworkName, "what the weights are of"] = "resnet18"
-    weights: Annotated[Path | None, "file of pretrained weights; else they are random"] = None
+    weights: Annotated[
+        Path | None, "file of pretrained weights, here or in the data's folder; else random ones"
+    ] = None
     train: Annotated[Literal["head", "all"], "the last layer only, or every weight"] = "head"
     epochs: Annotated[int, "passes over the training set"] = 25
     batch_per_rank: Annotated[int, "pictures a step on each rank"] = 16
@@ -158,7 +160,8 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     torch.manual_seed(options.seed)
     network = build_resnet(options.network, len(data.classes))
     if options.weights is not None:
-        begin_from(network, options.weights, say=print if world.is_main else lambda _: None)
+        path = options.weights if options.weights.exists() else folder / options.weights
+        begin_from(network, path, say=print if world.is_main else lambda _: None)
     elif options.train == "head" and world.is_main:
         warn("without --weights the frozen backbone is random")
     network = network.to(device, memory_format=torch.channels_last)
