@@ -7,6 +7,8 @@ a CPU that holds without TensorFlow's determinism switch.
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from jobs.images import PROJECT, runtime_python
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
 from tests.faults.test_resume_pytorch import Killing
-from tests.faults.torch_campaign import NUM_RANKS, Program
+from tests.faults.torch_campaign import NUM_RANKS, Program, newest
 
 TINY = "tests.integration.programs.tf_tiny"
 MODULES = ("trainer.tf.resnet50", "trainer.tfkeras.resnet50", "horovod.tensorflow", TINY)
@@ -52,8 +54,8 @@ class TinyProgram(Program):
     ) -> Gang:
         folder.mkdir(parents=True, exist_ok=True)
         watched = {"WATCH_INDEX": str(folder / "index"), "WATCH_ATTEMPT": str(attempt)}
-        # The global batch stays four pictures.
-        batch = ("--batch-per-rank", str(4 // size))
+        # The global batch stays eight pictures.
+        batch = ("--batch-per-rank", str(8 // size))
         every = ("--checkpoint-every", str(self.checkpoint_every))
         return start_gang(
             zygote,
@@ -65,7 +67,7 @@ class TinyProgram(Program):
         )
 
 
-def tiny(framework: str, *, num_epochs: int = 3) -> TinyProgram:
+def tiny(framework: str, *, num_epochs: int = 4) -> TinyProgram:
     sizes = ("--data", "synthetic", "--image-size", "32", "--num-images", "256")
     return TinyProgram(
         name=framework,
@@ -74,8 +76,8 @@ def tiny(framework: str, *, num_epochs: int = 3) -> TinyProgram:
             *(framework, "statistics", *sizes, "--num-classes", "4"),
             *("--epochs", str(num_epochs), "--warmup-epochs", "1"),
         ),
-        num_steps=64 * num_epochs,
-        steps_per_epoch=64,
+        num_steps=32 * num_epochs,
+        steps_per_epoch=32,
         checkpoint_every=7,
     )
 
@@ -103,3 +105,120 @@ class TestKilled:
     @pytest.mark.timeout(3600)
     def test_resume_is_exact_fifty_times(self, zygote, tmp_path, framework):
         kill_and_compare(zygote, framework, tmp_path, 50)
+
+
+def end_uninterrupted(zygote: Zygote, program: TinyProgram, folder: Path) -> None:
+    gang = program.start(zygote, folder, "horovod")
+    codes = gang.wait(ATTEMPT_S)
+    gang.end()
+    assert codes == [0] * NUM_RANKS, gang.texts()
+
+
+def leave_and_compare(zygote: Zygote, framework: str, folder: Path, steps: list[int]) -> None:
+    """Send SIGTERM to a rank at these steps, then let a new gang go on."""
+    program = tiny(framework, num_epochs=2)
+    end_uninterrupted(zygote, program, folder / "uninterrupted")
+    num_survived, errors = 0, list[str]()
+    for number, step in enumerate(steps):
+        each = folder / str(number)
+        gang = program.start(zygote, each, "horovod")
+        wait_for_step(gang, each / "index", step)
+        gang.send(number % NUM_RANKS, signal.SIGTERM)
+        began_s = time.monotonic()
+        codes = gang.wait(ATTEMPT_S)
+        seconds = time.monotonic() - began_s
+        gang.end()
+        saved = [text for text in gang.texts() if "; checkpoint of step" in text]
+        if codes != [75] * NUM_RANKS or len(saved) != NUM_RANKS or seconds > 10:
+            errors.append(f"left with {codes} after {seconds:.1f} s: {gang.texts()}")
+            continue
+        end_uninterrupted(zygote, program, each)
+        if newest(each) == newest(folder / "uninterrupted"):
+            num_survived += 1
+        else:
+            errors.append(f"other bits after a notice at step {step}")
+    campaign(
+        f"F3 {framework}, horovod: SIGTERM, checkpoint, exit code 75, then equal bits",
+        tried=len(steps),
+        survived=num_survived,
+    )
+    assert errors == []
+
+
+def wait_for_step(gang: Gang, index: Path, step: int) -> None:
+    deadline = time.monotonic() + ATTEMPT_S
+    while not index.exists() or f" 0 {step} " not in index.read_text():
+        assert time.monotonic() < deadline, gang.texts()
+        time.sleep(0.005)
+
+
+def spoil_and_look(zygote: Zygote, framework: str, folder: Path, steps: list[int]) -> None:
+    """Spoil the loss of one rank at these steps; all ranks stop there and say where it was."""
+    program = tiny(framework, num_epochs=2)
+    num_survived, errors = 0, list[str]()
+    for number, step in enumerate(steps):
+        rank = number % NUM_RANKS
+        each = folder / str(number)
+        env = {"WATCH_FAULT": f"{rank} {step}"}
+        gang = program.start(zygote, each, "horovod", env=env)
+        codes = gang.wait(ATTEMPT_S)
+        gang.end()
+        where = f"the loss of rank {rank} is no finite number at step {step} (epoch 1, batch {step}"
+        said = [where in text and "Traceback" not in text for text in gang.texts()]
+        named = f"; samples of rank {rank}: " in gang.texts()[rank]
+        # One step later the vote is looked at; what was saved is from before the bad step.
+        last = (step - 1) // program.checkpoint_every * program.checkpoint_every
+        kept = newest(each)["position"]["step"] if last else 0
+        if codes == [1] * NUM_RANKS and all(said) and named and kept == last:
+            num_survived += 1
+        else:
+            errors.append(f"step {step}: {codes}, kept {kept}, {gang.texts()}")
+    campaign(
+        f"F10 {framework}, horovod: a loss that is no number ends both ranks in the next step",
+        tried=len(steps),
+        survived=num_survived,
+    )
+    assert errors == []
+
+
+@pytest.mark.parametrize("framework", ["tf", "keras"])
+class TestLeft:
+    def test_a_notice_leads_to_a_checkpoint_that_is_gone_on_from_exactly(
+        self, zygote, tmp_path, framework
+    ):
+        leave_and_compare(zygote, framework, tmp_path, [10])
+
+    @pytest.mark.faults
+    @pytest.mark.timeout(1800)
+    def test_ten_notices(self, zygote, tmp_path, framework):
+        leave_and_compare(zygote, framework, tmp_path, [1, 2, 7, 14, 20, 31, 32, 33, 48, 60])
+
+    def test_a_bad_loss_stops_both_ranks(self, zygote, tmp_path, framework):
+        spoil_and_look(zygote, framework, tmp_path, [9])
+
+    @pytest.mark.faults
+    @pytest.mark.timeout(1800)
+    def test_ten_bad_losses(self, zygote, tmp_path, framework):
+        spoil_and_look(zygote, framework, tmp_path, [1, 2, 6, 7, 8, 13, 14, 15, 28, 32])
+
+
+def test_two_ranks_go_on_where_one_and_four_left_off(zygote, tmp_path):
+    """With equal global batches; another batch is refused by name."""
+    program = tiny("tf", num_epochs=2)
+    for size in (1, 4, 2):
+        gang = program.start(zygote, tmp_path, "horovod", size=size)
+        if size != 2:
+            done = 10 if size == 1 else 40
+            wait_for_step(gang, tmp_path / "index", done)
+            gang.send(0, signal.SIGTERM)
+        codes = gang.wait(ATTEMPT_S)
+        gang.end()
+        assert codes == [0 if size == 2 else 75] * size, gang.texts()
+    text = gang.texts()[0]
+    assert "world size 1 there, 4 now" in text
+    assert "world size 4 there, 2 now" in text
+    gang = program.start(zygote, tmp_path, "horovod", "--batch-per-rank", "2")
+    assert gang.wait(ATTEMPT_S) == [1, 1]
+    gang.end()
+    assert "is of another training: batch_size 8 there, 4 now" in gang.texts()[0]
+    assert "rank 0 refused the checkpoint" in gang.texts()[1]
