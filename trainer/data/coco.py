@@ -152,7 +152,7 @@ def _group(
         outline = _compact(entry["segmentation"])
         if box is not None and outline:
             made = CocoObject(
-                annotation=entry["id"], label=labels[category], box=box, outline=outline
+                annotation=entry["id"] + 0, label=labels[category], box=box, outline=outline
             )
             grouped.setdefault(image, []).append(made)
     return grouped
@@ -164,7 +164,8 @@ def _corners(
     """The box cut at the picture's edges; None where nothing is left."""
     left, top, width, height = box
     right, bottom = min(left + width, image["width"]), min(top + height, image["height"])
-    left, top = max(left, 0.0), max(top, 0.0)
+    # Sums are new numbers: one of the file's that is kept would keep a page of them in memory.
+    left, top = max(left, 0.0) + 0.0, max(top, 0.0) + 0.0
     return (left, top, right, bottom) if right > left and bottom > top else None
 
 

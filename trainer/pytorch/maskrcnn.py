@@ -94,7 +94,9 @@ class Options(TrainingOptions):
     precision: Annotated[PrecisionName, "what the network computes in; weights are fp32"] = "fp32"
     backbone: Annotated[BackboneName, "the ResNet under the feature pyramid"] = "resnet50"
     image_size: Annotated[int, "pixels that a picture's shorter side is scaled to"] = 800
-    regions_per_image: Annotated[int, "proposed regions a picture that the heads learn from"] = 512
+    regions_per_image: Annotated[
+        int, "regions that the heads learn from; twice as many are looked at"
+    ] = 512
     weights: Annotated[
         Path | None, "begin from, or predict with: .safetensors, torchvision's .pth, checkpoints"
     ] = None
@@ -198,12 +200,13 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, as cuDNN's convolutions have it
     ranks.strategy.init(world, device)
-    training, validation = open_splits(find_data(options, ranks))
+    folder = find_data(options, ranks)
+    training, validation = open_splits(folder)
     design = Design(
         backbone=options.backbone, image_size=options.image_size, classes=training.classes
     )
     torch.manual_seed(options.seed)
-    network = make_network(options, design, say=print if world.is_main else lambda _: None)
+    network = make_network(options, design, folder, say=print if world.is_main else lambda _: None)
     network = network.to(device, memory_format=torch.channels_last)
     learning = [each for each in network.parameters() if each.requires_grad]
     optimizer = torch.optim.SGD(
@@ -241,19 +244,28 @@ def find_data(options: Options, ranks: Ranks) -> Path:
     return Path(options.data) if options.data else ranks.run_dir.input("coco")
 
 
-def make_network(options: Options, design: Design, *, say: Callable[[str], None]) -> nn.Module:
-    """Make the network with fresh weights, or with those of the given files."""
+def make_network(
+    options: Options, design: Design, folder: Path, *, say: Callable[[str], None]
+) -> nn.Module:
+    """Make the network with fresh weights, or with those of files, which may lie beside the data."""
     network = build_network(
         design,
         is_pretrained=options.is_pretrained,
         regions_per_image=options.regions_per_image,
     )
     if options.weights is not None:
-        num_known = load_trained(network, design, read_weights(options.weights))
-        say(f"weights know {num_known} of {len(design.classes)} classes")
+        weights = read_weights(find_file(options.weights, folder))
+        num_known = load_trained(network, design, weights)
+        say(f"`{weights.name}` knows {num_known} of {len(design.classes)} classes")
     if options.backbone_weights is not None:
-        load_backbone(network, options.backbone_weights)
+        load_backbone(network, find_file(options.backbone_weights, folder))
     return network
+
+
+def find_file(path: Path, folder: Path) -> Path:
+    """Give the path, or that in the folder where only it exists."""
+    beside = folder / path
+    return beside if beside.exists() and not path.exists() else path
 
 
 def train(job: Job) -> None:

@@ -23,6 +23,8 @@ BackboneName = Literal["resnet18", "resnet34", "resnet50", "resnet101"]
 # torchvision's model on COCO: 800 pixels, at most 1333, anchors of 32 to 512.
 USUAL_SIZE, USUAL_LONG_SIZE = 800, 1333
 USUAL_ANCHORS = (32, 64, 128, 256, 512)
+# Regions of a picture that the heads learn from, and those that they look at to find objects.
+USUAL_REGIONS, USUAL_PROPOSALS = 512, 1000
 ASPECTS = (0.5, 1.0, 2.0)
 # Layers whose outputs are classes, and the numbers that each class has in them.
 PREDICTORS = {
@@ -98,6 +100,7 @@ def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int
             aspect_ratios=(ASPECTS,) * len(USUAL_ANCHORS),
         ),
         box_batch_size_per_image=regions_per_image,
+        rpn_post_nms_top_n_test=round(USUAL_PROPOSALS * regions_per_image / USUAL_REGIONS),
     )
 
 
