@@ -12,7 +12,8 @@ import pytest
 
 from tests.fakes.instance_metadata import InstanceMetadata, instance_metadata
 from trainer.common import preemption
-from trainer.common.preemption import Notice, ending_event
+from trainer.common.preemption import Notice, ending_event, events_url
+from trainer.common.world import World
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 
@@ -152,3 +153,12 @@ def test_only_what_is_near_is_left_for(changes, expected):
 def test_without_a_name_every_event_counts():
     event = {"EventType": "Preempt", "Resources": ["trainers_1"]}
     assert ending_event({"Events": [event]}, None, NOW + timedelta(days=1)) == "Preempt"
+
+
+def test_one_rank_of_a_machine_polls():
+    second, other_node = World(rank=1, size=4, local_rank=1), World(rank=2, size=4, node_rank=1)
+    url = preemption.AZURE_SCHEDULED_EVENTS
+    found = [events_url("azure", world) for world in (World(), second, other_node)]
+    assert found == [url, None, url]
+    assert events_url("http://127.0.0.1:1/", World()) == "http://127.0.0.1:1/"
+    assert events_url(None, World()) is None

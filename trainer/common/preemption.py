@@ -18,6 +18,7 @@ from typing import Any, cast
 from urllib.parse import urljoin
 
 from trainer.common.speech import warn
+from trainer.common.world import World
 
 EXIT_CODE = 75
 POLL_S = 1.0
@@ -78,6 +79,13 @@ class Notice:
             if event is not None:
                 self.reason = self.reason or f"Azure's scheduled event {event}"
             pause.wait(POLL_S)
+
+
+def events_url(option: str | None, world: World) -> str | None:
+    """Give the URL that this rank polls: of all ranks of a machine only the first does."""
+    if world.local_rank != 0:
+        return None
+    return AZURE_SCHEDULED_EVENTS if option == "azure" else option
 
 
 def ending_event(document: Any, own_name: str | None, now: datetime) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from trainer.common.errors import TrainingError
-from trainer.common.preemption import AZURE_SCHEDULED_EVENTS, EXIT_CODE, Notice, Preempted
+from trainer.common.preemption import EXIT_CODE, Notice, Preempted, events_url
 from trainer.common.rundir import RunDir
 from trainer.common.training_options import TrainingOptions
 from trainer.common.world import RankArguments, World
@@ -35,8 +35,7 @@ def run_program(
             notice=Notice(),
         )
         torch.set_num_threads(world.num_threads)
-        url = options.scheduled_events
-        ranks.notice.watch(scheduled_events=AZURE_SCHEDULED_EVENTS if url == "azure" else url)
+        ranks.notice.watch(scheduled_events=events_url(options.scheduled_events, world))
         try:
             train(ranks)
         finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import keras
 
 from trainer.common.errors import TrainingError
-from trainer.common.preemption import AZURE_SCHEDULED_EVENTS, EXIT_CODE, Notice, Preempted
+from trainer.common.preemption import EXIT_CODE, Notice, Preempted, events_url
 from trainer.common.rundir import RunDir
 from trainer.common.training_options import TrainingOptions
 from trainer.common.world import World
@@ -34,8 +34,7 @@ def run_program(
             run_dir=RunDir.from_environment(),
             notice=Notice(),
         )
-        url = options.scheduled_events
-        ranks.notice.watch(scheduled_events=AZURE_SCHEDULED_EVENTS if url == "azure" else url)
+        ranks.notice.watch(scheduled_events=events_url(options.scheduled_events, world))
         try:
             train(ranks)
         finally:
