@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,8 +130,9 @@ class TestDigits:
         assert len(digests) == 2
         assert len(set(digests)) == 1
         program = """
-import hashlib, sys, torch
-weights = torch.load(sys.argv[1], weights_only=True)
+import hashlib, sys
+from safetensors.torch import load_file
+weights = load_file(sys.argv[1])
 digest = hashlib.sha256()
 for name, value in sorted(weights.items()):
     digest.update(name.encode() + value.numpy().tobytes())
@@ -150,7 +149,7 @@ print(digest.hexdigest())
         assert accuracies[-1][1] == on_two_ranks.summary["test_accuracy"]
         assert on_two_ranks.curve("test", "loss")[-1][1] == on_two_ranks.summary["test_loss"]
         train_loss = on_two_ranks.curve("train", "loss")
-        assert [step for step, _ in train_loss] == list(range(5, 8 * steps + 1, 5))
+        assert [step for step, _ in train_loss] == list(range(10, 8 * steps + 1, 10))
         assert train_loss[-1][1] < 0.2 < train_loss[0][1]
         rates = on_two_ranks.curve("train", "images_per_s")
         assert rates[-1][1] == on_two_ranks.summary["images_per_s"]
@@ -178,17 +177,6 @@ class TestRanks:
         assert losses[0] == losses[1]
         assert len({digest for run in runs for digest in run.summary["weights_sha256"]}) == 1
 
-    def test_one_and_three_ranks_take_the_same_steps_but_for_rounding(self, python, small):
-        """Without dropout the gradient of the global batch is the same at any world size.
-
-        Three, since neither the batches nor the test set can be split into three equal parts.
-        """
-        alone, three = (run_ranks(python, size, small) for size in (1, 3))
-        losses = [[value for _, value in run.curve("train", "loss")] for run in (alone, three)]
-        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-        assert three.summary["test_loss"] == pytest.approx(alone.summary["test_loss"], rel=1e-4)
-        assert losses[0][-1] < losses[0][0]
-
     def test_a_loss_that_is_no_number_ends_every_rank_with_one_clear_line(self, gangs, small):
         handle = gangs.submit(
             [*PROGRAM, "--data", str(small), "--lr", "1e30", "--strategy", "ddp"],
@@ -199,61 +187,10 @@ class TestRanks:
         status = gangs.wait(handle, RUN_TIMEOUT_S)
         assert (status.state, status.exit_code) == (RunState.FAILED, 1)
         text = "\n".join(gangs.texts(handle, 0))
-        assert "error: the loss is nan at " in text
+        assert "error: training has diverged: the loss of 2 ranks is no finite number at " in text
         assert "hint: a smaller --lr than 1e+30" in text
         assert "Traceback" not in text
         assert not (Path(handle.run_dir) / "summary.json").exists()
-
-
-# What mnist.py does, with its parts, but for dropout: each rank drops other neurons.
-STEPS_PROGRAM = """
-import json, sys
-from pathlib import Path
-import torch
-from trainer.common.rundir import RunDir
-from trainer.common.world import World
-from trainer.pytorch import mnist
-from trainer.pytorch.strategy import make_strategy
-
-world = World.from_environment()
-options = mnist.Options(data=Path(sys.argv[1]), epochs=2, batch_size=40, log_every=1)
-strategy = make_strategy(None, world)
-job = mnist.prepare(options, world, strategy, RunDir.from_environment())
-for module in job.network.modules():
-    if isinstance(module, torch.nn.Dropout):
-        module.p = 0.0
-mnist.train(job, RunDir.from_environment())
-strategy.shutdown()
-"""
-
-
-def run_ranks(python: Path, size: int, data: Path) -> Trained:
-    """Start ranks of STEPS_PROGRAM by hand, as torchrun would."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        variables = {
-            **os.environ,
-            "PYTHONPATH": str(REPO),
-            "TRAINYARD_RUN_DIR": folder,
-            "WORLD_SIZE": str(size),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "GLOO_SOCKET_IFNAME": "lo",
-            "OMP_NUM_THREADS": "1",
-        }
-        ranks = [
-            subprocess.Popen(
-                [str(python), "-c", STEPS_PROGRAM, str(data)],
-                env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                cwd=folder,
-                stdout=subprocess.DEVNULL,
-            )
-            for rank in range(size)
-        ]
-        assert [rank.wait(RUN_TIMEOUT_S) for rank in ranks] == [0] * size
-        return read_run(Path(folder))
 
 
 # Calls the program once per case in one process: PyTorch takes seconds to load.
@@ -276,7 +213,8 @@ print(json.dumps(found))
 """
 
 
-def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
+def test_a_mistake_is_one_line_that_says_what_to_do(python, small, tmp_path):
+    data = str(small)
     cases = [
         ([["--epochs", "0"], {}], 2, "--epochs must be above 0, not 0"),
         ([[], {}], 1, "error: no input `digits` was handed to this run (hint: name the folder"),
@@ -288,6 +226,34 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
             "error: strategy single cannot train on 2 ranks (hint: --strategy horovod or",
         ),
         ([["--device", "cuda"], {}], 1, "error: --device cuda, but PyTorch sees no GPU here"),
+        *(
+            (
+                [["--strategy", strategy, "--dist-backend", "gloo"], {}],
+                1,
+                f"error: --dist-backend and --dist-url are not for strategy {strategy} (hint: ",
+            )
+            for strategy in ("horovod", "single")
+        ),
+        (
+            [["--data", data, "--dist-backend", "nccl", "--dist-url", "tcp://127.0.0.1:9"], {}],
+            1,
+            "error: --dist-backend nccl is for GPUs, and this rank computes on the CPU (hint: ",
+        ),
+        (
+            [["--data", data, "--dist-url", "tcp://192.0.2.1:9"], {}],
+            1,
+            "error: rank 0 cannot meet the others at tcp://192.0.2.1:9: Cannot assign requested",
+        ),
+        (
+            [["--data", data, "--strategy", "ddp"], {"WORLD_SIZE": "2", "RANK": "0"}],
+            1,
+            "error: neither --dist-url nor MASTER_ADDR and MASTER_PORT say where ranks meet",
+        ),
+        (
+            [["--data", data, "--dist-url", "file:///nowhere/at/all"], {}],
+            1,
+            "error: rank 0 cannot meet the others at file:///nowhere/at/all: no such folder (hint",
+        ),
     ]
     done = subprocess.run(
         [str(python), "-c", MISTAKES_PROGRAM, json.dumps([case for case, _, _ in cases])],

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -305,9 +306,12 @@ def _meeting(world: World) -> dict[str, Any]:
             message = "neither --dist-url nor MASTER_ADDR and MASTER_PORT say where ranks meet"
             raise TrainingError(message, hint="start it with `launch run` or torchrun")
         return {"store": distributed.HashStore()}
-    if not world.url.startswith("tcp:"):
-        return {"init_method": world.url}
-    return {"store": _open_store(world, world.url)}
+    if world.url.startswith("tcp:"):
+        return {"store": _open_store(world, world.url)}
+    if world.url.startswith("file:") and not Path(urlsplit(world.url).path).parent.is_dir():
+        message = f"rank {world.rank} cannot meet the others at {world.url}: no such folder"
+        raise TrainingError(message, hint="a folder that all ranks share")
+    return {"init_method": world.url}
 
 
 def _open_store(world: World, url: str) -> distributed.Store:
