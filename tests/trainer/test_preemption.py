@@ -88,6 +88,13 @@ def test_event_of_another_machine_of_the_scale_set_is_none(notices, service):
     assert wait_for_reason(notice) == "Azure's scheduled event Preempt"
 
 
+@pytest.mark.parametrize("name", ["", '{"Events": []}', "a b", "x" * 81])
+def test_what_is_no_name_of_a_machine_is_not_compared_with(notices, service, name):
+    service.name = name
+    service.schedule("Preempt")
+    assert wait_for_reason(watch(notices, service)) == "Azure's scheduled event Preempt"
+
+
 def test_what_the_service_answers_wrongly_is_borne(notices, service):
     notice = watch(notices, service)
     for answer in (500, 429, b"", b"{", b"[]", b"null", b'{"Events": [1]}', b'{"Events": null}'):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import threading
 import urllib.request
@@ -29,6 +30,7 @@ FAILURES_TO_WARN_AT = 120
 # https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 AZURE_SCHEDULED_EVENTS = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 OWN_NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+MACHINE_NAME = re.compile(r"[\w.-]{1,80}")
 # Reboot, Redeploy and Terminate end the process just like Preempt; Freeze does not.
 ENDING_EVENTS = {"Preempt", "Terminate", "Reboot", "Redeploy"}
 # A move to another host may be announced a week ahead; leaving then would only be repeated.
@@ -65,7 +67,7 @@ class Notice:
         while self.reason is None:
             try:
                 # Events of a whole scale set come to each of its machines.
-                own_name = own_name or _get(urljoin(url, OWN_NAME)).decode().strip()
+                own_name = own_name or _name(_get(urljoin(url, OWN_NAME)))
             except (OSError, ValueError, http.client.HTTPException):
                 own_name = None
             try:
@@ -104,6 +106,14 @@ def ending_event(document: Any, own_name: str | None, now: datetime) -> str | No
         message = f"no document of Scheduled Events: {error}"
         raise ValueError(message) from None
     return None
+
+
+def _name(answer: bytes) -> str:
+    text = answer.decode().strip()
+    if not MACHINE_NAME.fullmatch(text):
+        message = f"no name of a machine: {text[:80]}"
+        raise ValueError(message)
+    return text
 
 
 def _is_near(event: dict[str, Any], now: datetime) -> bool:
