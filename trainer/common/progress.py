@@ -20,7 +20,8 @@ LOG_EVERY_S = 10.0
 class Progress:
     """Takes each settled step's loss (`on_loss`); silent on every rank but 0.
 
-    On a terminal one line is drawn anew, in a log a plain line comes every 10 s.
+    On a terminal one line is drawn anew, in a log a plain line comes every 10 s. `num_steps` is for
+    a training that ends before its epochs do.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Progress:
         log_every: int,
         num_batches: int,
         num_epochs: int,
+        num_steps: int | None = None,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -41,6 +43,7 @@ class Progress:
         self._log_every = log_every
         self._num_batches = num_batches
         self._num_epochs = num_epochs
+        self._num_steps = num_epochs * num_batches if num_steps is None else num_steps
         self._stream = stream or sys.stdout
         self._clock = clock
         self._every_s = TERMINAL_EVERY_S if self._stream.isatty() else LOG_EVERY_S
@@ -100,7 +103,7 @@ class Progress:
         if rate is not None:
             parts.append(f"{rate:,.0f} images/s")
         num_done = place.step - first_step
-        num_left = self._num_epochs * self._num_batches - place.step
+        num_left = self._num_steps - place.step
         if num_done:
             parts.append(f"{duration_text((now_s - self._began_s) / num_done * num_left)} left")
         return "   ".join(parts)
