@@ -92,7 +92,7 @@ class Attempt:
         self._ranks.reap()
         is_healthy = not self._ranks.has_failure or is_leaving(self._ranks.reports())
         self._ranks.stop(CHECKPOINT_GRACE_S if is_healthy else GRACE_S)
-        has_saved = any(each.exit_code == PREEMPTED_EXIT_CODE for each in self._ranks.reports())
+        has_saved = any(each.has_left_checkpoint for each in self._ranks.reports())
         reason = interruption.reason
         if has_saved and not interruption.is_cancel:
             reason = f"{reason}; {self._newest_checkpoint()}"

@@ -31,6 +31,7 @@ PEER_LOSS = re.compile(
 COLLECTIVE = re.compile(
     r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
 )
+PREEMPTED = re.compile(r"^preempted: ", re.MULTILINE)
 SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
 DIVERGED = re.compile(r"^training has diverged: (?P<how>(?:.*? rank (?P<rank>\d+) )?.*)")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
@@ -68,6 +69,17 @@ class RankReport(Struct, frozen=True, kw_only=True):
     def has_succeeded(self) -> bool:
         """Whether the rank ended with 0."""
         return self.exit_code == 0
+
+    @property
+    def has_left_checkpoint(self) -> bool:
+        """Whether the rank left after a checkpoint, or was on its way out when its time was over.
+
+        A framework can take seconds to leave on a busy machine.
+        """
+        was_late = self.signal is not None and self.stopped_s is not None
+        return self.exit_code == PREEMPTED_EXIT_CODE or (
+            was_late and PREEMPTED.search(self.last_lines) is not None
+        )
 
     @property
     def evidence_s(self) -> float:

@@ -121,6 +121,17 @@ def test_who_wants_the_machine_back_gets_it_and_no_other_attempt(gangs: Gangs) -
     assert took_s < CHECKPOINT_WITHIN_S
 
 
+def test_gang_that_has_saved_but_takes_too_long_to_leave_was_preempted_all_the_same(
+    gangs: Gangs,
+) -> None:
+    handle = gangs.submit(["python", PROGRAM, "100000"], env={"SLOW_EXIT_S": "60"})
+    end_supervisor(gangs, handle)
+    status = gangs.wait(handle)
+    step = whole_checkpoints(Path(handle.run_dir))[0].step
+    told = f"its supervisor was told to end (SIGTERM); newest checkpoint: step {step}"
+    assert (status.state, status.reason) == (RunState.PREEMPTED, told)
+
+
 def test_cancelled_gang_has_time_for_a_checkpoint_and_is_not_started_again(gangs: Gangs) -> None:
     handle = gangs.submit(["python", PROGRAM, "100000"], retry=JobRetry(max=5))
     wait_until_started(gangs, handle)

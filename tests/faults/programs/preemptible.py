@@ -41,6 +41,7 @@ def leave(step: int, value: int, why: str) -> None:
     if RANK == 0:
         save(step, value)
     print(f"preempted: {why}; checkpoint of step {step} is kept", flush=True)
+    time.sleep(float(os.environ.get("SLOW_EXIT_S", "0")))
     sys.exit(75)
 
 
