@@ -1,22 +1,20 @@
-"""Keeps a PyTorch training on disk: what is saved of all ranks, and how they go on from it."""
+"""What a checkpoint of a PyTorch training holds, and how it is put back on every rank."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainer.common.checkpoint import BrokenCheckpoint, Checkpoint, CheckpointFolder
-from trainer.common.errors import TrainingError
-from trainer.common.position import Position, require_same
-from trainer.common.saver import Saver
-from trainer.common.speech import warn
+from trainer.common.keeper import CheckpointKeeper
+from trainer.common.position import Position
 from trainer.common.training_options import TrainingOptions
 from trainer.pytorch.state import (
+    Tensors,
     rank_state,
     read_files,
     restore_rank_state,
@@ -24,9 +22,6 @@ from trainer.pytorch.state import (
     take_snapshot,
 )
 from trainer.pytorch.strategy import Ranks
-
-NAME_BYTES = 64
-REFUSED = "refused"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +34,8 @@ class Trainable:
     scaler: torch.amp.GradScaler | None = None
 
 
-class Keeper:
-    """Saves and restores one training; a program without a checkpoint folder keeps nothing.
-
-    `restore` and `save` are collectives: every rank calls them at the same step. Rank 0 writes,
-    all ranks read the same folder. `recipe` is what the steps depend on (trainer.common.position).
-    """
+class Keeper(CheckpointKeeper[Tensors]):
+    """Saves and restores network, optimizer, AMP scaler, generators and batch statistics."""
 
     def __init__(
         self,
@@ -54,172 +45,13 @@ class Keeper:
         options: TrainingOptions,
         recipe: Mapping[str, object],
     ) -> None:
+        super().__init__(ranks.world, ranks.run_dir, options=options, recipe=recipe)
         self._trained = trained
         self._strategy = ranks.strategy
-        self._world = ranks.world
-        self._every = options.checkpoint_every
-        self._seed = options.seed
-        self._recipe = dict(recipe)
-        self._saver: Saver | None = None
-        self._resumed_from: int | None = None
-        self._begun_step: int | None = None
-        root = options.checkpoint_dir or ranks.run_dir.checkpoints
-        self._folder: CheckpointFolder | None = None
-        if root is not None:
-            self._folder = CheckpointFolder(
-                root, keep_last=options.keep_last, keep_every=options.keep_every
-            )
-            if ranks.world.is_main:
-                self._saver = Saver(self._folder, on_error=options.on_checkpoint_error, warn=warn)
 
-    @property
-    def is_on(self) -> bool:
-        """Whether there is a folder to keep anything in."""
-        return self._folder is not None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether a checkpoint could not be written and training is to stop for it."""
-        return self._saver is not None and self._saver.has_failed
-
-    def restore(self) -> Position:
-        """Go on from the newest whole checkpoint, if there is one; gives the position to start at.
-
-        Raises TrainingError, on all ranks, where it is of another training or a rank cannot read it.
-        """
-        if self._folder is None:
-            return Position()
-        found = self._agree(self._folder)
-        if found is None:
-            return Position()
-        position = Position(**found.about["position"])
-        self._resumed_from = position.step
-        snapshot = read_files(found.files)
-        restore_snapshot(
-            snapshot,
-            self._trained.network,
-            self._trained.optimizer,
-            scaler=self._trained.scaler,
-        )
-        was_size = found.about["world_size"]
-        self._restore_rank(snapshot.ranks, was_size, position)
-        if self._world.is_main:
-            size = self._world.size
-            ranks = "" if was_size == size else f"; world size {was_size} there, {size} now"
-            print(f"resumed at step {position.step} from {found.name}{ranks}", flush=True)
-        return position
-
-    def is_due(self, position: Position) -> bool:
-        """Whether to save here."""
-        return self.is_on and position.is_due(self._every)
-
-    def save(self, position: Position) -> None:
-        """Begin to save; training may go on while it is written."""
-        if not self.is_on:
-            return
-        self._begun_step = position.step
-        ranks = self._gather(rank_state(self._trained.network, self._trained.device))
-        if self._saver is None:
-            return
-        self._saver.wait()  # before the copy is made, or there would be two
-        snapshot = take_snapshot(
-            self._trained.network,
-            self._trained.optimizer,
-            ranks=ranks,
-            scaler=self._trained.scaler,
-        )
-        about = {
-            "recipe": self._recipe,
-            "world_size": self._world.size,
-            "position": asdict(position),
-        }
-        self._saver.save(position.step, snapshot.files, about)
-
-    def save_last(self, position: Position) -> bool:
-        """Save unless that is done or under way; blocks. Tells all ranks whether it is kept."""
-        if not self.is_on:
-            return False
-        if self._begun_step != position.step:
-            self.save(position)
-        self.close()
-        is_kept = self._saver is not None and self._saver.saved_step == position.step
-        return bool(self._strategy.sum(self._tensor([float(is_kept)])).item())
-
-    def figures(self) -> dict[str, object]:
-        """What the summary says of checkpoints."""
-        saver = self._saver
-        return {
-            "resumed_from_step": self._resumed_from,
-            "checkpoints_saved": saver.num_saved if saver else 0,
-            "checkpoints_failed": saver.num_failed if saver else 0,
-        }
-
-    def close(self) -> None:
-        """Wait for the last checkpoint."""
-        if self._saver is not None:
-            self._saver.wait()
-
-    # --- going on ------------------------------------------------------------------------------
-
-    def _agree(self, folder: CheckpointFolder) -> Checkpoint | None:
-        """Read the checkpoint that rank 0 chose on every rank; raises where one cannot."""
-        found, error = self._choose(folder) if self._world.is_main else (None, None)
-        name = self._tell(REFUSED if error else found.name if found else "")
-        if error is not None:
-            raise error
-        if name == REFUSED:
-            message = "rank 0 refused the checkpoint; its message says why"
-            raise TrainingError(message)
-        if not name:
-            return None
-        if found is None:
-            try:
-                found = folder.read(name)
-            except (BrokenCheckpoint, TrainingError) as broken:
-                warn(f"rank {self._world.rank} cannot read checkpoint {name}: {broken}")
-        readers = self._strategy.sum(self._tensor([float(found is not None)]))
-        if round(readers.item()) != self._world.size:
-            message = f"not every rank can read checkpoint {name}"
-            raise TrainingError(message, hint="all nodes must see the same --checkpoint-dir")
-        return found
-
-    def _choose(self, folder: CheckpointFolder) -> tuple[Checkpoint | None, TrainingError | None]:
-        try:
-            found = folder.newest(warn)
-            if found is not None:
-                require_same(found.about, self._recipe, found.name)
-        except TrainingError as error:
-            return None, error
-        except OSError as error:
-            message = f"the checkpoints in `{folder.root}` cannot be read: {error.strerror}"
-            return None, TrainingError(message, hint="another --checkpoint-dir")
-        return found, None
-
-    def _tell(self, text: str) -> str:
-        """Give rank 0's text to all ranks."""
-        data = text.encode().ljust(NAME_BYTES, b"\0")
-        mine = torch.tensor(list(data), dtype=torch.uint8, device=self._trained.device)
-        return bytes(self._strategy.gather(mine)[0].tolist()).rstrip(b"\0").decode()
-
-    def _restore_rank(self, ranks: Mapping[str, Tensor], was_size: int, position: Position) -> None:
-        if was_size == self._world.size:
-            prefix = f"{self._world.rank}/"
-            own = {
-                key.removeprefix(prefix): value
-                for key, value in ranks.items()
-                if key.startswith(prefix)
-            }
-        else:
-            # Batch statistics: the mean of the ranks'. Dropout: another stream for each new rank.
-            mean = torch.stack([ranks[f"{rank}/buffers"] for rank in range(was_size)]).mean(dim=0)
-            seed = random.Random(f"{self._seed}/{position.step}/{self._world.rank}")
-            torch.manual_seed(seed.getrandbits(63))
-            own = {"rng": torch.get_rng_state(), "buffers": mean}
-        restore_rank_state(own, self._trained.network, self._trained.device)
-
-    def _gather(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        gathered: dict[str, Tensor] = {}
-        for key, value in own.items():
+    def _gather_ranks(self) -> Tensors:
+        gathered: Tensors = {}
+        for key, value in rank_state(self._trained.network, self._trained.device).items():
             if not value.numel():
                 parts = [value] * self._world.size
             else:
@@ -228,5 +60,45 @@ class Keeper:
                 gathered[f"{rank}/{key}"] = part.cpu().contiguous()
         return gathered
 
-    def _tensor(self, values: list[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64, device=self._trained.device)
+    def _copy(self, ranks: Tensors) -> Callable[[], Mapping[str, bytes]]:
+        snapshot = take_snapshot(
+            self._trained.network,
+            self._trained.optimizer,
+            ranks=ranks,
+            scaler=self._trained.scaler,
+        )
+        return snapshot.files
+
+    def _put_back(self, files: Mapping[str, bytes], *, was_size: int, position: Position) -> None:
+        snapshot = read_files(files)
+        restore_snapshot(
+            snapshot,
+            self._trained.network,
+            self._trained.optimizer,
+            scaler=self._trained.scaler,
+        )
+        if was_size == self._world.size:
+            prefix = f"{self._world.rank}/"
+            own = {
+                key.removeprefix(prefix): value
+                for key, value in snapshot.ranks.items()
+                if key.startswith(prefix)
+            }
+        else:
+            own = self._mean_of_ranks(snapshot.ranks, was_size, position)
+        restore_rank_state(own, self._trained.network, self._trained.device)
+
+    def _mean_of_ranks(self, ranks: Tensors, was_size: int, position: Position) -> Tensors:
+        """Batch statistics: the mean of the ranks'. Dropout: another stream for each new rank."""
+        mean = torch.stack([ranks[f"{rank}/buffers"] for rank in range(was_size)]).mean(dim=0)
+        seed = random.Random(f"{self._seed}/{position.step}/{self._world.rank}")
+        torch.manual_seed(seed.getrandbits(63))
+        return {"rng": torch.get_rng_state(), "buffers": mean}
+
+    def _tell(self, data: bytes) -> bytes:
+        mine = torch.tensor(list(data), dtype=torch.uint8, device=self._trained.device)
+        return bytes(self._strategy.gather(mine)[0].tolist())
+
+    def _count(self, is_so: bool) -> int:
+        flag: Tensor = torch.tensor([float(is_so)], device=self._trained.device)
+        return round(self._strategy.sum(flag).item())

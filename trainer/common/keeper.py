@@ -1,0 +1,190 @@
+"""Keeps a training on disk, whatever its framework: when to save, and how all ranks go on from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Generic, TypeVar
+
+from trainer.common.checkpoint import BrokenCheckpoint, Checkpoint, CheckpointFolder
+from trainer.common.errors import TrainingError
+from trainer.common.position import Position, require_same
+from trainer.common.rundir import RunDir
+from trainer.common.saver import Saver
+from trainer.common.speech import say, warn
+from trainer.common.training_options import TrainingOptions
+from trainer.common.world import World
+
+NAME_BYTES = 64
+REFUSED = "refused"
+
+# What ranks differ in, of all ranks: generators, batch statistics.
+R = TypeVar("R")
+
+
+class CheckpointKeeper(ABC, Generic[R]):
+    """Saves and restores one training; a program without a checkpoint folder keeps nothing.
+
+    `restore`, `save` and `save_last` are collectives: every rank calls them at the same step. Rank
+    0 writes, all ranks read the same folder. `recipe` is what the steps depend on
+    (trainer.common.position). A framework says what its state is and how its ranks talk.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        run_dir: RunDir,
+        *,
+        options: TrainingOptions,
+        recipe: Mapping[str, object],
+    ) -> None:
+        self._world = world
+        self._every = options.checkpoint_every
+        self._seed = options.seed
+        self._recipe = dict(recipe)
+        self._saver: Saver | None = None
+        self._resumed_from: int | None = None
+        self._begun_step: int | None = None
+        root = options.checkpoint_dir or run_dir.checkpoints
+        self._folder: CheckpointFolder | None = None
+        if root is not None:
+            self._folder = CheckpointFolder(
+                root, keep_last=options.keep_last, keep_every=options.keep_every
+            )
+            if world.is_main:
+                self._saver = Saver(self._folder, on_error=options.on_checkpoint_error, warn=warn)
+
+    # --- what a framework brings ---------------------------------------------------------------
+
+    @abstractmethod
+    def _gather_ranks(self) -> R:
+        """Give all ranks what each of them has of its own; a collective."""
+
+    @abstractmethod
+    def _copy(self, ranks: R) -> Callable[[], Mapping[str, bytes]]:
+        """Copy the state; what is given back turns the copy into files, on another thread."""
+
+    @abstractmethod
+    def _put_back(self, files: Mapping[str, bytes], *, was_size: int, position: Position) -> None:
+        """Put the files' state back, which `was_size` ranks had at this position."""
+
+    @abstractmethod
+    def _tell(self, data: bytes) -> bytes:
+        """Give all ranks rank 0's bytes, equally many on each; a collective."""
+
+    @abstractmethod
+    def _count(self, is_so: bool) -> int:
+        """Give all ranks on how many of them it is so; a collective."""
+
+    # --- saving --------------------------------------------------------------------------------
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a folder to keep anything in."""
+        return self._folder is not None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a checkpoint could not be written and training is to stop for it."""
+        return self._saver is not None and self._saver.has_failed
+
+    def is_due(self, position: Position) -> bool:
+        """Whether to save here."""
+        return self.is_on and position.is_due(self._every)
+
+    def save(self, position: Position) -> None:
+        """Begin to save; training may go on while it is written."""
+        if not self.is_on:
+            return
+        self._begun_step = position.step
+        ranks = self._gather_ranks()
+        if self._saver is None:
+            return
+        self._saver.wait()  # before the copy is made, or there would be two
+        about = {
+            "recipe": self._recipe,
+            "world_size": self._world.size,
+            "position": asdict(position),
+        }
+        self._saver.save(position.step, self._copy(ranks), about)
+
+    def save_last(self, position: Position) -> bool:
+        """Save unless that is done or under way; blocks. Tells all ranks whether it is kept."""
+        if not self.is_on:
+            return False
+        if self._begun_step != position.step:
+            self.save(position)
+        self.close()
+        is_kept = self._saver is not None and self._saver.saved_step == position.step
+        return self._count(is_kept) > 0
+
+    def figures(self) -> dict[str, object]:
+        """What the summary says of checkpoints."""
+        saver = self._saver
+        return {
+            "resumed_from_step": self._resumed_from,
+            "checkpoints_saved": saver.num_saved if saver else 0,
+            "checkpoints_failed": saver.num_failed if saver else 0,
+        }
+
+    def close(self) -> None:
+        """Wait for the last checkpoint."""
+        if self._saver is not None:
+            self._saver.wait()
+
+    # --- going on ------------------------------------------------------------------------------
+
+    def restore(self) -> Position:
+        """Go on from the newest whole checkpoint, if there is one; gives the position to start at.
+
+        Raises TrainingError, on all ranks, where it is of another training or a rank cannot read it.
+        """
+        if self._folder is None:
+            return Position()
+        found = self._agree(self._folder)
+        if found is None:
+            return Position()
+        position = Position(**found.about["position"])
+        self._resumed_from = position.step
+        was_size = found.about["world_size"]
+        self._put_back(found.files, was_size=was_size, position=position)
+        if self._world.is_main:
+            size = self._world.size
+            ranks = "" if was_size == size else f"; world size {was_size} there, {size} now"
+            say(f"resumed at step {position.step} from {found.name}{ranks}")
+        return position
+
+    def _agree(self, folder: CheckpointFolder) -> Checkpoint | None:
+        """Read the checkpoint that rank 0 chose on every rank; raises where one cannot."""
+        found, error = self._choose(folder) if self._world.is_main else (None, None)
+        chosen = REFUSED if error else found.name if found else ""
+        name = self._tell(chosen.encode().ljust(NAME_BYTES, b"\0")).rstrip(b"\0").decode()
+        if error is not None:
+            raise error
+        if name == REFUSED:
+            message = "rank 0 refused the checkpoint; its message says why"
+            raise TrainingError(message)
+        if not name:
+            return None
+        if found is None:
+            try:
+                found = folder.read(name)
+            except (BrokenCheckpoint, TrainingError) as broken:
+                warn(f"rank {self._world.rank} cannot read checkpoint {name}: {broken}")
+        if self._count(found is not None) != self._world.size:
+            message = f"not every rank can read checkpoint {name}"
+            raise TrainingError(message, hint="all nodes must see the same --checkpoint-dir")
+        return found
+
+    def _choose(self, folder: CheckpointFolder) -> tuple[Checkpoint | None, TrainingError | None]:
+        try:
+            found = folder.newest(warn)
+            if found is not None:
+                require_same(found.about, self._recipe, found.name)
+        except TrainingError as error:
+            return None, error
+        except OSError as error:
+            message = f"the checkpoints in `{folder.root}` cannot be read: {error.strerror}"
+            return None, TrainingError(message, hint="another --checkpoint-dir")
+        return found, None
