@@ -122,3 +122,17 @@ def test_full_disk_costs_lines_and_no_training(tmp_path):
     assert [json.loads(lines[at])["step"] for at in (0, 2)] == [1, 4]
     assert len(lines) == 3
     assert said == ["lines of metrics are lost: the disk is full; training goes on"]
+
+
+def test_metrics_that_cannot_be_rewritten_stay_beside_the_new_ones(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with Metrics(path, World()) as metrics:
+        for step in range(10):
+            metrics.log(step=step, epoch=1, split="train", loss=1.0)
+    said: list[str] = []
+    with largest_file(path.stat().st_size // 2):
+        Metrics(path, World(), after_step=8, say=said.append).close()
+    assert len(read(path)) == 10
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
+    assert len(said) == 1
+    assert said[0].startswith("metrics of the attempt before stay beside the new ones: `")

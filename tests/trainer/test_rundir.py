@@ -49,8 +49,10 @@ def test_a_summary_replaces_the_one_before_and_leaves_no_other_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
 
-def test_summary_that_the_disk_refuses_is_an_error_of_one_line(tmp_path):
+def test_what_the_disk_refuses_is_an_error_of_one_line(tmp_path):
     (tmp_path / "file").write_text("in the way")
     run_dir = RunDir.from_environment({"TRAINYARD_RUN_DIR": str(tmp_path / "file")})
-    with pytest.raises(TrainingError, match=r"the summary cannot be written to .*: File exists"):
+    with pytest.raises(TrainingError, match=r"summary\.json` cannot be written: File exists"):
         run_dir.write_summary({"epochs": 1})
+    with pytest.raises(TrainingError, match=r"model` cannot be made: Not a directory"):
+        RunDir.from_environment({}, cwd=tmp_path / "file").output("model")

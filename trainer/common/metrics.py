@@ -14,7 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from trainer.common.errors import TrainingError
 from trainer.common.speech import warn
+from trainer.common.whole_file import write_whole
 from trainer.common.world import World
 
 
@@ -61,8 +63,8 @@ class Metrics:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 _keep_until(path, after_step)
-            except OSError as error:
-                say(f"metrics of the attempt before stay beside the new ones: {error.strerror}")
+            except (OSError, TrainingError) as error:
+                say(f"metrics of the attempt before stay beside the new ones: {error}")
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def log(self, *, step: int, epoch: float, split: str, **values: float) -> None:
@@ -126,10 +128,4 @@ def _keep_until(path: Path, step: int) -> None:
             place = json.loads(line)
             if place["step"] < step or (place["step"], place["split"]) == (step, "train"):
                 kept.append(line)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_bytes(b"".join(kept))
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    write_whole(path, b"".join(kept))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
+from trainer.common.whole_file import write_whole
 
 _INPUT = "TRAINYARD_INPUT_"
 _OUTPUT = "TRAINYARD_OUTPUT_"
@@ -60,22 +61,22 @@ class RunDir:
         return found
 
     def output(self, name: str) -> Path:
-        """Give the folder of the output `name`; made where it is missing."""
+        """Give the folder of the output `name`; made where it is missing.
+
+        Raises TrainingError where the disk refuses.
+        """
         folder = self.named_outputs.get(name.upper(), self.outputs / name)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"`{folder}` cannot be made: {error.strerror}"
+            raise TrainingError(message, hint="free some space and run it again") from None
         return folder
 
     def write_summary(self, figures: Mapping[str, object]) -> None:
         """Write `summary.json` whole or not at all; raises TrainingError where the disk refuses."""
         text = json.dumps(figures, indent=2, allow_nan=False) + "\n"
-        partial = self.path / ".summary.json.partial"
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(self.path / "summary.json")
-        except OSError as error:
-            message = f"the summary cannot be written to `{self.path}`: {error.strerror}"
-            raise TrainingError(message, hint="free some space and run it again") from None
+        write_whole(self.path / "summary.json", text.encode())
 
 
 def _folders(environ: Mapping[str, str], prefix: str) -> dict[str, Path]:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
+from trainer.common.whole_file import write_whole
 
 Tensors = dict[str, Tensor]
 
@@ -180,9 +181,7 @@ def weights_digest(network: nn.Module) -> bytes:
 
 def save_weights(network: nn.Module, path: Path) -> None:
     """Write the weights as safetensors, whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(save({name: _copy(value) for name, value in network.state_dict().items()}))
-    partial.replace(path)
+    write_whole(path, save({name: _copy(value) for name, value in network.state_dict().items()}))
 
 
 def load_weights(path: Path) -> Tensors:

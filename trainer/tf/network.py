@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from trainer.common.errors import TrainingError
+from trainer.common.whole_file import write_whole
 
 Arrays = dict[str, np.ndarray]
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
@@ -166,9 +167,7 @@ def torch_weights(network: keras.Model) -> Arrays:
 
 def save_weights(network: keras.Model, path: Path) -> None:
     """Write the weights as safetensors, whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(save(torch_weights(network)))
-    partial.replace(path)
+    write_whole(path, save(torch_weights(network)))
 
 
 def begin_from(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> None:
