@@ -290,6 +290,7 @@ def train(job: Job) -> None:
             log_every=options.log_every,
             num_batches=job.num_batches,
             num_epochs=math.ceil(job.num_steps / job.num_batches),
+            num_steps=job.num_steps,
         )
         guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
         while True:

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 from torchvision.models.detection import MaskRCNN, MaskRCNN_ResNet50_FPN_Weights
-from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.ops.misc import FrozenBatchNorm2d
 
@@ -20,12 +19,10 @@ from trainer.common.speech import warn
 from trainer.pytorch.state import Tensors, load_weights, read_files
 
 BackboneName = Literal["resnet18", "resnet34", "resnet50", "resnet101"]
-# torchvision's model on COCO: 800 pixels, at most 1333, anchors of 32 to 512.
+# torchvision's model on COCO: 800 pixels, at most 1333.
 USUAL_SIZE, USUAL_LONG_SIZE = 800, 1333
-USUAL_ANCHORS = (32, 64, 128, 256, 512)
 # Regions of a picture that the heads learn from, and those that they look at to find objects.
 USUAL_REGIONS, USUAL_PROPOSALS = 512, 1000
-ASPECTS = (0.5, 1.0, 2.0)
 # Layers whose outputs are classes, and the numbers that each class has in them.
 PREDICTORS = {
     "roi_heads.box_predictor.cls_score": 1,
@@ -80,8 +77,7 @@ def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int
     """Make the network with fresh weights.
 
     As torchvision does: with pretrained weights batch norms are frozen and the last three of the
-    backbone's five layers learn, without them everything does. Pictures of another size than
-    torchvision's 800 get anchors that are smaller or larger by as much.
+    backbone's five layers learn, without them everything does.
     """
     backbone = resnet_fpn_backbone(
         backbone_name=design.backbone,
@@ -89,16 +85,11 @@ def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int
         norm_layer=FrozenBatchNorm2d if is_pretrained else nn.BatchNorm2d,
         trainable_layers=3 if is_pretrained else 5,
     )
-    scale = design.image_size / USUAL_SIZE
     return MaskRCNN(
         backbone,
         num_classes=len(design.classes) + 1,
         min_size=design.image_size,
-        max_size=round(USUAL_LONG_SIZE * scale),
-        rpn_anchor_generator=AnchorGenerator(
-            sizes=tuple((size * scale,) for size in USUAL_ANCHORS),
-            aspect_ratios=(ASPECTS,) * len(USUAL_ANCHORS),
-        ),
+        max_size=round(USUAL_LONG_SIZE * design.image_size / USUAL_SIZE),
         box_batch_size_per_image=regions_per_image,
         rpn_post_nms_top_n_test=round(USUAL_PROPOSALS * regions_per_image / USUAL_REGIONS),
     )

@@ -1,0 +1,261 @@
+"""Checks parts of Mask R-CNN in one process, since PyTorch takes seconds to load: DATA -> JSON."""
+
+import contextlib
+import io
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pycocotools import mask as run_lengths
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+from torchvision.models.detection import maskrcnn_resnet50_fpn
+from torchvision.ops.misc import FrozenBatchNorm2d
+
+from trainer.common.preemption import Notice
+from trainer.common.rundir import RunDir
+from trainer.common.world import World
+from trainer.data.coco import CocoObject, CocoPicture, CocoSplit, read_split
+from trainer.pytorch.maskrcnn_evaluation import FIGURES, coco_figures, evaluate
+from trainer.pytorch.maskrcnn_loading import read_sample
+from trainer.pytorch.maskrcnn_model import (
+    Design,
+    Weights,
+    build_network,
+    load_trained,
+    read_weights,
+)
+from trainer.pytorch.strategy import Ranks, make_strategy
+
+CPU = torch.device("cpu")
+
+
+class Oracle(torch.nn.Module):
+    """Answers with what is told, picture after picture, as torchvision's detectors do."""
+
+    def __init__(self, answers: list[dict[str, torch.Tensor]]) -> None:
+        super().__init__()
+        self.answers = iter(answers)
+
+    def forward(self, images: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        assert images[0].dtype == torch.float32
+        assert images[0].max() <= 1
+        return [next(self.answers)]
+
+
+def truth(split: CocoSplit) -> list[dict[str, torch.Tensor]]:
+    """What is right for each picture."""
+    answers = []
+    for picture in split.pictures:
+        target = read_sample(picture, is_flipped=False).target
+        scores = torch.ones(len(target["labels"]))
+        answers.append({**target, "scores": scores, "masks": target["masks"][:, None].float()})
+    return answers
+
+
+def perturbed(split: CocoSplit) -> list[dict[str, torch.Tensor]]:
+    """Some moved, some of another class, some missed, some found twice; in no order of scores."""
+    rng = random.Random(4)
+    answers = []
+    for answer in truth(split):
+        keep = [number for number in range(len(answer["labels"])) if rng.random() < 0.8]
+        keep += keep[:1]
+        moves = [(rng.randint(-6, 6), rng.randint(-6, 6)) for _ in keep]
+        shifts = torch.tensor([[x, y, x, y] for x, y in moves], dtype=torch.float32).view(-1, 4)
+        masks = [
+            torch.roll(answer["masks"][number], (y, x), dims=(1, 2)) * 0.9
+            for number, (x, y) in zip(keep, moves, strict=True)
+        ]
+        labels = [
+            rng.randint(1, 3) if rng.random() < 0.2 else int(answer["labels"][number])
+            for number in keep
+        ]
+        answers.append(
+            {
+                "boxes": answer["boxes"][keep] + shifts,
+                "labels": torch.tensor(labels, dtype=torch.int64),
+                "scores": torch.tensor([rng.random() for _ in keep]),
+                "masks": torch.stack(masks) if masks else answer["masks"][:0],
+            }
+        )
+    return answers
+
+
+def own_figures(split: CocoSplit, answers: list[dict[str, torch.Tensor]]) -> dict[str, float]:
+    """What our evaluation makes of the answers."""
+    ranks = Ranks(
+        world=World(),
+        strategy=make_strategy("single", World()),
+        run_dir=RunDir.from_environment(),
+        notice=Notice(),
+    )
+    return evaluate(Oracle(answers), split, ranks, CPU, check=lambda: None, say=print)
+
+
+def peer_figures(split: CocoSplit, answers: list[dict[str, torch.Tensor]]) -> dict[str, float]:
+    """What pycocotools says when it is called directly, on arrays and single masks."""
+    rows, segments = [], []
+    for picture, answer in zip(split.pictures, answers, strict=True):
+        for number, box in enumerate(answer["boxes"].tolist()):
+            category = split.category_ids[int(answer["labels"][number]) - 1]
+            score = float(answer["scores"][number])
+            left, top, right, bottom = box
+            rows.append([picture.id, left, top, right - left, bottom - top, score, category])
+            mask = (answer["masks"][number, 0] > 0.5).numpy().astype(np.uint8)
+            code = run_lengths.encode(np.asfortranarray(mask))
+            about = {"image_id": picture.id, "category_id": category, "score": score}
+            segments.append({**about, "segmentation": code})
+    figures = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO(str(split.annotations))
+        for kind, iou_type, found in (
+            ("box", "bbox", np.array(rows)),
+            ("mask", "segm", segments),
+        ):
+            judged = COCOeval(coco, coco.loadRes(found), iou_type)
+            judged.evaluate()
+            judged.accumulate()
+            judged.summarize()
+            named = zip(FIGURES, judged.stats, strict=True)
+            figures |= {f"{kind}_{name}": float(value) for name, value in named if value >= 0}
+    return figures
+
+
+def check_samples(split: CocoSplit) -> dict[str, Any]:
+    """Masks fit boxes, mirrored ones too; all ways to write an outline give the same mask."""
+    furthest = 0.0
+    for picture in split.pictures:
+        for is_flipped in (False, True):
+            target = read_sample(picture, is_flipped=is_flipped).target
+            for box, mask in zip(target["boxes"], target["masks"], strict=True):
+                down, across = mask.nonzero(as_tuple=True)
+                found = torch.stack([across.min(), down.min(), across.max() + 1, down.max() + 1])
+                furthest = max(furthest, float((found - box).abs().max()))
+    plain, mirrored = (read_sample(split.pictures[0], is_flipped=each) for each in (False, True))
+    return {
+        "furthest": furthest,
+        "is_mirrored": torch.equal(plain.image.flip(-1), mirrored.image)
+        and torch.equal(plain.target["masks"].flip(-1), mirrored.target["masks"]),
+        "outlines": [outline_mask(split.pictures[0], outline) for outline in OUTLINES],
+    }
+
+
+SQUARES = [[0.0, 0.0, 3.0, 0.0, 3.0, 2.0, 0.0, 2.0], [5.0, 1.0, 8.0, 1.0, 8.0, 4.0, 5.0, 4.0]]
+# Two squares as polygons, as runs, and as pycocotools packs the runs.
+OUTLINES = (SQUARES, "counts", "packed")
+
+
+def outline_mask(picture: CocoPicture, outline: Any) -> list[list[int]]:
+    """The upper left corner of what the outline covers."""
+    height, width = picture.height, picture.width
+    if isinstance(outline, str):
+        code = run_lengths.merge(run_lengths.frPyObjects(SQUARES, height, width))
+        mask = run_lengths.decode(code).flatten(order="F")
+        changes = np.flatnonzero(np.diff(mask)) + 1
+        runs = np.diff([0, *changes, len(mask)]).tolist()
+        counts = [0, *runs] if mask[0] else runs
+        packed = {"size": code["size"], "counts": code["counts"].decode()}
+        outline = {"size": [height, width], "counts": counts} if outline == "counts" else packed
+    made = CocoObject(annotation=1, label=1, box=(0, 0, 8, 4), outline=outline)
+    if isinstance(outline, list):
+        from array import array
+
+        parts = tuple(array("d", polygon) for polygon in outline)
+        made = CocoObject(annotation=1, label=1, box=(0, 0, 8, 4), outline=parts)
+    only = CocoPicture(
+        id=picture.id, path=picture.path, width=width, height=height, objects=(made,)
+    )
+    return read_sample(only, is_flipped=False).target["masks"][0, :5, :9].tolist()
+
+
+def check_weights() -> dict[str, Any]:
+    """Classes are matched by name; torchvision's file gives torchvision's network."""
+    old = Design(backbone="resnet18", image_size=64, classes=("cat", "N/A", "dog", "N/A"))
+    new = Design(backbone="resnet18", image_size=64, classes=("dog", "N/A", "cat", "cow"))
+    torch.manual_seed(1)
+    source, target = (build_network(each, is_pretrained=True) for each in (old, new))
+    fresh = {key: value.clone() for key, value in target.state_dict().items()}
+    tensors = source.state_dict()
+    num_known = load_trained(target, new, Weights(name="w", design=old, tensors=tensors))
+    loaded = target.state_dict()
+    scores, boxes = (
+        "roi_heads.box_predictor.cls_score.bias",
+        "roi_heads.box_predictor.bbox_pred.weight",
+    )
+    place = {0: 0, 1: 3, 3: 1}  # background, dog, cat; N/A and cow stay fresh
+    rows = [
+        torch.equal(
+            loaded[scores][at], (tensors if at in place else fresh)[scores][place.get(at, at)]
+        )
+        for at in range(5)
+    ] + [
+        torch.equal(
+            loaded[boxes].view(5, 4, -1)[at],
+            (tensors if at in place else fresh)[boxes].view(5, 4, -1)[place.get(at, at)],
+        )
+        for at in range(5)
+    ]
+    body = "backbone.body.conv1.weight"
+    return {
+        "num_known": num_known,
+        "rows": rows,
+        "rest": torch.equal(loaded[body], tensors[body]),
+        **check_torchvision(),
+    }
+
+
+def check_torchvision() -> dict[str, Any]:
+    """Their network with random weights and statistics, through a .pth file, into ours."""
+    theirs = maskrcnn_resnet50_fpn(weights=None, weights_backbone=None)
+    # As their COCO weights were learnt; seen where a variance is not large beside it.
+    theirs.backbone.body.bn1 = FrozenBatchNorm2d(64, eps=0.0)
+    theirs.backbone.body.bn1.running_var.uniform_(1e-6, 1e-4)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "maskrcnn.pth"
+        torch.save(theirs.state_dict(), path)
+        weights = read_weights(path)
+    ours = build_network(weights.design, is_pretrained=True)
+    num_known = load_trained(ours, weights.design, weights)
+    image = torch.rand(1, 3, 64, 96)
+    with torch.no_grad():
+        features = [network.eval().backbone(image) for network in (theirs, ours)]
+    largest = max(float(value.abs().max()) for value in features[0].values())
+    difference = max(
+        float((features[0][key] - features[1][key]).abs().max()) for key in features[0]
+    )
+    return {
+        "torchvision_classes": [len(weights.design.classes), weights.design.classes[0], num_known],
+        "torchvision_difference": difference / largest,
+        "is_frozen": any(isinstance(each, FrozenBatchNorm2d) for each in ours.modules()),
+        "learning": sorted(
+            {
+                name.split(".")[2]
+                for name, each in ours.named_parameters()
+                if name.startswith("backbone.body.") and each.requires_grad
+            }
+        ),
+    }
+
+
+def main(data: str) -> None:
+    torch.set_num_threads(1)
+    split = read_split(Path(data), "val2017")
+    wrong = perturbed(split)
+    found = {
+        "truth": own_figures(split, truth(split)),
+        "perturbed": own_figures(split, wrong),
+        "perturbed_peer": peer_figures(split, wrong),
+        "nothing": coco_figures(split.annotations, []),
+        "samples": check_samples(split),
+        "weights": check_weights(),
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

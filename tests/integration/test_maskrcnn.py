@@ -1,0 +1,288 @@
+"""Mask R-CNN on real ranks and real JPEGs: it learns, resumes to the bit, and counts as COCO does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from jobs.spec import RunState
+from tests.fakes.gangs import Gangs
+from trainer.data.synthetic_coco import make_coco
+
+REPO = Path(__file__).parents[2]
+CHECKS = Path(__file__).parent / "programs" / "maskrcnn_checks.py"
+PROGRAM = ("python", "-m", "trainer.pytorch.maskrcnn")
+SMALL = ("--backbone", "resnet18", "--regions-per-image", "32", "--log-every", "1")
+RUN_TIMEOUT_S = 400
+NUM_LEARNING_STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return runtime_python("pytorch", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    make_coco(folder, num_train=180, num_val=24, seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gangs(python, tmp_path_factory) -> Iterator[Gangs]:
+    made = Gangs(tmp_path_factory.mktemp("workspace"), interpreter=python)
+    yield made
+    made.end()
+
+
+def train(gangs: Gangs, *arguments: str, ranks: int = 2, launcher: str = "torch") -> Path:
+    """Run the program to its good end; gives the run's directory."""
+    handle = gangs.submit(
+        [*PROGRAM, *SMALL, *arguments],
+        launcher=launcher,
+        processes_per_node=ranks,
+        code=str(REPO),
+        code_only=("trainer",),
+        outputs=("model",),
+        hang_s=240.0,
+        env={"OMP_NUM_THREADS": "1"},
+    )
+    status = gangs.wait(handle, RUN_TIMEOUT_S)
+    assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
+    return Path(handle.run_dir)
+
+
+def summary(run_dir: Path) -> dict[str, Any]:
+    return json.loads((run_dir / "summary.json").read_text())
+
+
+def curve(run_dir: Path, split: str, name: str) -> list[tuple[int, float]]:
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [
+        (line["step"], line["value"])
+        for line in lines
+        if (line["split"], line["name"]) == (split, name)
+    ]
+
+
+def run(python: Path, cwd: Path, *argv: str) -> str:
+    """Run a program in the runtime; gives what it printed."""
+    done = subprocess.run(
+        [str(python), *argv],
+        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def learnt(gangs, shapes) -> Path:
+    """Two ranks of Horovod on fresh weights."""
+    return train(
+        gangs,
+        *("--data", str(shapes), "--strategy", "horovod", "--image-size", "96"),
+        *("--max-steps", str(NUM_LEARNING_STEPS), "--warmup-steps", "12"),
+        *("--lr", "0.03", "--schedule", "cosine"),
+        launcher="horovod",
+    )
+
+
+class TestLearning:
+    def test_two_ranks_of_horovod_learn_the_shapes(self, learnt):
+        found = summary(learnt)
+        fixed = ("program", "strategy", "world_size", "device", "precision", "backbone")
+        assert [found[key] for key in fixed] == [
+            *("trainer.pytorch.maskrcnn", "horovod", 2, "cpu", "fp32", "resnet18")
+        ]
+        sizes = ("image_size", "steps", "batch_size", "train_images", "val_images")
+        assert [found[key] for key in sizes] == [96, NUM_LEARNING_STEPS, 4, 165, 24]
+        assert len(found["weights_sha256"]) == 2
+        assert len(set(found["weights_sha256"])) == 1
+        assert found["images_per_s"] > 0
+        assert 1 < found["boxes_per_image"] < 4
+        losses = [value for _, value in curve(learnt, "train", "loss")]
+        assert len(losses) == NUM_LEARNING_STEPS
+        assert sum(losses[-5:]) < 0.3 * sum(losses[:5])
+        assert found["val_box_ap50"] >= 0.15
+        assert found["val_mask_ap50"] >= 0.15
+
+    def test_all_figures_that_there_are_objects_for_are_metrics_too(self, learnt):
+        found = summary(learnt)
+        named = {key.removeprefix("val_") for key in found if key.startswith("val_")} - {"images"}
+        sizes = ("", "50", "75", "_small", "_medium")
+        recalls = ("1", "10", "100", "_small", "_medium")
+        assert named == {
+            f"{kind}_{name}"
+            for kind in ("box", "mask")
+            for name in [*(f"ap{size}" for size in sizes), *(f"ar{size}" for size in recalls)]
+        }
+        for name in named:
+            assert curve(learnt, "val", name) == [(NUM_LEARNING_STEPS, found[f"val_{name}"])]
+
+    def test_a_picture_is_drawn_from_the_weights(self, learnt, python, shapes, tmp_path):
+        picture = min((shapes / "val2017").iterdir())
+        weights = learnt / "outputs" / "model" / "maskrcnn.safetensors"
+        arguments = ("--predict", str(picture), "--weights", str(weights))
+        said = run(python, tmp_path, "-m", "trainer.pytorch.maskrcnn", *arguments)
+        drawn = tmp_path / "outputs" / "predictions" / f"{picture.stem}.png"
+        assert said.splitlines()[-1].endswith(f" objects, drawn in {drawn}")
+        assert drawn.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+class TestResume:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def six_steps(cls, gangs, shapes, tmp_path_factory) -> tuple[Path, tuple[str, ...]]:
+        """A run with a checkpoint every two steps, and its arguments."""
+        folder = tmp_path_factory.mktemp("kept") / "checkpoints"
+        arguments = (
+            *("--data", str(shapes), "--image-size", "64", "--max-steps", "6"),
+            *("--precision", "bf16"),
+            *("--checkpoint-dir", str(folder), "--checkpoint-every", "2"),
+        )
+        return train(gangs, *arguments), arguments
+
+    def test_a_training_cut_short_ends_as_one_that_was_not(self, gangs, six_steps, tmp_path):
+        whole, arguments = six_steps
+        folder = tmp_path / "checkpoints"
+        shutil.copytree(arguments[-3], folder)
+        for name in ("step-000000004-*", "step-000000006-*"):
+            (late,) = folder.glob(name)
+            shutil.rmtree(late)
+        again = train(gangs, *arguments[:-3], str(folder), *arguments[-2:])
+        kept = ("weights_sha256", "val_box_ap", "val_mask_ar100", "steps")
+        assert [summary(again)[key] for key in kept] == [summary(whole)[key] for key in kept]
+        assert summary(again)["resumed_from_step"] == 2
+        assert curve(again, "train", "loss") == curve(whole, "train", "loss")[2:]
+
+    def test_one_rank_finds_what_two_ranks_found(self, gangs, six_steps):
+        """Each picture is looked at once, alone, whatever the number of ranks."""
+        whole, arguments = six_steps
+        alone = train(gangs, *arguments, "--batch-per-rank", "4", ranks=1, launcher="none")
+        assert summary(alone)["resumed_from_step"] == 6
+        figures = [
+            {key: value for key, value in summary(each).items() if key.startswith("val_")}
+            for each in (whole, alone)
+        ]
+        assert figures[0] == figures[1]
+
+
+class TestFigures:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def found(cls, python, shapes) -> dict[str, Any]:
+        return json.loads(run(python, shapes, str(CHECKS), str(shapes)))
+
+    def test_the_truth_is_found_to_be_perfect(self, found):
+        precise = {key: value for key, value in found["truth"].items() if "ap" in key}
+        assert len(precise) == 10
+        assert set(precise.values()) == {1.0}
+        assert found["truth"]["mask_ar100"] == 1.0
+
+    def test_a_perturbed_copy_gets_pycocotools_own_figures(self, found):
+        assert found["perturbed"] == found["perturbed_peer"]
+        assert 0.1 < found["perturbed"]["mask_ap"] < found["perturbed"]["box_ap"] < 0.9
+
+    def test_who_finds_nothing_gets_zeros(self, found):
+        assert set(found["nothing"].values()) == {0.0}
+        assert found["nothing"].keys() == found["truth"].keys()
+
+    def test_masks_fit_their_boxes_mirrored_ones_too(self, found):
+        samples = found["samples"]
+        assert samples["furthest"] < 1.5
+        assert samples["is_mirrored"]
+        upper = [1, 1, 1, 0, 0, 0, 0, 0, 0]
+        both = [1, 1, 1, 0, 0, 1, 1, 1, 0]
+        lower = [0, 0, 0, 0, 0, 1, 1, 1, 0]
+        assert samples["outlines"] == [[upper, both, lower, lower, [0] * 9]] * 3
+
+    def test_weights_of_other_classes_are_matched_by_name(self, found):
+        weights = found["weights"]
+        assert (weights["num_known"], weights["rest"]) == (2, True)
+        assert weights["rows"] == [True] * 10
+
+    def test_torchvisions_weights_make_torchvisions_network(self, found):
+        weights = found["weights"]
+        assert weights["torchvision_classes"] == [90, "person", 80]
+        assert weights["torchvision_difference"] < 1e-3
+        assert weights["is_frozen"]
+        assert weights["learning"] == ["layer2", "layer3", "layer4"]
+
+
+# Calls the program once per case in one process: PyTorch takes seconds to load.
+MISTAKES_PROGRAM = """
+import contextlib, io, json, sys
+import torch
+from trainer.pytorch import maskrcnn
+
+torch.save({"conv1.weight": torch.zeros(1)}, "other.pth")
+found = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            code = maskrcnn.main(arguments)
+        except SystemExit as exit_:
+            code = exit_.code
+    found.append([code, said.getvalue().splitlines()[-1]])
+print(json.dumps(found))
+"""
+
+
+def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
+    picture = next((shapes / "val2017").iterdir())
+    cut = shutil.copytree(shapes, tmp_path / "cut")
+    for path in (cut / "train2017").iterdir():
+        path.write_bytes(path.read_bytes()[:300])
+    small = ["--device", "cpu", "--backbone", "resnet18", "--image-size", "64"]
+    diverging = ["--lr", "1e30", "--warmup-steps", "0", "--epochs", "1", *small]
+    cases = [
+        (["--max-steps", "0"], 2, "--max-steps must be above 0, not 0"),
+        (["--image-size", "16"], 2, "--image-size must be 32 or more, not 16"),
+        (["--predict", "a.jpg"], 2, "--predict needs --weights"),
+        ([], 1, "error: no input `coco` was handed to this run (hint: name the folder"),
+        (["--data", "/nowhere"], 1, "error: no `annotations/instances_train2017.json`"),
+        (["--data", str(cut), *small], 1, ".jpg` is no whole picture"),
+        (
+            ["--data", str(shapes), "--batch-per-rank", "500", *small],
+            1,
+            "error: 165 pictures with objects fill no batch of 500 (hint: a smaller --batch-per",
+        ),
+        (
+            ["--data", str(shapes), "--weights", "other.pth", *small],
+            1,
+            "error: `other.pth` holds no weights of torchvision's maskrcnn_resnet50_fpn (hint:",
+        ),
+        (
+            ["--data", str(shapes), "--backbone-weights", "other.pth", *small],
+            1,
+            "error: `other.pth` is no such backbone",
+        ),
+        (["--predict", str(picture), "--weights", "."], 1, "error: `.` holds no checkpoint of"),
+        (["--data", str(shapes), *diverging], 1, "error: training has diverged: the loss of rank"),
+    ]
+    printed = run(python, tmp_path, "-c", MISTAKES_PROGRAM, json.dumps([each[0] for each in cases]))
+    for (case, code, message), found in zip(
+        cases, json.loads(printed.splitlines()[-1]), strict=True
+    ):
+        assert found[0] == code, (case, found)
+        assert message in found[1], case
+    # The pictures of the step are named by COCO's ids.
+    assert "samples of rank 0: " in found[1]
+    assert "(hint: a smaller --lr than 1e+30, or more --warmup-steps)" in found[1]
