@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.common.whole_file import write_whole
+
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
     from PIL.ImageFont import FreeTypeFont, ImageFont
@@ -51,9 +53,9 @@ def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
         picture = Image.open(io.BytesIO(each.picture)).convert("RGB")
         cell = ImageOps.pad(picture, (CELL, CELL), color="white", centering=(0, 0))
         grid.paste(cell, (left, top + TEXT_HEIGHT))
-    partial = path.with_name(f".{path.name}.partial")
-    grid.save(partial, "PNG")
-    partial.replace(path)
+    encoded = io.BytesIO()
+    grid.save(encoded, "PNG")
+    write_whole(path, encoded.getvalue())
 
 
 def _fit(draw: ImageDraw, text: str, width: int, font: FreeTypeFont | ImageFont) -> str:

@@ -56,7 +56,7 @@ from trainer.pytorch.picture_data import (
     open_loaders,
     require_full_batch,
 )
-from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, take_step
+from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.predictions import predict_some
 from trainer.pytorch.program import run_program
 from trainer.pytorch.state import save_weights
@@ -178,9 +178,8 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         )
         train = seen(data.train, train_pictures.labels)
         val = seen(data.val, val_pictures.labels)
-    optimizer = torch.optim.SGD(
-        part.parameters(), lr=options.lr, momentum=options.momentum, fused=True
-    )
+    scaler = make_scaler(options.precision, device)
+    optimizer = make_sgd(part.parameters(), lr=options.lr, momentum=options.momentum, scaler=scaler)
     model, optimizer = ranks.strategy.wrap(part, optimizer)
     return Job(
         options=options,
@@ -195,7 +194,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         part=part,
         model=model,
         optimizer=optimizer,
-        scaler=make_scaler(options.precision, device),
+        scaler=scaler,
         throughput=throughput,
     )
 

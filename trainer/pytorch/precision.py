@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +23,21 @@ def autocast(name: PrecisionName, device: torch.device) -> torch.autocast:
 def make_scaler(name: PrecisionName, device: torch.device) -> torch.amp.GradScaler | None:
     """Give what keeps small gradients above zero; only fp16's range needs it."""
     return torch.amp.GradScaler(device.type) if name == "fp16" else None
+
+
+def make_sgd(
+    parameters: Iterable[Tensor] | Iterable[dict[str, Any]],
+    *,
+    lr: float,
+    momentum: float,
+    scaler: torch.amp.GradScaler | None,
+) -> torch.optim.SGD:
+    """Make the optimizer, fused where that is safe.
+
+    A fused SGD makes its first momentum of uninitialised memory where the scaler skips its first
+    step (torch 2.15, torch/optim/sgd.py); https://github.com/LibreYOLO/libreyolo/pull/771 met it.
+    """
+    return torch.optim.SGD(parameters, lr=lr, momentum=momentum, fused=scaler is None)
 
 
 def take_step(

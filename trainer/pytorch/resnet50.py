@@ -52,7 +52,7 @@ from trainer.pytorch.picture_data import (
     open_loaders,
     require_full_batch,
 )
-from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, take_step
+from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
 from trainer.pytorch.state import save_weights
 from trainer.pytorch.strategy import (
@@ -158,7 +158,8 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         begin_from(network, options.weights, say=print if world.is_main else lambda _: None)
     network = network.to(device, memory_format=torch.channels_last)
     groups = parameter_groups(network, weight_decay=options.weight_decay)
-    optimizer = torch.optim.SGD(groups, lr=options.lr, momentum=options.momentum, fused=True)
+    scaler = make_scaler(options.precision, device)
+    optimizer = make_sgd(groups, lr=options.lr, momentum=options.momentum, scaler=scaler)
     model, optimizer = ranks.strategy.wrap(network, optimizer)
     return Job(
         options=options,
@@ -168,7 +169,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         network=network,
         model=torch.compile(model) if options.compile else model,
         optimizer=optimizer,
-        scaler=make_scaler(options.precision, device),
+        scaler=scaler,
     )
 
 

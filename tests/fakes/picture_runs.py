@@ -1,0 +1,82 @@
+"""Runs the picture programs of PyTorch on real ranks, and reads what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.torch_ranks import Strategy, Zygote, start_gang
+
+REPO = Path(__file__).parents[2]
+CHECKS = "tests.integration.programs.picture_checks"
+# Beside other tests a run of seconds may take minutes.
+RUN_TIMEOUT_S = 420
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one run left behind."""
+
+    folder: Path
+    summary: dict[str, Any]
+    metrics: list[dict[str, Any]]
+
+    def curve(self, split: str, name: str) -> list[tuple[int, float]]:
+        """Step and value of each line."""
+        return [
+            (line["step"], line["value"])
+            for line in self.metrics
+            if (line["split"], line["name"]) == (split, name)
+        ]
+
+
+def run_ranks(
+    zygote: Zygote,
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    strategy: Strategy = "ddp",
+    size: int = 1,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Run `argv` of picture_checks.py on so many ranks to its good end."""
+    gang = start_gang(zygote, [CHECKS, *argv], strategy=strategy, size=size, folder=folder, env=env)
+    try:
+        codes = gang.wait(RUN_TIMEOUT_S)
+        assert codes == [0] * size, gang.texts()
+    finally:
+        gang.end()
+
+
+def train(zygote: Zygote, module: str, *argv: str, folder: Path, **options: Any) -> Trained:
+    """Train on real ranks."""
+    run_ranks(zygote, ["train", module, *argv], folder=folder, **options)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return Trained(
+        folder=folder,
+        summary=json.loads((folder / "summary.json").read_text()),
+        metrics=[json.loads(line) for line in lines],
+    )
+
+
+def say_mistakes(
+    python: Path, folder: Path, cases: Sequence[tuple[str, Sequence[str]]]
+) -> list[tuple[int, str]]:
+    """Call programs with these arguments, in one process; gives exit codes and last lines."""
+    (folder / "cases.json").write_text(json.dumps(cases))
+    done = subprocess.run(
+        [str(python), "-m", CHECKS, str(folder), "mistakes"],
+        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])["mistakes"]
+    return [(code, line) for code, line in found]

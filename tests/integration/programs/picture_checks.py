@@ -1,0 +1,241 @@
+"""What test_loader.py and the tests of the picture programs ask of PyTorch; run by the runtime.
+
+python picture_checks.py CHECK FOLDER      prints what it found as JSON
+main(["evaluate", MODULE, ...])            in a rank: what each picture's evaluation was
+main(["train", MODULE, ...])               in a rank: the program itself
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import torch
+from PIL import Image
+from torchvision.transforms import RandomResizedCrop
+from torchvision.transforms.v2 import functional as reference
+
+from trainer.common.errors import TrainingError
+from trainer.common.position import Position
+from trainer.data.crops import Crop, picture_rng, random_crop
+from trainer.data.pictures import open_pictures
+from trainer.pytorch.loader import DecodingThreads, Loader, decode
+
+NUM_CROPS = 4_000
+PERCENTILES = (1, 10, 25, 50, 75, 90, 99)
+
+
+def crops(_folder: Path) -> object:
+    """Percentiles of left, top, area and aspect of our crops and of torchvision's, by size."""
+    torch.manual_seed(1)
+    found = {}
+    for width, height in ((500, 375), (64, 200), (300, 40)):
+        canvas = torch.empty(3, height, width, dtype=torch.uint8)
+        theirs = [
+            RandomResizedCrop.get_params(canvas, (0.08, 1.0), (3 / 4, 4 / 3))
+            for _ in range(NUM_CROPS)
+        ]
+        ours = [random_crop(width, height, picture_rng(1, 1, each)) for each in range(NUM_CROPS)]
+        rows = {
+            "torchvision": [(left, top, w, h) for top, left, h, w in theirs],
+            "ours": [(crop.left, crop.top, crop.width, crop.height) for crop in ours],
+        }
+        found[f"{width}x{height}"] = {
+            name: figures(boxes, width, height) for name, boxes in rows.items()
+        }
+    return found
+
+
+def figures(boxes: Sequence[Sequence[int]], width: int, height: int) -> dict[str, list[float]]:
+    columns = {
+        "left": [left / width for left, _, _, _ in boxes],
+        "top": [top / height for _, top, _, _ in boxes],
+        "area": [w * h / (width * height) for _, _, w, h in boxes],
+        "aspect": [math.log(w / h) for _, _, w, h in boxes],
+    }
+    return {
+        name: [sorted(values)[len(values) * each // 100] for each in PERCENTILES]
+        for name, values in columns.items()
+    }
+
+
+def batches(folder: Path) -> object:
+    """How far the loader's pixels are from Pillow's decoder and torchvision's resizing."""
+    pictures = open_pictures(folder, "train")
+    order = [[3, 0, 2], [], [1, 4]]
+
+    def crop_of(index: int, width: int, height: int) -> Crop:
+        return random_crop(width, height, picture_rng(1, 2, index))
+
+    torch.set_num_threads(2)
+    runs = []
+    for num_threads in (1, 4):
+        threads = DecodingThreads(num_threads)
+        loader = Loader(pictures, torch.device("cpu"), size=32, threads=threads)
+        runs.append(list(loader.batches(order, crop_of)))
+    worst = 0
+    for batch in runs[0]:
+        for image, index in zip(batch.images, batch.samples, strict=True):
+            whole = Image.open(io.BytesIO(pictures.read(index))).convert("RGB")
+            crop = crop_of(index, *whole.size)
+            part = reference.resized_crop(
+                *(reference.pil_to_tensor(whole), crop.top, crop.left, crop.height, crop.width),
+                size=[32, 32],
+                antialias=True,
+            )
+            part = part.flip(-1) if crop.is_flipped else part
+            worst = max(worst, (image.int() - part.int()).abs().max().item())
+    alone, together = runs
+    return {
+        "samples": [[*batch.samples] for batch in alone],
+        "labels": [batch.labels.tolist() for batch in alone],
+        "shapes": [[*batch.images.shape] for batch in alone],
+        "is_channels_last": alone[0].images.is_contiguous(memory_format=torch.channels_last),
+        "worst_difference": worst,
+        "threads_change_nothing": all(
+            torch.equal(one.images, other.images)
+            for one, other in zip(alone, together, strict=True)
+        ),
+        "num_threads_after": torch.get_num_threads(),
+        "threads_of_decoders": threads_of_decoders(),
+    }
+
+
+def threads_of_decoders() -> int:
+    """How many threads tensor operations use on a decoding thread."""
+    found: list[int] = []
+    DecodingThreads(1).start(lambda: found.append(torch.get_num_threads())).result()
+    return found[0]
+
+
+def formats(_folder: Path) -> object:
+    """The middle pixel of an orange picture in every format that a data set may hold."""
+    found = {}
+    orange = Image.new("RGB", (20, 10), (200, 100, 50))
+    for mode, kind in (
+        *(("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG")),
+        *(("RGB", "PNG"), ("P", "PNG"), ("RGBA", "PNG"), ("LA", "PNG")),
+    ):
+        buffer = io.BytesIO()
+        orange.convert(mode).save(buffer, kind)
+        picture = decode(buffer.getvalue(), lambda: "orange")
+        found[f"{mode} {kind}"] = [[*picture.shape], picture[:, 5, 5].tolist()]
+    return found
+
+
+def broken(_folder: Path) -> object:
+    """What is said of files that are no whole pictures."""
+    buffer = io.BytesIO()
+    Image.effect_noise((200, 200), 50).save(buffer, "JPEG")
+    whole = buffer.getvalue()
+    deep = io.BytesIO()
+    Image.new("I;16", (20, 10), 30_000).save(deep, "PNG")
+    files = {
+        "empty": b"",
+        "text": b"<html>not found</html>",
+        "cut": whole[: len(whole) // 2],
+        "header": whole[:100],
+        "deep": deep.getvalue(),
+    }
+    said = {}
+    for name, data in files.items():
+        try:
+            decode(data, lambda: "DIR/x.jpg")
+        except TrainingError as error:
+            said[name] = str(error)
+    return said
+
+
+def mistakes(folder: Path) -> object:
+    """Exit code and last line on stderr of each call of a program: [module, arguments]."""
+    found = []
+    for module, arguments in json.loads((folder / "cases.json").read_text()):
+        said = io.StringIO()
+        stderr, sys.stderr = sys.stderr, said
+        try:
+            code = importlib.import_module(module).main(arguments)
+        except SystemExit as exit_:
+            code = exit_.code
+        finally:
+            sys.stderr = stderr
+        found.append([code, said.getvalue().splitlines()[-1]])
+    return found
+
+
+def evaluate(argv: Sequence[str]) -> int:
+    """Evaluate once, untrained; each rank writes which pictures it saw and what came out."""
+    from trainer.common.options import parse_options
+    from trainer.pytorch import resnet50
+    from trainer.pytorch.evaluation import evaluate as evaluate_all
+    from trainer.pytorch.loader import normalise
+    from trainer.pytorch.program import run_program
+    from trainer.pytorch.strategy import Ranks
+
+    options = parse_options(resnet50.Options, argv)
+
+    def check(ranks: Ranks) -> None:
+        job = resnet50.prepare(options, ranks)
+        seen: list[int] = []
+        begin = job.data.val._begin
+        job.data.val._begin = lambda samples, crop_of: (
+            seen.extend(samples),
+            begin(samples, crop_of),
+        )[1]
+        found = evaluate_all(
+            job.network,
+            job.data.val,
+            num_images=job.data.num_val,
+            num_classes=len(job.data.classes),
+            batch_size=job.batch_size,
+            sees=normalise,
+            ranks=ranks,
+            device=job.device,
+            precision=options.precision,
+            guard=NO_GUARD,
+            position=Position(),
+            hint="",
+        )
+        text = json.dumps({"seen": seen, "found": found})
+        Path(f"evaluated-{ranks.world.rank}.json").write_text(text)
+
+    return run_program(options, options.strategy, check)
+
+
+class _NoGuard:
+    def check(self, _position: Position) -> None:
+        """No vote."""
+
+    def settle(self) -> None:
+        """No vote."""
+
+
+NO_GUARD = _NoGuard()
+
+
+def main(argv: Sequence[str]) -> int:
+    """What a rank runs; its meeting place goes to the environment, where torchrun has it."""
+    rest = [*argv]
+    if "--dist-url" in rest:
+        place = rest.index("--dist-url")
+        url = urlsplit(rest[place + 1])
+        del rest[place : place + 2]
+        os.environ.update(MASTER_ADDR=str(url.hostname), MASTER_PORT=str(url.port))
+    what, *rest = rest
+    if what == "evaluate":
+        return evaluate(rest)
+    module, *rest = rest
+    assert what == "train"
+    return importlib.import_module(module).main(rest)
+
+
+if __name__ == "__main__":
+    checks = {each.__name__: each for each in (crops, batches, formats, broken, mistakes)}
+    results = {name: checks[name](Path(sys.argv[1])) for name in sys.argv[2:]}
+    print(json.dumps(results))

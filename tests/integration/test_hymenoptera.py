@@ -1,0 +1,161 @@
+"""Transfer learning on real ranks: ants from bees, by the head alone or by every weight."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from tests.fakes.picture_runs import Trained, say_mistakes, train
+from tests.fakes.torch_ranks import Zygote
+from trainer.data.synthetic import INSECTS, make_pictures
+
+MODULE = "trainer.pytorch.hymenoptera"
+SMALL = ("--image-size", "64")
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return runtime_python("pytorch", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+
+
+@pytest.fixture(scope="module")
+def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
+    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def insects(tmp_path_factory) -> Path:
+    """A folder as the tutorial's data set has it: train and val, ants and bees."""
+    folder = tmp_path_factory.mktemp("data") / "insects"
+    make_pictures(folder, num_classes=2, num_train=100, num_val=25, size=96, seed=2, names=INSECTS)
+    return folder
+
+
+def read_tensors(path: Path) -> dict[str, bytes]:
+    """The bytes of each tensor in a safetensors file."""
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    header.pop("__metadata__", None)
+    places = {name: entry["data_offsets"] for name, entry in header.items()}
+    return {name: data[start + begin : start + end] for name, (begin, end) in places.items()}
+
+
+HEAD = ("--batch-per-rank", "6", "--epochs", "8", "--lr", "4", "--image-size", "96")
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(zygote, insects, tmp_path_factory) -> Trained:
+    """The head alone, on two ranks of Horovod."""
+    folder = tmp_path_factory.mktemp("head") / "run"
+    arguments = ("--data", str(insects), *HEAD, "--checkpoint-every", "10", "--keep-last", "9")
+    return train(zygote, MODULE, *arguments, folder=folder, strategy="horovod", size=2)
+
+
+class TestHead:
+    def test_two_ranks_tell_ants_from_bees_and_end_with_the_same_weights(self, on_two_ranks):
+        summary = on_two_ranks.summary
+        fixed = ("program", "strategy", "world_size", "network", "train", "batch_size", "classes")
+        assert [summary[key] for key in fixed] == [
+            *(MODULE, "horovod", 2, "resnet18", "head", 12, ["ants", "bees"])
+        ]
+        assert (summary["train_images"], summary["val_images"]) == (100, 25)
+        assert summary["val_top1"] >= 0.9
+        assert len(summary["weights_sha256"]) == 2
+        assert len(set(summary["weights_sha256"])) == 1
+
+    def test_the_picture_shows_what_the_network_takes_pictures_for(self, on_two_ranks):
+        with Image.open(on_two_ranks.folder / "outputs/predictions/predictions.png") as grid:
+            assert grid.format == "PNG"
+            assert grid.size == (4 * 236 + 12, 3 * (46 + 236) + 12)
+
+    def test_a_random_backbone_is_warned_of(self, on_two_ranks):
+        texts = [(on_two_ranks.folder / f"rank-{rank}.log").read_text() for rank in (0, 1)]
+        assert "warning: without --weights the frozen backbone is random" in texts[0]
+        assert "warning" not in texts[1]
+
+    def test_only_the_head_changes(self, on_two_ranks, zygote, insects, tmp_path):
+        begun = ("--data", str(insects), *HEAD, "--epochs", "1", "--lr", "1e-9")
+        before = train(zygote, MODULE, *begun, folder=tmp_path / "run")
+        files = [
+            read_tensors(run.folder / "outputs" / "model" / "hymenoptera.safetensors")
+            for run in (before, on_two_ranks)
+        ]
+        assert files[0].keys() == files[1].keys()
+        changed = {key for key, value in files[0].items() if files[1][key] != value}
+        assert changed == {"fc.weight", "fc.bias"}
+
+    def test_one_and_three_ranks_take_the_same_steps_but_for_rounding(
+        self, on_two_ranks, zygote, insects, tmp_path
+    ):
+        for size, batch in ((1, 12), (3, 4)):
+            arguments = ("--data", str(insects), *HEAD, "--batch-per-rank", str(batch))
+            run = train(zygote, MODULE, *arguments, folder=tmp_path / str(size), size=size)
+            for split in ("train", "val"):
+                ours = [value for _, value in run.curve(split, "loss")]
+                theirs = [value for _, value in on_two_ranks.curve(split, "loss")]
+                assert ours == pytest.approx(theirs, rel=1e-3)
+
+    def test_a_resumed_training_ends_where_the_whole_one_does_to_the_bit(
+        self, on_two_ranks, zygote, insects, tmp_path
+    ):
+        (checkpoint,) = (on_two_ranks.folder / "checkpoints").glob("step-000000010-*")
+        shutil.copytree(checkpoint, tmp_path / "run" / "checkpoints" / checkpoint.name)
+        resumed = train(
+            *(zygote, MODULE, "--data", str(insects), *HEAD),
+            folder=tmp_path / "run",
+            strategy="horovod",
+            size=2,
+        )
+        assert resumed.summary["resumed_from_step"] == 10
+        assert resumed.summary["weights_sha256"] == on_two_ranks.summary["weights_sha256"]
+
+
+class TestAll:
+    def test_every_weight_is_fine_tuned_from_a_file_on_random_crops(
+        self, zygote, insects, tmp_path
+    ):
+        first = ("--data", str(insects), "--train", "all", "--batch-per-rank", "5", *SMALL)
+        begun = train(
+            *(zygote, MODULE, *first, "--epochs", "3", "--lr", "2"),
+            folder=tmp_path / "first",
+            size=2,
+        )
+        assert begun.summary["val_top1"] >= 0.9
+        weights = begun.folder / "outputs" / "model" / "hymenoptera.safetensors"
+        head = ("--data", str(insects), "--weights", str(weights), "--epochs", "1", "--lr", "1e-9")
+        again = train(zygote, MODULE, *head, *SMALL, folder=tmp_path / "second")
+        assert again.summary["val_top1"] == begun.summary["val_top1"]
+        assert again.summary["val_loss"] == pytest.approx(begun.summary["val_loss"], rel=1e-3)
+
+
+def test_a_mistake_is_one_line_that_says_what_to_do(python, insects, tmp_path):
+    resnet = tmp_path / "other.safetensors"
+    resnet.write_bytes(b"\x02\x00\x00\x00\x00\x00\x00\x00{}")
+    cases = [
+        ([], 1, "error: no input `hymenoptera` was handed to this run (hint: "),
+        (["--data", "/nowhere"], 1, "error: no folder `/nowhere/train` (hint: "),
+        (
+            ["--data", str(insects), "--weights", str(resnet)],
+            1,
+            f"error: `{resnet}` holds weights of another network: bn1.bias does not fit (hint: ",
+        ),
+        (["--data", str(insects), "--batch-per-rank", "101"], 1, "more than the 100 training"),
+        (["--lr", "0"], 2, "--lr must be above 0, not 0.0"),
+        (["--num-images", "1"], 2, "--num-images must be 2 or more, not 1"),
+    ]
+    found = say_mistakes(python, tmp_path, [(MODULE, arguments) for arguments, _, _ in cases])
+    for (arguments, code, message), (found_code, line) in zip(cases, found, strict=True):
+        assert (found_code, message in line) == (code, True), (arguments, line)

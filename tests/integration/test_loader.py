@@ -1,0 +1,82 @@
+"""The loader's pictures are those of other decoders, and its crops are spread like torchvision's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from trainer.data.synthetic import make_pictures
+
+REPO = Path(__file__).parents[2]
+CHECKS = REPO / "tests" / "integration" / "programs" / "picture_checks.py"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> dict[str, Any]:
+    """What the checks found in the runtime."""
+    try:
+        python = runtime_python("pytorch", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+    folder = tmp_path_factory.mktemp("pictures") / "set"
+    make_pictures(folder, num_classes=2, num_train=6, num_val=2, size=90, seed=3)
+    done = subprocess.run(
+        [str(python), str(CHECKS), str(folder), "crops", "batches", "formats", "broken"],
+        env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_crops_are_spread_like_torchvisions(found):
+    for size, crops in found["crops"].items():
+        for name, theirs in crops["torchvision"].items():
+            assert crops["ours"][name] == pytest.approx(theirs, abs=0.03), (size, name)
+
+
+def test_batches_hold_what_other_decoders_see_whatever_the_number_of_threads(found):
+    batches = {**found["batches"]}
+    worst = batches.pop("worst_difference")
+    assert batches == {
+        "samples": [[3, 0, 2], [], [1, 4]],
+        "labels": [[1, 0, 0], [], [0, 1]],
+        "shapes": [[3, 3, 32, 32], [0, 3, 32, 32], [2, 3, 32, 32]],
+        "is_channels_last": True,
+        "threads_change_nothing": True,
+        "num_threads_after": 2,
+        "threads_of_decoders": 1,
+    }
+    assert worst <= 2  # of 255: libjpeg's versions round differently
+
+
+def test_every_usual_format_is_three_colours_of_bytes(found):
+    formats = found["formats"]
+    assert {tuple(shape) for shape, _ in formats.values()} == {(3, 10, 20)}
+    for name in ("RGB JPEG", "CMYK JPEG", "RGB PNG", "P PNG", "RGBA PNG"):
+        assert formats[name][1] == pytest.approx([200, 100, 50], abs=5), name
+    for name in ("L JPEG", "LA PNG"):
+        assert formats[name][1] == pytest.approx([124, 124, 124], abs=2), name
+
+
+def test_a_file_that_is_no_whole_picture_is_named(found):
+    said = found["broken"]
+    assert set(said) == {"empty", "text", "cut", "header", "deep"}
+    assert said["deep"] == (
+        "`DIR/x.jpg` has more than 8 bits a colour (hint: convert it to 8 bits)"
+    )
+    hint = "(hint: get the file again, or take it away)"
+    for name in ("empty", "text"):
+        assert said[name] == f"`DIR/x.jpg` is no whole picture: Unsupported image file {hint}"
+    for name in ("cut", "header"):
+        why = "Image is incomplete or truncated"
+        assert said[name] == f"`DIR/x.jpg` is no whole picture: {why} {hint}"

@@ -1,0 +1,221 @@
+"""ResNet-50 on real ranks and real JPEGs: it learns, resumes exactly, and counts each picture once.
+
+Small pictures and few of them: a step costs a quarter of a second, most of it for 25 million
+weights.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from tests.fakes.picture_runs import Trained, run_ranks, say_mistakes, train
+from tests.fakes.torch_ranks import Zygote
+from trainer.data.pictures import open_pictures
+from trainer.data.synthetic import make_pictures
+
+MODULE = "trainer.pytorch.resnet50"
+SMALL = ("--image-size", "32", "--log-every", "1")
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return runtime_python("pytorch", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+
+
+@pytest.fixture(scope="module")
+def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
+    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Class folders: 20 pictures to train on, 7 to validate with, which no world size divides."""
+    folder = tmp_path_factory.mktemp("data") / "pictures"
+    make_pictures(folder, num_classes=3, num_train=20, num_val=7, size=48, seed=5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shards(pictures, tmp_path_factory) -> Path:
+    """The same pictures as tar shards, two a split."""
+    folder = tmp_path_factory.mktemp("data") / "shards"
+    folder.mkdir()
+    for split in ("train", "val"):
+        source = open_pictures(pictures, split)
+        (folder / split).mkdir()
+        half = math.ceil(len(source.labels) / 2)
+        for number in (0, 1):
+            with tarfile.open(folder / split / f"{number:06}.tar", "w") as shard:
+                for index in range(number * half, min((number + 1) * half, len(source.labels))):
+                    label = str(source.labels[index]).encode()
+                    for suffix, data in (("jpg", source.read(index)), ("cls", label)):
+                        member = tarfile.TarInfo(f"{index:06}.{suffix}")
+                        member.size = len(data)
+                        shard.addfile(member, io.BytesIO(data))
+    (folder / "classes.txt").write_text("".join(f"{name}\n" for name in source.classes))
+    return folder
+
+
+class TestLearning:
+    @pytest.mark.parametrize("strategy", ["horovod", "ddp"])
+    def test_two_ranks_learn_stripes_and_end_with_the_same_weights(
+        self, zygote, tmp_path, strategy
+    ):
+        made = ("--data", "synthetic", "--num-images", "320", "--num-classes", "4")
+        steps = ("--batch-per-rank", "16", "--epochs", "2", "--warmup-epochs", "1", *SMALL)
+        run = train(
+            zygote, MODULE, *made, *steps, folder=tmp_path / "run", strategy=strategy, size=2
+        )
+        summary = run.summary
+        assert [summary[key] for key in ("program", "strategy", "world_size", "batch_size")] == [
+            *(MODULE, strategy, 2, 32)
+        ]
+        assert (summary["train_images"], summary["val_images"]) == (320, 80)
+        assert summary["val_top1"] >= 0.9
+        assert len(summary["weights_sha256"]) == 2
+        assert len(set(summary["weights_sha256"])) == 1
+        assert summary["images_per_s"] > 0
+        accuracies = run.curve("val", "top1")
+        assert [step for step, _ in accuracies] == [10, 20]
+        assert accuracies[-1][1] == summary["val_top1"]
+        assert [step for step, _ in run.curve("train", "loss")] == list(range(1, 21))
+        assert (run.folder / "outputs" / "model" / "resnet50.safetensors").is_file()
+
+
+def train_two_epochs(zygote: Zygote, pictures: Path, folder: Path) -> Trained:
+    """Two epochs of three steps on two ranks, a checkpoint after each step."""
+    arguments = ("--data", str(pictures), "--batch-per-rank", "3", "--epochs", "2", *SMALL)
+    every = ("--checkpoint-every", "1", "--keep-last", "9", "--lr", "0.5")
+    return train(zygote, MODULE, *arguments, *every, folder=folder, size=2)
+
+
+@pytest.fixture(scope="module")
+def whole(zygote, pictures, tmp_path_factory) -> Trained:
+    """The training that nobody interrupts."""
+    return train_two_epochs(zygote, pictures, tmp_path_factory.mktemp("whole") / "run")
+
+
+class TestResume:
+    @pytest.mark.parametrize("step", [2, 3])  # within the first epoch, and at its end
+    def test_a_resumed_training_ends_where_the_whole_one_does_to_the_bit(
+        self, zygote, pictures, whole, tmp_path, step
+    ):
+        (checkpoint,) = (whole.folder / "checkpoints").glob(f"step-{step:09}-*")
+        shutil.copytree(checkpoint, tmp_path / "run" / "checkpoints" / checkpoint.name)
+        resumed = train_two_epochs(zygote, pictures, tmp_path / "run")
+        assert resumed.summary["resumed_from_step"] == step
+        assert resumed.summary["weights_sha256"] == whole.summary["weights_sha256"]
+        assert resumed.summary["val_loss"] == whole.summary["val_loss"]
+        for split, name in (("train", "loss"), ("val", "loss")):
+            rest = [line for line in whole.curve(split, name) if line[0] >= step]
+            assert resumed.curve(split, name) == [
+                line for line in rest if line[0] > step or split == "val"
+            ]
+
+
+class TestEvaluation:
+    def evaluate(self, zygote, data: Path, folder: Path, size: int) -> list[dict]:
+        """What each rank's evaluation by untrained weights was."""
+        arguments = ("--data", str(data), "--image-size", "32", "--batch-per-rank", "2")
+        run_ranks(zygote, ["evaluate", *arguments], folder=folder, size=size)
+        return [json.loads((folder / f"evaluated-{rank}.json").read_text()) for rank in range(size)]
+
+    def test_each_picture_counts_once_at_any_world_size(self, zygote, pictures, tmp_path):
+        found = [self.evaluate(zygote, pictures, tmp_path / str(size), size) for size in (1, 2, 3)]
+        for ranks in found:
+            assert sorted(index for rank in ranks for index in rank["seen"]) == list(range(7))
+            assert {json.dumps(rank["found"]) for rank in ranks} == {json.dumps(ranks[0]["found"])}
+        alone, *more = (ranks[0]["found"] for ranks in found)
+        assert set(alone) == {"loss", "top1"}
+        for other in more:
+            assert other["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+            assert other["top1"] == alone["top1"]
+
+    def test_shards_give_what_class_folders_give(self, zygote, pictures, shards, tmp_path):
+        found = [
+            self.evaluate(zygote, data, tmp_path / data.name, 1) for data in (pictures, shards)
+        ]
+        assert found[0] == found[1]
+
+
+class TestOneRank:
+    @pytest.mark.parametrize("precision", ["bf16", "fp16"])
+    def test_the_imagenet_network_trains_on_noise_in_half_the_bits(
+        self, zygote, tmp_path, precision
+    ):
+        made = ("--data", "random", "--num-classes", "1000", "--num-images", "4")
+        steps = ("--batch-per-rank", "2", "--epochs", "1", *SMALL)
+        folder = tmp_path / "run"
+        run = train(zygote, MODULE, *made, *steps, "--precision", precision, folder=folder)
+        assert run.summary["parameters"] == 25_557_032
+        assert run.summary["precision"] == precision
+        assert "val_top5" in run.summary
+        losses = [value for _, value in run.curve("train", "loss")]
+        assert losses[0] == pytest.approx(math.log(1000), abs=0.5)
+        (newest, *_) = sorted((folder / "checkpoints").iterdir(), reverse=True)
+        scaler = json.loads((newest / "state.json").read_text())["scaler"]
+        assert (scaler is not None) == (precision == "fp16")
+
+    def test_weights_of_another_training_are_begun_from_with_a_new_head(
+        self, zygote, pictures, tmp_path
+    ):
+        arguments = ("--data", "random", "--num-classes", "7", "--num-images", "2", "--epochs", "1")
+        few = ("--batch-per-rank", "2", "--image-size", "32")
+        train(zygote, MODULE, *arguments, *few, folder=tmp_path / "first")
+        weights = tmp_path / "first" / "outputs" / "model" / "resnet50.safetensors"
+        data = ("--data", str(pictures), "--epochs", "1", "--weights", str(weights))
+        train(zygote, MODULE, *data, *few, folder=tmp_path / "second")
+        said = (tmp_path / "second" / "rank-0.log").read_text()
+        assert f"`{weights}` is for 7 classes, not 3: a new head" in said
+
+
+def test_a_mistake_is_one_line_that_says_what_to_do(python, pictures, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(pictures, broken)
+    victim = sorted((broken / "train").rglob("*.jpg"))[4]
+    victim.write_bytes(victim.read_bytes()[:300])
+    other = tmp_path / "other"
+    shutil.copytree(pictures, other)
+    shutil.rmtree(other / "val" / "class-0001")
+    no_weights = tmp_path / "weights.safetensors"
+    no_weights.write_bytes(b"no weights")
+    small = ["--image-size", "32", "--epochs", "1", "--batch-per-rank", "4"]
+    cases = [
+        ([], 1, "error: no input `imagenet` was handed to this run (hint: "),
+        (["--data", "/nowhere"], 1, "error: no folder `/nowhere/train` (hint: DIR holds train/"),
+        (["--data", str(other)], 1, "other classes in train than in val: class-0001 in one of"),
+        (["--data", str(broken), *small], 1, f"error: `{victim}` is no whole picture: "),
+        (
+            ["--data", str(pictures), "--batch-per-rank", "21"],
+            1,
+            "error: --batch-per-rank 21 on 1 ranks is a batch of 21, more than the 20 training "
+            "pictures (hint: --batch-per-rank 20 or less)",
+        ),
+        (
+            ["--data", str(pictures), "--weights", str(no_weights), *small],
+            1,
+            f"error: no weights can be read from `{no_weights}`: ",
+        ),
+        (["--batch-per-rank", "1"], 2, "--batch-per-rank must be 2 or more, not 1"),
+        (["--image-size", "31"], 2, "--image-size must be 32 or more, not 31"),
+        (["--label-smoothing", "1"], 2, "--label-smoothing must be 0 or more and below 1, not 1.0"),
+        (["--epochs", "0"], 2, "--epochs must be above 0, not 0"),
+    ]
+    found = say_mistakes(python, tmp_path, [(MODULE, arguments) for arguments, _, _ in cases])
+    for (arguments, code, message), (found_code, line) in zip(cases, found, strict=True):
+        assert (found_code, message in line) == (code, True), (arguments, line)
