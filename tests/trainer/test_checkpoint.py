@@ -298,6 +298,8 @@ def test_checkpoint_that_cannot_be_removed_is_named(tmp_path):
     folder = CheckpointFolder(tmp_path, keep_last=1)
     strange = folder.write(1, FILES, ABOUT)
     (strange / "folder").mkdir()
+    for step in (5, 6):
+        (folder.write(step, FILES, ABOUT) / "manifest.json").unlink()
     folder.write(2, FILES, ABOUT)
     folder.write(3, FILES, ABOUT)
     said: list[str] = []
@@ -306,6 +308,11 @@ def test_checkpoint_that_cannot_be_removed_is_named(tmp_path):
         f"checkpoint {strange.name} could not be removed"
     ]
     assert steps(folder) == [3]
+    # What is left of it is no checkpoint any more, and keeps nothing else from being removed.
+    folder.write(4, FILES, ABOUT)
+    folder.remove_old(silent)
+    left = sorted(path.name[:14] for path in tmp_path.iterdir())
+    assert left == ["step-000000001", "step-000000004"]
 
 
 def test_large_files_are_hashed_written_and_read_without_a_second_copy(tmp_path):

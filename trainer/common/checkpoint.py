@@ -78,8 +78,7 @@ class CheckpointFolder:
         for name in files:
             require_file_name(name)
         self._make_root()
-        with contextlib.suppress(OSError):
-            self._remove_unfinished()
+        self._remove_unfinished()
         folder = self._new_folder(step)
         try:
             manifest = Manifest(
@@ -107,14 +106,16 @@ class CheckpointFolder:
         """
         num_whole = 0
         for name in self.names():
-            is_marked = bool(self._keep_every) and _step(name) % (self._keep_every or 1) == 0
-            if num_whole >= self._keep_last and is_marked:
+            if num_whole >= self._keep_last and self._is_kept_for_good(name):
                 continue
             is_whole = self._looks_whole(name)
             if is_whole and num_whole < self._keep_last:
                 num_whole += 1
             elif is_whole is not None and num_whole:
                 self._let_go(name, say)
+
+    def _is_kept_for_good(self, name: str) -> bool:
+        return self._keep_every is not None and _step(name) % self._keep_every == 0
 
     def _let_go(self, name: str, say: Callable[[str], None]) -> None:
         try:
@@ -130,9 +131,10 @@ class CheckpointFolder:
 
     def _remove_unfinished(self) -> None:
         claimed = set(self.names())
-        for name in self._entries():
+        for name in list(self._entries()):
             if name not in claimed:
-                _remove(self.root / name)
+                with contextlib.suppress(OSError):  # it is only in the way if space is short
+                    _remove(self.root / name)
 
     def _new_folder(self, step: int) -> Path:
         while True:
