@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
+from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
 from tests.bench.resnet import resnet_rows, transfer_rows
 from tests.bench.starts import start_rows
 from tests.bench.table import Row, table_text
@@ -50,8 +51,19 @@ PAGES = {
     ),
     "training": Page(
         title="Training: steps, ranks, transfer learning",
-        benchmarks={"resnet50": resnet_rows, "transfer": transfer_rows},
+        benchmarks={
+            "mnist": mnist_rows,
+            "tax": tax_rows,
+            "scaling": scaling_rows,
+            "resnet50": resnet_rows,
+            "transfer": transfer_rows,
+        },
         notes=(
+            "- MNIST: 10,000 made pictures, under torchrun. The peer reads each picture by itself "
+            "(PIL, ToTensor, Normalize), as PyTorch's examples do; both leave the warm-up out.",
+            "- Steps under Horovod and with votes: steps of both kinds in turn in one process.",
+            "- Efficiency: the peer is two processes that train side by side and never talk, so "
+            "what two cores cost each other is in both.",
             "- ResNet-50: one process on all cores. The peer does what Horovod's "
             "`pytorch_synthetic_benchmark.py` does; both leave ten steps out and count ten.",
             "- Transfer learning: wall time of the whole programs, imports included. Ours runs "

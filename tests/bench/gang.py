@@ -1,0 +1,94 @@
+"""Runs a program on one or two ranks, each on a core of its own, and reads the rate rank 0 prints."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from jobs.launchers import gang_request, meeting_environment
+from jobs.rendezvous import RendezvousServer
+from jobs.spec import Launcher
+from tests.fakes.gangs import make_cluster, make_spec
+
+Strategy = Literal["single", "ddp", "horovod"]
+LAUNCHERS: dict[Strategy, Launcher] = {"single": "none", "ddp": "torch", "horovod": "horovod"}
+
+
+def gang_rate(
+    python: Path,
+    argv: Sequence[str],
+    *,
+    strategy: Strategy,
+    project: Path,
+    cwd: Path,
+    size: int = 2,
+    timeout_s: float = 300,
+) -> float:
+    """Run as so many ranks of the strategy; gives the last number that rank 0 printed."""
+    server = RendezvousServer() if strategy == "horovod" else None
+    try:
+        request = gang_request(
+            make_spec([], launcher=LAUNCHERS[strategy], processes_per_node=size), make_cluster()
+        )
+        shared = {**request.env, "TORCHELASTIC_USE_AGENT_STORE": ""}
+        if server is not None:
+            shared |= meeting_environment("horovod", server.port)
+        more = ["--strategy", strategy]
+        if strategy == "ddp":
+            more += ["--dist-url", f"tcp://127.0.0.1:{_free_port()}"]
+        ranks = [
+            _start(python, [*argv, *more], {**shared, **each.env}, project, cwd, each.rank)
+            for each in request.ranks
+        ]
+        return _finish(ranks, timeout_s)
+    finally:
+        if server is not None:
+            server.close()
+
+
+def alone_side_by_side(python: Path, argv: Sequence[str], *, project: Path, cwd: Path) -> float:
+    """Run two processes that know nothing of each other, one a core; gives the mean of their rates.
+
+    What two cores cost each other (caches, memory, clock) is in it: only talking is not.
+    """
+    whole = [*argv, "--strategy", "single"]
+    alone = [_start(python, whole, {}, project, cwd, core) for core in (0, 1)]
+    rates = [_finish([each], 300) for each in alone]
+    return sum(rates) / len(rates)
+
+
+def _start(
+    python: Path, argv: Sequence[str], env: dict[str, str], project: Path, cwd: Path, core: int
+) -> subprocess.Popen[str]:
+    cores = sorted(os.sched_getaffinity(0))
+    return subprocess.Popen(
+        ["taskset", "-c", str(cores[core % len(cores)]), str(python), *argv],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(project), **env},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _finish(ranks: list[subprocess.Popen[str]], timeout_s: float) -> float:
+    try:
+        printed = [rank.communicate(timeout=timeout_s) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for rank, (_, errors) in zip(ranks, printed, strict=True):
+        if rank.returncode != 0:
+            message = f"{rank.args} ended with {rank.returncode}:\n{errors[-3000:]}"
+            raise RuntimeError(message)
+    return float(printed[0][0].splitlines()[-1])
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
