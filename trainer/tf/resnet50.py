@@ -110,7 +110,7 @@ def make_step(job: Job, guard: Guard) -> Step:
     num_images, size = options.batch_per_rank, options.image_size
     weights = [variable.value for variable in network.trainable_variables]
 
-    @tf.function(jit_compile=options.xla)
+    @tf.function(jit_compile=options.xla, autograph=False)
     def mean_loss(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         scores = network(images, training=True)
         return tf.reduce_mean(cross_entropy(scores, labels, options.label_smoothing))
@@ -120,7 +120,8 @@ def make_step(job: Job, guard: Guard) -> Step:
             tf.TensorSpec((num_images, size, size, 3), tf.uint8),
             tf.TensorSpec((num_images,), tf.int64),
             tf.TensorSpec((2,), tf.float64),
-        ]
+        ],
+        autograph=False,
     )
     def step(images: tf.Tensor, labels: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -150,7 +151,8 @@ def make_score(job: Job) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
         input_signature=[
             tf.TensorSpec((None, size, size, 3), tf.uint8),
             tf.TensorSpec((None,), tf.int64),
-        ]
+        ],
+        autograph=False,
     )
     def score(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         scores = job.network(images, training=False)

@@ -1,0 +1,173 @@
+"""The ResNet-50 programs of TensorFlow and Keras on real JPEGs and two real ranks of Horovod."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from jobs.spec import RunState
+from tests.fakes.gangs import Gangs
+from trainer.common.sharding import shuffled_batches
+
+REPO = Path(__file__).parents[2]
+TINY = "tests.integration.programs.tf_tiny"
+PROGRAMS = ("trainer.tf.resnet50", "trainer.tfkeras.resnet50")
+SET = ("--data", "synthetic", "--image-size", "32", "--num-images", "256", "--num-classes", "4")
+RECIPE = ("--batch-per-rank", "8", "--epochs", "4", "--warmup-epochs", "1", "--lr", "0.4")
+STATED_TOP1 = 0.9
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return runtime_python("tensorflow", PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+
+
+@pytest.fixture(scope="module")
+def summaries(python, tmp_path_factory) -> Iterator[dict[str, dict[str, Any]]]:
+    """What both programs say of the same training on two ranks."""
+    gangs = Gangs(tmp_path_factory.mktemp("workspace"), interpreter=python)
+    found: dict[str, dict[str, Any]] = {}
+    for program in PROGRAMS:
+        handle = gangs.submit(
+            ["python", "-m", program, *SET, *RECIPE],
+            launcher="horovod",
+            processes_per_node=2,
+            code=str(REPO),
+            code_only=("trainer",),
+            outputs=("model",),
+            hang_s=240.0,
+            env={"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        )
+        status = gangs.wait(handle, 540)
+        assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
+        run_dir = Path(handle.run_dir)
+        found[program] = json.loads((run_dir / "summary.json").read_text())
+        assert (run_dir / "outputs" / "model" / "resnet50.safetensors").stat().st_size > 90e6
+        assert list((run_dir / "outputs" / "tensorboard").iterdir())
+        assert gangs.texts(handle, 1) == []  # only rank 0 talks
+    yield found
+    gangs.end()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_two_ranks_learn_the_made_set(summaries, program):
+    summary = summaries[program]
+    fixed = ("program", "strategy", "world_size", "device", "batch_size", "parameters")
+    assert [summary[key] for key in fixed] == [program, "horovod", 2, "cpu", 16, 23_516_228]
+    assert (summary["train_images"], summary["val_images"]) == (256, 64)
+    assert summary["val_top1"] >= STATED_TOP1
+    assert summary["images_per_s"] > 0
+
+
+def test_both_programs_and_all_ranks_end_with_equal_weights(summaries):
+    digests = [digest for summary in summaries.values() for digest in summary["weights_sha256"]]
+    assert len(digests) == 4
+    assert len(set(digests)) == 1
+
+
+# Calls the programs once per case in one process: TensorFlow takes seconds to load.
+MISTAKES_PROGRAM = """
+import contextlib, importlib, io, json, os, sys
+
+found = []
+for program, arguments, variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            code = importlib.import_module(program).main(arguments)
+        except SystemExit as exit_:
+            code = exit_.code
+    found.append([code, said.getvalue().splitlines()[-1]])
+    for name in variables:
+        del os.environ[name]
+print(json.dumps(found))
+"""
+
+
+def make_set(folder: Path, *, val_classes: tuple[str, ...] = ("a", "b")) -> Path:
+    from PIL import Image
+
+    for split, classes in (("train", ("a", "b")), ("val", val_classes)):
+        for name in classes:
+            (folder / split / name).mkdir(parents=True)
+            for number in range(4):
+                picture = Image.new("RGB", (40, 36), (60 * number, 20, 200))
+                picture.save(folder / split / name / f"{number}.jpg")
+    return folder
+
+
+def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
+    pytest.importorskip("PIL", reason="Pillow comes with matplotlib")
+    broken = make_set(tmp_path / "broken")
+    # In the last batch, which Keras asks for in a thread of TensorFlow's.
+    *_, (last, _) = shuffled_batches(8, 2, seed=1, epoch=1)
+    torn = broken / "train" / "ab"[last // 4] / f"{last % 4}.jpg"
+    torn.write_bytes(torn.read_bytes()[:200])
+    other = make_set(tmp_path / "other", val_classes=("a", "c"))
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(b"\x05" + bytes(20))
+    loop, fit = PROGRAMS
+    small = ["--image-size", "32", "--batch-per-rank", "2", "--epochs", "1"]
+    two = {"WORLD_SIZE": "2", "RANK": "0"}
+    cases = [
+        ([loop, ["--epochs", "0"], {}], 2, "--epochs must be above 0, not 0"),
+        ([fit, ["--batch-per-rank", "1"], {}], 2, "--batch-per-rank must be 2 or more, not 1"),
+        ([loop, [], {}], 1, "error: no input `imagenet` was handed to this run"),
+        ([loop, ["--data", "/nowhere"], {}], 1, "error: no folder `/nowhere/train`"),
+        ([loop, ["--strategy", "single"], two], 1, "error: strategy single cannot train on 2"),
+        ([loop, ["--device", "cuda"], {}], 1, "error: --device cuda, but TensorFlow sees no GPU"),
+        ([fit, ["--xla"], two], 1, "error: --xla with `fit` compiles the whole step, and Horovod"),
+        (
+            [loop, ["--data", str(other), *small], {}],
+            1,
+            f"error: `{other}` has other classes in train than in val: b, c in one of them only",
+        ),
+        (
+            [fit, ["--data", str(other.parent / "broken"), "--batch-per-rank", "9"], {}],
+            1,
+            "error: --batch-per-rank 9 on 1 ranks is a batch of 9, more than the 8 training",
+        ),
+        *(
+            (
+                [TINY, [framework, "plain", "--data", str(broken), *small], {}],
+                1,
+                f"error: `{torn}` is no whole picture",
+            )
+            for framework in ("tf", "keras")
+        ),
+        (
+            [loop, ["--data", str(broken), *small, "--weights", str(weights)], {}],
+            1,
+            f"error: no weights can be read from `{weights}`",
+        ),
+    ]
+    done = subprocess.run(
+        [str(python), "-c", MISTAKES_PROGRAM, json.dumps([case for case, _, _ in cases])],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "CUDA_VISIBLE_DEVICES": "",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for (case, code, message), found in zip(
+        cases, json.loads(done.stdout.splitlines()[-1]), strict=True
+    ):
+        assert found[0] == code, (case, found)
+        assert message in found[1], case
