@@ -28,12 +28,12 @@ from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.common.progress import Progress
-from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.resnet_options import ResnetOptions
+from trainer.common.schedule import Schedule
 from trainer.common.sharding import shard, shuffled_batches
 from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
-from trainer.common.training_options import TrainingOptions
 from trainer.common.vote import Place
 from trainer.data.crops import Crop, picture_rng, random_crop
 from trainer.pytorch.ending import gather_digests, waiter
@@ -52,53 +52,20 @@ from trainer.pytorch.picture_data import (
     open_loaders,
     require_full_batch,
 )
-from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
+from trainer.pytorch.precision import autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
 from trainer.pytorch.state import save_weights
-from trainer.pytorch.strategy import (
-    DeviceName,
-    Ranks,
-    StrategyName,
-    pick_device,
-)
+from trainer.pytorch.strategy import Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.resnet50"
-# The learning rate is given for as many pictures a step, as papers do.
-LR_BATCH = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TrainingOptions):
+class Options(ResnetOptions):
     """The command line; parse_options makes it."""
 
-    data: Annotated[str | None, "folder, `synthetic` or `random`; else the input `imagenet`"] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
-    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
     compile: Annotated[bool, "let torch.compile make kernels for this network"] = False
-    weights: Annotated[Path | None, "file of pretrained weights to begin from"] = None
-    epochs: Annotated[int, "passes over the training set"] = 90
-    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 32
-    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
-    lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.1
-    schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
-    warmup_epochs: Annotated[float, "epochs in which the learning rate rises"] = 5.0
-    momentum: Annotated[float, "of SGD"] = 0.9
-    weight_decay: Annotated[float, "of weights; batch norms and biases do not decay"] = 1e-4
-    label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
-    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
-    num_images: Annotated[int, "training pictures of a synthetic or random set"] = 1280
-    num_classes: Annotated[int, "classes of a synthetic or random set"] = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_positive("epochs", "lr", "workers", "num_images", "num_classes")
-        self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
-        self.require_at_least(32, "image_size")
-        self.require_at_least(0, "warmup_epochs", "momentum", "weight_decay")
-        if not 0 <= self.label_smoothing < 1:
-            message = f"--label-smoothing must be 0 or more and below 1, not {self.label_smoothing}"
-            raise ValueError(message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +94,7 @@ class Job:
     @property
     def schedule(self) -> Schedule:
         """The learning rate of every step."""
-        return Schedule(
-            name=self.options.schedule,
-            peak=self.options.lr * self.batch_size / LR_BATCH,
-            num_steps=self.options.epochs * self.num_batches,
-            num_warmup_steps=round(self.options.warmup_epochs * self.num_batches),
-        )
+        return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -216,7 +178,7 @@ def train(job: Job) -> None:
             num_batches=job.num_batches,
             num_epochs=options.epochs,
         )
-        guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
+        guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=options.hint)
         while True:
             if position.epoch and not position.batch:
                 found = evaluate(
@@ -231,7 +193,7 @@ def train(job: Job) -> None:
                     precision=options.precision,
                     guard=guard,
                     position=position,
-                    hint=hint(options),
+                    hint=options.hint,
                 )
                 progress.on_epoch(position, found, split="val")
             if position.epoch == options.epochs:
@@ -272,14 +234,12 @@ def make_keeper(job: Job) -> Keeper:
     trained = Trainable(
         network=job.network, optimizer=job.optimizer, device=job.device, scaler=job.scaler
     )
-    recipe = {
-        "program": PROGRAM,
-        "batch_size": job.batch_size,
-        "image_size": job.options.image_size,
-        "seed": job.options.seed,
-        "num_classes": len(job.data.classes),
-        "num_samples": job.data.num_train,
-    }
+    recipe = job.options.recipe(
+        PROGRAM,
+        batch_size=job.batch_size,
+        num_samples=job.data.num_train,
+        num_classes=len(job.data.classes),
+    )
     return Keeper(trained, job.ranks, options=job.options, recipe=recipe)
 
 
@@ -315,11 +275,6 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
         guard.step(position, loss.detach() * num_mine, num_mine, place=place)
     guard.settle()
     return position
-
-
-def hint(options: Options) -> str:
-    """What to do about a training that diverges."""
-    return f"a smaller --lr than {options.lr:g}, or more --warmup-epochs"
 
 
 if __name__ == "__main__":

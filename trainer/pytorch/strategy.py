@@ -20,12 +20,12 @@ from torch.optim import Optimizer
 from trainer.common.errors import TrainingError
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
+from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
 from trainer.pytorch.layout import DenseViews, dense_view
 from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
-DeviceName = Literal["auto", "cpu", "cuda"]
 MEETING_TIMEOUT = timedelta(minutes=10)
 
 

@@ -18,65 +18,30 @@ from trainer.common.errors import TrainingError
 from trainer.common.metrics import Metrics
 from trainer.common.position import Position
 from trainer.common.progress import Progress
-from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.resnet_options import ResnetOptions
+from trainer.common.schedule import Schedule
 from trainer.common.sharding import shard, shuffled_batches
 from trainer.common.throughput import Throughput
-from trainer.common.training_options import TrainingOptions
 from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures import open_splits
 from trainer.data.synthetic import default_folder, make_pictures
 from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers
 from trainer.tf.network import begin_from, build_resnet50, save_weights
-from trainer.tf.optimizer import PrecisionName, make_optimizer, set_precision
+from trainer.tf.optimizer import make_optimizer, set_precision
 from trainer.tf.state import rank_state, seed_generators, weights_digest, write_statistics
 from trainer.tf.strategy import DeviceName, Ranks, StrategyName, pick_device
 
 SYNTHETIC, RANDOM = "synthetic", "random"
-# The learning rate is given for as many pictures a step, as papers do.
-LR_BATCH = 256
 NUM_TOP = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TrainingOptions):
+class Options(ResnetOptions):
     """The command line; parse_options makes it."""
 
-    data: Annotated[str | None, "folder, `synthetic` or `random`; else the input `imagenet`"] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
-    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
     xla: Annotated[bool, "let XLA compile the network"] = False
-    weights: Annotated[Path | None, "file of pretrained weights to begin from"] = None
-    epochs: Annotated[int, "passes over the training set"] = 90
-    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 32
-    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
-    lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.1
-    schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
-    warmup_epochs: Annotated[float, "epochs in which the learning rate rises"] = 5.0
-    momentum: Annotated[float, "of SGD"] = 0.9
-    weight_decay: Annotated[float, "of weights; batch norms and biases do not decay"] = 1e-4
-    label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
-    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
-    num_images: Annotated[int, "training pictures of a synthetic or random set"] = 1280
-    num_classes: Annotated[int, "classes of a synthetic or random set"] = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_positive("epochs", "lr", "workers", "num_images", "num_classes")
-        self.require_at_least("batch_per_rank", 2)  # batch statistics of one picture are none
-        self.require_at_least("image_size", 32)
-        self.require_at_least("warmup_epochs", 0)
-        if not 0 <= self.label_smoothing < 1:
-            message = f"--label-smoothing must be 0 or more and below 1, not {self.label_smoothing}"
-            raise ValueError(message)
-
-    def require_at_least(self, name: str, least: float) -> None:
-        """Raises ValueError where the option is below."""
-        if getattr(self, name) < least:
-            flag = f"--{name.replace('_', '-')}"
-            message = f"{flag} must be {least} or more, not {getattr(self, name)}"
-            raise ValueError(message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +83,6 @@ class Job:
         """Batches of an evaluation, over all ranks together."""
         return math.ceil(self.data.num_val / self.batch_size)
 
-    @property
-    def hint(self) -> str:
-        """What to do about a training that diverges."""
-        return f"a smaller --lr than {self.options.lr:g}, or more --warmup-epochs"
-
     def train_batches(self, position: Position) -> Iterator[Batch]:
         """Give this rank's part of each global batch that is left of the epoch."""
         seed, epoch = self.options.seed, position.epoch + 1
@@ -145,14 +105,12 @@ class Job:
 
     def make_keeper(self) -> Keeper:
         """Keep the weights, the optimizer and the generators of this training."""
-        recipe = {
-            "program": self.program,
-            "batch_size": self.batch_size,
-            "image_size": self.options.image_size,
-            "seed": self.options.seed,
-            "num_classes": self.data.num_classes,
-            "num_samples": self.data.num_train,
-        }
+        recipe = self.options.recipe(
+            self.program,
+            batch_size=self.batch_size,
+            num_samples=self.data.num_train,
+            num_classes=self.data.num_classes,
+        )
         return Keeper(self.network, self.optimizer, self.ranks, options=self.options, recipe=recipe)
 
     def make_progress(self, metrics: Metrics, throughput: Throughput) -> Progress:
@@ -199,12 +157,7 @@ def prepare(
     ranks.strategy.broadcast([variable.value for variable in network.weights])
     batch_size = options.batch_per_rank * world.size
     num_batches = data.num_train // batch_size
-    schedule = Schedule(
-        name=options.schedule,
-        peak=options.lr * batch_size / LR_BATCH,
-        num_steps=options.epochs * num_batches,
-        num_warmup_steps=round(options.warmup_epochs * num_batches),
-    )
+    schedule = options.rates(batch_size=batch_size, num_batches=num_batches)
     return Job(
         program=program,
         options=options,
@@ -220,15 +173,18 @@ def prepare(
 def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
     """Open the folder, or make what `--data` names; a collective."""
     num_train, num_classes = options.num_images, options.num_classes
-    num_val = max(num_classes, num_train // 4)
     made = {"num_classes": num_classes, "size": options.image_size, "seed": options.seed}
     if options.data == RANDOM:
         noise = Noise(batch=options.batch_per_rank, **made)
         return Data(
-            train=noise, val=noise, num_train=num_train, num_val=num_val, num_classes=num_classes
+            train=noise,
+            val=noise,
+            num_train=num_train,
+            num_val=max(1, num_train // 4),
+            num_classes=num_classes,
         )
     if options.data == SYNTHETIC:
-        made |= {"num_train": num_train, "num_val": num_val}
+        made |= {"num_train": num_train, "num_val": max(num_classes, num_train // 4)}
         folder = default_folder(names=None, **made)
         if ranks.world.local_rank == 0:
             make_pictures(folder, **made)
@@ -271,7 +227,7 @@ def require_finite(job: Job, found: Mapping[str, float]) -> None:
     """Raises TrainingError where an evaluation's loss is no finite number."""
     if not math.isfinite(found["loss"]):
         message = "training has diverged: the loss of the validation set is no finite number"
-        raise TrainingError(message, hint=job.hint)
+        raise TrainingError(message, hint=job.options.hint)
 
 
 def write_results(

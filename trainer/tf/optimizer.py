@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-PrecisionName = Literal["fp32", "bf16", "fp16"]
+from trainer.common.training_options import PrecisionName
+
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 
 

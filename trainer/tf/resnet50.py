@@ -67,7 +67,7 @@ def train(job: Job) -> None:
         Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
     ):
         progress = job.make_progress(metrics, throughput)
-        guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.hint)
+        guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.options.hint)
         step, score = make_step(job, guard), make_score(job)
         while True:
             if position.epoch and not position.batch:

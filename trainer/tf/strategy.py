@@ -12,10 +12,10 @@ import tensorflow as tf
 from trainer.common.errors import TrainingError
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
+from trainer.common.training_options import DeviceName
 from trainer.common.world import World
 
 StrategyName = Literal["single", "horovod"]
-DeviceName = Literal["auto", "cpu", "cuda"]
 
 
 class Strategy(Protocol):

@@ -76,7 +76,7 @@ def train(job: Job) -> None:
         Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
     ):
         progress = job.make_progress(metrics, throughput)
-        guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.hint)
+        guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.options.hint)
         protocol = Protocol(job, guard, throughput, loss, position)
         while True:
             if protocol.position.epoch and not protocol.position.batch:

@@ -1,0 +1,72 @@
+"""The recipe of the ResNet-50 programs: the options that all frameworks have, and what follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
+
+# The learning rate is given for as many pictures a step, as papers do.
+LR_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResnetOptions(TrainingOptions):
+    """A program's own options extend it by what its framework has."""
+
+    data: Annotated[str | None, "folder, `synthetic` or `random`; else the input `imagenet`"] = None
+    device: Annotated[DeviceName, "where to compute"] = "auto"
+    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
+    weights: Annotated[Path | None, "file of pretrained weights to begin from"] = None
+    epochs: Annotated[int, "passes over the training set"] = 90
+    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 32
+    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
+    lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.1
+    schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
+    warmup_epochs: Annotated[float, "epochs in which the learning rate rises"] = 5.0
+    momentum: Annotated[float, "of SGD"] = 0.9
+    weight_decay: Annotated[float, "of weights; batch norms and biases do not decay"] = 1e-4
+    label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
+    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
+    num_images: Annotated[int, "training pictures of a synthetic or random set"] = 1280
+    num_classes: Annotated[int, "classes of a synthetic or random set"] = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("epochs", "lr", "workers", "num_images", "num_classes")
+        self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
+        self.require_at_least(32, "image_size")
+        self.require_at_least(0, "warmup_epochs", "momentum", "weight_decay")
+        if not 0 <= self.label_smoothing < 1:
+            message = f"--label-smoothing must be 0 or more and below 1, not {self.label_smoothing}"
+            raise ValueError(message)
+
+    @property
+    def hint(self) -> str:
+        """What to do about a training that diverges."""
+        return f"a smaller --lr than {self.lr:g}, or more --warmup-epochs"
+
+    def rates(self, *, batch_size: int, num_batches: int) -> Schedule:
+        """Give the learning rate of every step, for epochs of so many batches of all ranks."""
+        return Schedule(
+            name=self.schedule,
+            peak=self.lr * batch_size / LR_BATCH,
+            num_steps=self.epochs * num_batches,
+            num_warmup_steps=round(self.warmup_epochs * num_batches),
+        )
+
+    def recipe(
+        self, program: str, *, batch_size: int, num_samples: int, num_classes: int
+    ) -> dict[str, object]:
+        """Give what a checkpoint has to agree in to be resumed."""
+        return {
+            "program": program,
+            "batch_size": batch_size,
+            "image_size": self.image_size,
+            "seed": self.seed,
+            "num_classes": num_classes,
+            "num_samples": num_samples,
+        }
