@@ -14,6 +14,7 @@ from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
 from tests.bench.resnet import resnet_rows, transfer_rows
 from tests.bench.starts import start_rows
 from tests.bench.table import Row, table_text
+from tests.bench.tf_rates import tensorflow_rows
 from tests.bench.up import up_rows
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -57,6 +58,7 @@ PAGES = {
             "scaling": scaling_rows,
             "resnet50": resnet_rows,
             "transfer": transfer_rows,
+            "tensorflow": tensorflow_rows,
         },
         notes=(
             "- MNIST: 10,000 made pictures, under torchrun. The peer reads each picture by itself "
@@ -69,6 +71,9 @@ PAGES = {
             "- Transfer learning: wall time of the whole programs, imports included. Ours runs "
             "each picture through the backbone once, without augmentation; the peer does what "
             "PyTorch's tutorial does, in every epoch.",
+            "- TensorFlow and Keras: one process of Horovod on all cores. The peer does what "
+            "Horovod's `tensorflow2_synthetic_benchmark.py` does, which itself does not run with "
+            "Keras 3; all leave ten steps out and count fifty.",
         ),
     ),
 }
