@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import torch
@@ -18,8 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
-from trainer.common.preemption import Notice
-from trainer.common.rundir import RunDir
+from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
 from trainer.pytorch.layout import DenseViews, dense_view
@@ -76,14 +74,7 @@ class Strategy(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranks:
-    """This rank among the others, and where its run's files go."""
-
-    world: World
-    strategy: Strategy
-    run_dir: RunDir
-    notice: Notice
+Ranks: TypeAlias = RanksOf[Strategy]
 
 
 def make_strategy(name: StrategyName | None, world: World) -> Strategy:

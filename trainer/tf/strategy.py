@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from trainer.common.errors import TrainingError
-from trainer.common.preemption import Notice
-from trainer.common.rundir import RunDir
+from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import World
 
@@ -59,14 +57,7 @@ class Strategy(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranks:
-    """This rank among the others, and where its run's files go."""
-
-    world: World
-    strategy: Strategy
-    run_dir: RunDir
-    notice: Notice
+Ranks: TypeAlias = RanksOf[Strategy]
 
 
 def make_strategy(name: StrategyName | None, world: World) -> Strategy:
