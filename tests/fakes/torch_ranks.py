@@ -6,6 +6,7 @@ uses this plays the supervisor: ends the other ranks once one has died.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -125,7 +126,8 @@ class Gang:
     def send(self, rank: int, number: signal.Signals) -> None:
         """Send a rank a signal, unless it has ended."""
         if self.zygote.code(self.pids[rank]) is None:
-            os.kill(self.pids[rank], number)
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(self.pids[rank], number)
 
     def end(self) -> None:
         """Kill what is left of it, as a supervisor does."""

@@ -7,6 +7,7 @@ Two ranks: the sums of more depend on the order in which libraries add, which th
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -17,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from tests.campaign import campaign
-from tests.fakes.torch_ranks import Strategy, Zygote
+from tests.fakes.torch_ranks import Gang, Strategy, Zygote
 from tests.faults.torch_campaign import (
     NUM_RANKS,
     Index,
     Program,
+    checkpoints,
     index_errors,
     mnist,
     newest,
@@ -135,3 +137,34 @@ class TestKilled:
     @pytest.mark.timeout(3600)
     def test_resume_is_exact_fifty_times(self, zygote, pictures, tmp_path, strategy):
         kill_and_compare(zygote, [tiny(), mnist(pictures)], strategy, tmp_path, [25, 25])
+
+
+class TestRefused:
+    """The disk refuses a checkpoint in the middle of a training."""
+
+    def start(self, zygote: Zygote, folder: Path, strategy: Strategy, on_error: str) -> Gang:
+        gang = tiny(20).start(zygote, folder, strategy, "--on-checkpoint-error", on_error)
+        deadline = time.monotonic() + ATTEMPT_S
+        while not checkpoints(folder):
+            assert time.monotonic() < deadline, gang.texts()
+            time.sleep(0.005)
+        (folder / "checkpoints").rename(folder / "before")
+        (folder / "checkpoints").write_text("no folder any more")
+        return gang
+
+    @pytest.mark.parametrize("strategy", ["ddp", "horovod"])
+    def test_all_ranks_stop_together_where_they_are_told_to(self, zygote, tmp_path, strategy):
+        gang = self.start(zygote, tmp_path, strategy, "stop")
+        codes = gang.wait(ATTEMPT_S)
+        gang.end()
+        assert codes == [1, 1], gang.texts()
+        assert all("error: rank 0 could not write a checkpoint" in text for text in gang.texts())
+
+    def test_else_training_goes_on_and_says_so(self, zygote, tmp_path):
+        gang = self.start(zygote, tmp_path, "ddp", "continue")
+        codes = gang.wait(ATTEMPT_S)
+        gang.end()
+        assert codes == [0, 0], gang.texts()
+        assert "could not be written: " in gang.texts()[0]
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        assert summary["checkpoints_failed"] > 0

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,9 @@ def read_index(folder: Path) -> Index:
     """Read what all attempts did, each less the steps that were not in the next one's checkpoint."""
     attempts: dict[int, Rows] = {}
     errors: list[str] = []
-    for line in (folder / "index").read_text().splitlines():
+    for line in (folder / "index").read_text().splitlines(keepends=True):
+        if not line.endswith("\n"):  # being written
+            continue
         attempt, rank, step, *samples = map(int, line.split())
         rows = attempts.setdefault(attempt, {})
         if (step, rank) in rows:
@@ -127,7 +130,7 @@ def read_index(folder: Path) -> Index:
     begins = {number: min(step for step, _ in attempts[number]) for number in numbers}
     kept: Rows = {}
     most_lost = 0
-    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
+    for number, following in zip_longest(numbers, numbers[1:]):
         rows = attempts[number]
         last = max(step for step, _ in rows)
         if following is not None:
