@@ -119,9 +119,9 @@ class TestLearning:
         assert 1 < found["boxes_per_image"] < 4
         losses = [value for _, value in curve(learnt, "train", "loss")]
         assert len(losses) == NUM_LEARNING_STEPS
-        assert sum(losses[-5:]) < 0.3 * sum(losses[:5])
-        assert found["val_box_ap50"] >= 0.15
-        assert found["val_mask_ap50"] >= 0.15
+        assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+        assert found["val_box_ap50"] >= 0.25
+        assert found["val_mask_ap50"] >= 0.3
 
     def test_all_figures_that_there_are_objects_for_are_metrics_too(self, learnt):
         found = summary(learnt)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainer.common.errors import TrainingError
 from trainer.common.metrics import Metrics
@@ -47,16 +47,9 @@ from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.maskrcnn_evaluation import evaluate
 from trainer.pytorch.maskrcnn_loading import Reader, Sample, read_sample
-from trainer.pytorch.maskrcnn_model import (
-    BackboneName,
-    Design,
-    build_network,
-    load_backbone,
-    load_trained,
-    read_weights,
-)
+from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
 from trainer.pytorch.maskrcnn_picture import predict
-from trainer.pytorch.precision import PrecisionName, autocast, make_scaler
+from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
 from trainer.pytorch.state import save_weights
 from trainer.pytorch.strategy import (
@@ -206,12 +199,19 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         backbone=options.backbone, image_size=options.image_size, classes=training.classes
     )
     torch.manual_seed(options.seed)
-    network = make_network(options, design, folder, say=print if world.is_main else lambda _: None)
+    network = make_network(
+        design,
+        weights=options.weights,
+        backbone_weights=options.backbone_weights,
+        folder=folder,
+        regions_per_image=options.regions_per_image,
+        say=print if world.is_main else lambda _: None,
+    )
     network = network.to(device, memory_format=torch.channels_last)
     learning = [each for each in network.parameters() if each.requires_grad]
-    optimizer = torch.optim.SGD(
-        learning, lr=options.lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=True
-    )
+    scaler = make_scaler(options.precision, device)
+    group = {"params": learning, "weight_decay": WEIGHT_DECAY}
+    optimizer = make_sgd([group], lr=options.lr, momentum=MOMENTUM, scaler=scaler)
     model, optimizer = ranks.strategy.wrap(network, optimizer)
     # Each rank draws other regions to learn from, as it sees other pictures.
     torch.manual_seed(random.Random(f"{options.seed}/regions/{world.rank}").getrandbits(63))
@@ -225,7 +225,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         network=network,
         model=model,
         optimizer=optimizer,
-        scaler=make_scaler(options.precision, device),
+        scaler=scaler,
     )
     if job.num_batches == 0:
         message = f"{len(job.training)} pictures with objects fill no batch of {job.batch_size}"
@@ -244,30 +244,6 @@ def find_data(options: Options, ranks: Ranks) -> Path:
     return Path(options.data) if options.data else ranks.run_dir.input("coco")
 
 
-def make_network(
-    options: Options, design: Design, folder: Path, *, say: Callable[[str], None]
-) -> nn.Module:
-    """Make the network with fresh weights, or with those of files, which may lie beside the data."""
-    network = build_network(
-        design,
-        is_pretrained=options.is_pretrained,
-        regions_per_image=options.regions_per_image,
-    )
-    if options.weights is not None:
-        weights = read_weights(find_file(options.weights, folder))
-        num_known = load_trained(network, design, weights)
-        say(f"`{weights.name}` knows {num_known} of {len(design.classes)} classes")
-    if options.backbone_weights is not None:
-        load_backbone(network, find_file(options.backbone_weights, folder))
-    return network
-
-
-def find_file(path: Path, folder: Path) -> Path:
-    """Give the path, or that in the folder where only it exists."""
-    beside = folder / path
-    return beside if beside.exists() and not path.exists() else path
-
-
 def train(job: Job) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
     began = time.perf_counter()
@@ -276,7 +252,7 @@ def train(job: Job) -> None:
         num_warmup_steps=min(10, job.num_steps // 2), synchronise=waiter(job.device)
     )
     keeper = make_keeper(job)
-    position = keeper.restore()
+    position = keeper.restore(options.epochs)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
     figures: dict[str, float] = {}
     with (
@@ -340,6 +316,7 @@ def make_keeper(job: Job) -> Keeper:
     recipe = {
         "program": PROGRAM,
         "batch_size": job.batch_size,
+        "precision": job.options.precision,
         "seed": job.options.seed,
         "num_samples": len(job.training),
         "is_pretrained": job.options.is_pretrained,
@@ -361,7 +338,7 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
                 losses = job.model(list(images), list(targets))
             loss = torch.stack([each.float() for each in losses.values()]).sum()
             job.optimizer.zero_grad()
-            take_step(job, loss)
+            take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
 
             throughput.step(job.batch_size)
             place = Place(
@@ -390,16 +367,6 @@ def reads_left(job: Job, position: Position) -> Iterator[list[Callable[[], Sampl
             )
             for index in shard(batch, job.ranks.world)
         ]
-
-
-def take_step(job: Job, loss: Tensor) -> None:
-    """Compute the gradients, which the strategy averages over ranks, and take one step."""
-    if job.scaler is None:
-        loss.backward()
-        job.optimizer.step()
-    else:
-        job.scaler.scale(loss).backward()
-        job.ranks.strategy.scaled_step(job.optimizer, job.scaler)
 
 
 def judge(

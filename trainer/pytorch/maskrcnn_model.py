@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -71,6 +71,34 @@ class Weights:
     name: str
     design: Design
     tensors: Tensors
+
+
+def make_network(
+    design: Design,
+    *,
+    weights: Path | None,
+    backbone_weights: Path | None,
+    folder: Path,
+    regions_per_image: int,
+    say: Callable[[str], None],
+) -> MaskRCNN:
+    """Make the network with fresh weights, or with those of files.
+
+    A file that is not there is looked for in `folder`, that of the data. Raises TrainingError where
+    one does not fit.
+    """
+    network = build_network(
+        design,
+        is_pretrained=weights is not None or backbone_weights is not None,
+        regions_per_image=regions_per_image,
+    )
+    if weights is not None:
+        trained = read_weights(_find(weights, folder))
+        num_known = load_trained(network, design, trained)
+        say(f"`{trained.name}` knows {num_known} of {len(design.classes)} classes")
+    if backbone_weights is not None:
+        load_backbone(network, _find(backbone_weights, folder))
+    return network
 
 
 def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int = 512) -> MaskRCNN:
@@ -158,6 +186,11 @@ def load_backbone(network: MaskRCNN, path: Path) -> None:
         raise TrainingError(
             message, hint="a ResNet classifier's weights, and its --backbone"
         ) from None
+
+
+def _find(path: Path, folder: Path) -> Path:
+    beside = folder / path
+    return beside if beside.exists() and not path.exists() else path
 
 
 def _read_checkpoint(path: Path) -> Weights:
