@@ -71,8 +71,8 @@ class Watcher:
         return wrapped
 
     def resumed(self, restore: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(keeper: Keeper) -> Any:
-            position = restore(keeper)
+        def wrapped(keeper: Keeper, *arguments: Any) -> Any:
+            position = restore(keeper, *arguments)
             self.step = position.step
             return position
 
