@@ -1,6 +1,6 @@
 """A network's and its optimizer's state as checkpoint files, and back; the weights' digest.
 
-model.safetensors       variables by Keras's path; statistics and generators as rank 0 has them
+model.safetensors       weights by Keras's path; batch statistics as rank 0 has them
 optimizer.safetensors   variables by path: momenta, steps, the rate, the loss scale
 ranks.safetensors       by `<rank>/rng` and `<rank>/buffers`
 """
@@ -63,7 +63,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Copy the state; `ranks` holds what the ranks differ in."""
     return Snapshot(
-        model=_values(network.variables),
+        model=_values(network.weights),
         optimizer=_values(optimizer.variables),
         ranks=ranks,
         weights=frozenset(variable.path for variable in network.trainable_variables),
@@ -75,7 +75,7 @@ def restore_snapshot(
 ) -> None:
     """Put the state back, in place; raises TrainingError where it is another network's."""
     for kind, variables, kept in (
-        ("network", network.variables, snapshot.model),
+        ("network", network.weights, snapshot.model),
         ("optimizer", optimizer.variables, snapshot.optimizer),
     ):
         found = {variable.path: variable for variable in variables}
