@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from jobs.launchers import gang_request, meeting_environment
-from jobs.rendezvous import RendezvousServer
-from jobs.spec import Launcher
-from tests.fakes.gangs import make_cluster, make_spec
-
-Strategy = Literal["single", "ddp", "horovod"]
-LAUNCHERS: dict[Strategy, Launcher] = {"single": "none", "ddp": "torch", "horovod": "horovod"}
+from tests.fakes.torch_ranks import Place, Strategy
 
 
 def gang_rate(
@@ -29,25 +21,15 @@ def gang_rate(
     timeout_s: float = 300,
 ) -> float:
     """Run as so many ranks of the strategy; gives the last number that rank 0 printed."""
-    server = RendezvousServer() if strategy == "horovod" else None
+    place = Place(strategy, size)
     try:
-        request = gang_request(
-            make_spec([], launcher=LAUNCHERS[strategy], processes_per_node=size), make_cluster()
-        )
-        shared = {**request.env, "TORCHELASTIC_USE_AGENT_STORE": ""}
-        if server is not None:
-            shared |= meeting_environment("horovod", server.port)
-        more = ["--strategy", strategy]
-        if strategy == "ddp":
-            more += ["--dist-url", f"tcp://127.0.0.1:{_free_port()}"]
         ranks = [
-            _start(python, [*argv, *more], {**shared, **each.env}, project, cwd, each.rank)
-            for each in request.ranks
+            _start(python, [*argv, *place.arguments], env, project, cwd, rank)
+            for rank, env in enumerate(place.environments)
         ]
         return _finish(ranks, timeout_s)
     finally:
-        if server is not None:
-            server.close()
+        place.close()
 
 
 def alone_side_by_side(python: Path, argv: Sequence[str], *, project: Path, cwd: Path) -> float:
@@ -87,8 +69,3 @@ def _finish(ranks: list[subprocess.Popen[str]], timeout_s: float) -> float:
             message = f"{rank.args} ended with {rank.returncode}:\n{errors[-3000:]}"
             raise RuntimeError(message)
     return float(printed[0][0].splitlines()[-1])
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]

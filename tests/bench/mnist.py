@@ -8,11 +8,12 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from tests.bench.gang import Strategy, alone_side_by_side, gang_rate
+from tests.bench.gang import alone_side_by_side, gang_rate
 from tests.bench.pairs import Command
 from tests.bench.rates import rates_in_turn
 from tests.bench.table import Row
 from tests.bench.workspace import runtime_bin
+from tests.fakes.torch_ranks import Strategy
 from trainer.data.idx import write_idx
 
 PROGRAMS = Path(__file__).parent / "ranks"

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +115,7 @@ class Gang:
     zygote: Zygote
     pids: list[int]
     logs: list[Path]
-    server: RendezvousServer | None
+    place: Place
 
     def wait(self, timeout_s: float) -> list[int | None]:
         """Wait for the end of all; gives their exit codes, None for one that still runs."""
@@ -134,12 +133,34 @@ class Gang:
         for rank in range(len(self.pids)):
             self.send(rank, signal.SIGKILL)
         assert self.zygote.wait(self.pids, 30)
-        if self.server is not None:
-            self.server.close()
+        self.place.close()
 
     def texts(self) -> list[str]:
         """What each rank printed, in this attempt and those before."""
         return [log.read_text(errors="replace") for log in self.logs]
+
+
+class Place:
+    """Where ranks meet on this machine: what each needs in its environment and on its command line."""
+
+    def __init__(self, strategy: Strategy, size: int) -> None:
+        launcher = LAUNCHERS[strategy]
+        spec = make_spec([], launcher=launcher, processes_per_node=size, hang_s=60)
+        request = gang_request(spec, make_cluster())
+        self._server = RendezvousServer() if strategy == "horovod" else None
+        meeting = meeting_environment(launcher, self._server.port) if self._server else {}
+        shared = {**request.env, **meeting, "TORCHELASTIC_USE_AGENT_STORE": ""}
+        self.environments = [
+            {**shared, "OMP_NUM_THREADS": "1", **each.env} for each in request.ranks
+        ]
+        self.arguments = ["--strategy", strategy]
+        if strategy == "ddp":
+            self.arguments += ["--dist-url", f"tcp://127.0.0.1:{_free_port()}"]
+
+    def close(self) -> None:
+        """Nobody meets here any more."""
+        if self._server is not None:
+            self._server.close()
 
 
 def start_gang(
@@ -153,40 +174,20 @@ def start_gang(
 ) -> Gang:
     """Start the ranks of an attempt in the run directory `folder`; checkpoints lie in it, too."""
     folder.mkdir(parents=True, exist_ok=True)
-    launcher = LAUNCHERS[strategy]
-    request = gang_request(
-        make_spec([], launcher=launcher, processes_per_node=size, hang_s=60), make_cluster()
-    )
-    server = RendezvousServer() if strategy == "horovod" else None
-    meeting = meeting_environment(launcher, server.port) if server else {}
-    shared = {
-        **request.env,
-        **meeting,
-        "TORCHELASTIC_USE_AGENT_STORE": "",
+    own = {
         "TRAINYARD_RUN_DIR": str(folder),
         "TRAINYARD_CHECKPOINT_DIR": str(folder / "checkpoints"),
-        "OMP_NUM_THREADS": "1",
         **(env or {}),
     }
-    more = ["--strategy", strategy]
-    if strategy == "ddp":
-        more += ["--dist-url", f"tcp://127.0.0.1:{_free_port()}"]
+    place = Place(strategy, size)
     logs = [folder / f"rank-{rank}.log" for rank in range(size)]
     pids = [
-        zygote.fork([*argv, *more], env={**shared, **each.env}, cwd=folder, log=log)
-        for each, log in zip(request.ranks, logs, strict=True)
+        zygote.fork([*argv, *place.arguments], env={**each, **own}, cwd=folder, log=log)
+        for each, log in zip(place.environments, logs, strict=True)
     ]
-    return Gang(zygote=zygote, pids=pids, logs=logs, server=server)
+    return Gang(zygote=zygote, pids=pids, logs=logs, place=place)
 
 
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
-
-
-def wait_for_text(gang: Gang, rank: int, text: str, timeout_s: float = 60) -> None:
-    """Wait until a rank has printed this."""
-    deadline = time.monotonic() + timeout_s
-    while text not in gang.texts()[rank]:
-        assert time.monotonic() < deadline, gang.texts()
-        time.sleep(0.01)
