@@ -1,8 +1,9 @@
-"""The peer of P6: what Horovod's own benchmark for TensorFlow does, in our words; prints its images/s.
+"""The peer of P6: what Horovod's own benchmark for TensorFlow does, in our words.
 
-Source: horovod, examples/tensorflow2/tensorflow2_synthetic_benchmark.py (0.28.1; its source archive on
-PyPI does not carry the examples): Keras's own ResNet-50 and SGD in fp32 on one batch of uniform noise, Horovod's gradient tape, one
-tf.function. Its script as published stops at Keras 3, where an optimizer's variables are no method.
+Source: horovod, examples/tensorflow2/tensorflow2_synthetic_benchmark.py (0.28.1; its source archive
+on PyPI does not carry the examples): Keras's own ResNet-50 and SGD in fp32 on one batch of uniform
+noise, Horovod's gradient tape, one tf.function. It prints images per second last. The script as
+published stops at Keras 3, where an optimizer's variables are no method.
 """
 
 from __future__ import annotations
