@@ -129,7 +129,7 @@ class TestAll:
     ):
         first = ("--data", str(insects), "--train", "all", "--batch-per-rank", "5", *SMALL)
         begun = train(
-            *(zygote, MODULE, *first, "--epochs", "3", "--lr", "2"),
+            *(zygote, MODULE, *first, "--epochs", "5", "--lr", "1"),
             folder=tmp_path / "first",
             size=2,
         )
