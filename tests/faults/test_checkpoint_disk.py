@@ -17,7 +17,7 @@ from tests.faults.programs.checkpoint_writer import files
 from tests.faults.tracing import Call, calls_between_marks, require_strace, run_with_fault
 from tests.folders import read_folder
 from trainer.common.checkpoint import BrokenCheckpoint, CheckpointFolder
-from trainer.common.saver import OnSaveError, Saver
+from trainer.common.saver import OnSaveError, SaveFailure, Saver
 
 WRITER = Path(__file__).parent / "programs" / "checkpoint_writer.py"
 DISK_BYTES = 8 << 20
@@ -90,7 +90,7 @@ def test_disk_that_fills_anywhere_in_a_save_costs_that_checkpoint_only(
         save(saver, 2)
         tried += 1
         if saver.num_saved:
-            assert (saver.num_failed, saver.has_failed, said) == (0, False, [])
+            assert (saver.num_failed, saver.failure, said) == (0, SaveFailure.NONE, [])
             assert newest_step(root) == 2
             shutil.rmtree(max(root.iterdir()))
         else:
@@ -100,7 +100,10 @@ def test_disk_that_fills_anywhere_in_a_save_costs_that_checkpoint_only(
                 "the checkpoint of step 2 could not be written: "
                 f"[Errno 28] No space left on device{rest}"
             ] or (leave == 0 and "No space left on device" in said[0])
-            assert (saver.num_failed, saver.has_failed) == (1, on_error == "stop")
+            assert (saver.num_failed, saver.failure) == (
+                1,
+                SaveFailure.DISK if on_error == "stop" else SaveFailure.NONE,
+            )
             assert read_folder(root) == before
             assert newest_step(root) == 1
         ballast.unlink()

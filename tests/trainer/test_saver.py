@@ -9,7 +9,7 @@ import pytest
 
 from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
-from trainer.common.saver import OnSaveError, Saver
+from trainer.common.saver import OnSaveError, SaveFailure, Saver
 
 
 def open_saver(
@@ -69,7 +69,7 @@ def test_checkpoint_that_cannot_be_written_is_told(tmp_path, on_error):
     saver.wait()
     saver.wait()
     assert (saver.num_saved, saver.num_failed, saver.saved_step) == (0, 1, None)
-    assert saver.has_failed is (on_error == "stop")
+    assert saver.failure == (SaveFailure.DISK if on_error == "stop" else SaveFailure.NONE)
     rest = "" if on_error == "stop" else "; training goes on"
     message = "the checkpoint of step 7 could not be written: [Errno 17] File exists: "
     assert said == [f"{message}'{tmp_path / 'file'}'{rest}"]
@@ -86,7 +86,7 @@ def test_state_that_is_refused_stops_the_training_and_pushes_nothing_out(tmp_pat
 
     saver.save(2, refuse, {})
     saver.wait()
-    assert (saver.has_failed, saver.num_failed, steps(tmp_path)) == (True, 1, [1])
+    assert (saver.failure, saver.num_failed, steps(tmp_path)) == (SaveFailure.STATE, 1, [1])
     assert said == ["no checkpoint of step 2 is written: weights are no finite numbers"]
 
 

@@ -60,7 +60,7 @@ MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 def test_a_command_line_may_say_it_all(url):
     environ = {**ONE_THREAD, **MEETING, "WORLD_SIZE": "1", "RANK": "0"}
     arguments = RankArguments(dist_backend="gloo", dist_url=url, rank=1, world_size=2)
-    expected = World(rank=1, size=2, local_rank=1, local_size=2, backend="gloo", url=url)
+    expected = World(rank=1, size=2, local_size=1, backend="gloo", url=url)
     assert World.from_environment(environ, arguments) == expected
 
 

@@ -79,7 +79,7 @@ class StepGuard:
 
     def _flags(self) -> tuple[float, float]:
         """What this rank knows beside its loss: whether it is to leave, and cannot save."""
-        return float(self._notice.reason is not None), float(self._keeper.has_failed)
+        return float(self._notice.reason is not None), float(self._keeper.failure)
 
     def _are_leaving(self) -> bool:
         """Look at the vote under way, if there is one; gives whether the ranks are to leave."""

@@ -9,11 +9,12 @@ from typing import Generic, TypeVar
 
 from trainer.common.checkpoint import BrokenCheckpoint, Checkpoint, CheckpointFolder
 from trainer.common.errors import TrainingError
-from trainer.common.position import Position, require_same
+from trainer.common.position import Position, require_same, require_within
 from trainer.common.rundir import RunDir
-from trainer.common.saver import Saver
+from trainer.common.saver import SaveFailure, Saver
 from trainer.common.speech import say, warn
 from trainer.common.training_options import TrainingOptions
+from trainer.common.vote import require_saved
 from trainer.common.world import World
 
 NAME_BYTES = 64
@@ -74,8 +75,8 @@ class CheckpointKeeper(ABC, Generic[R]):
         """Give all ranks rank 0's bytes, equally many on each; a collective."""
 
     @abstractmethod
-    def _count(self, is_so: bool) -> int:
-        """Give all ranks on how many of them it is so; a collective."""
+    def _count(self, number: int) -> int:
+        """Give all ranks the sum of their numbers; a collective."""
 
     # --- saving --------------------------------------------------------------------------------
 
@@ -85,9 +86,9 @@ class CheckpointKeeper(ABC, Generic[R]):
         return self._folder is not None
 
     @property
-    def has_failed(self) -> bool:
-        """Whether a checkpoint could not be written and training is to stop for it."""
-        return self._saver is not None and self._saver.has_failed
+    def failure(self) -> SaveFailure:
+        """Why training is to stop for a checkpoint that could not be written, if it is."""
+        return SaveFailure.NONE if self._saver is None else self._saver.failure
 
     def is_due(self, position: Position) -> bool:
         """Whether to save here."""
@@ -117,7 +118,15 @@ class CheckpointKeeper(ABC, Generic[R]):
             self.save(position)
         self.close()
         is_kept = self._saver is not None and self._saver.saved_step == position.step
-        return self._count(is_kept) > 0
+        return self._count(int(is_kept)) > 0
+
+    def finish(self, *, hint: str) -> None:
+        """Wait for the last checkpoint, with all ranks; after the last vote.
+
+        Raises TrainingError, on all ranks, where training was to stop for it.
+        """
+        self.close()
+        require_saved(self._count(self.failure), self._begun_step or 0, hint=hint)
 
     def figures(self) -> dict[str, object]:
         """What the summary says of checkpoints."""
@@ -135,29 +144,34 @@ class CheckpointKeeper(ABC, Generic[R]):
 
     # --- going on ------------------------------------------------------------------------------
 
-    def restore(self) -> Position:
+    def restore(self, num_epochs: int) -> Position:
         """Go on from the newest whole checkpoint, if there is one; gives the position to start at.
 
-        Raises TrainingError, on all ranks, where it is of another training or a rank cannot read it.
+        Raises TrainingError, on all ranks, where it is of another training, or beyond `num_epochs`,
+        or a rank cannot read it.
         """
         if self._folder is None:
             return Position()
-        found = self._agree(self._folder)
+        found = self._agree(self._folder, num_epochs)
         if found is None:
             return Position()
         position = Position(**found.about["position"])
         self._resumed_from = position.step
         was_size = found.about["world_size"]
-        self._put_back(found.files, was_size=was_size, position=position)
+        try:
+            self._put_back(found.files, was_size=was_size, position=position)
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"checkpoint {found.name} is whole, but not of this program: {error!r}"
+            raise TrainingError(message, hint="another --checkpoint-dir") from None
         if self._world.is_main:
             size = self._world.size
             ranks = "" if was_size == size else f"; world size {was_size} there, {size} now"
             say(f"resumed at step {position.step} from {found.name}{ranks}")
         return position
 
-    def _agree(self, folder: CheckpointFolder) -> Checkpoint | None:
+    def _agree(self, folder: CheckpointFolder, num_epochs: int) -> Checkpoint | None:
         """Read the checkpoint that rank 0 chose on every rank; raises where one cannot."""
-        found, error = self._choose(folder) if self._world.is_main else (None, None)
+        found, error = self._choose(folder, num_epochs) if self._world.is_main else (None, None)
         chosen = REFUSED if error else found.name if found else ""
         name = self._tell(chosen.encode().ljust(NAME_BYTES, b"\0")).rstrip(b"\0").decode()
         if error is not None:
@@ -172,16 +186,19 @@ class CheckpointKeeper(ABC, Generic[R]):
                 found = folder.read(name)
             except (BrokenCheckpoint, TrainingError) as broken:
                 warn(f"rank {self._world.rank} cannot read checkpoint {name}: {broken}")
-        if self._count(found is not None) != self._world.size:
+        if self._count(int(found is not None)) != self._world.size:
             message = f"not every rank can read checkpoint {name}"
             raise TrainingError(message, hint="all nodes must see the same --checkpoint-dir")
         return found
 
-    def _choose(self, folder: CheckpointFolder) -> tuple[Checkpoint | None, TrainingError | None]:
+    def _choose(
+        self, folder: CheckpointFolder, num_epochs: int
+    ) -> tuple[Checkpoint | None, TrainingError | None]:
         try:
             found = folder.newest(warn)
             if found is not None:
                 require_same(found.about, self._recipe, found.name)
+                require_within(found.about, num_epochs, found.name)
         except TrainingError as error:
             return None, error
         except OSError as error:

@@ -42,3 +42,18 @@ def require_same(about: Mapping[str, Any], recipe: Mapping[str, Any], name: str)
         changes = ", ".join(f"{key} {kept.get(key)} there, {recipe[key]} now" for key in others)
         message = f"checkpoint {name} is of another training: {changes}"
         raise TrainingError(message, hint="the same values, or another --checkpoint-dir")
+
+
+def require_within(about: Mapping[str, Any], num_epochs: int, name: str) -> None:
+    """Raises TrainingError where more epochs are done or begun than there are to be."""
+    try:
+        position = Position(**about["position"])
+        num_begun = position.epoch + (position.batch > 0)
+    except (KeyError, TypeError) as error:
+        message = f"checkpoint {name} is whole, but says of no position: {error!r}"
+        raise TrainingError(message, hint="another --checkpoint-dir") from None
+    if num_begun > num_epochs:
+        message = f"checkpoint {name} is in epoch {num_begun} already, and --epochs is {num_epochs}"
+        raise TrainingError(
+            message, hint=f"--epochs {num_begun} or more, or another --checkpoint-dir"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import Any, Literal
 
 from trainer.common.checkpoint import CheckpointFolder
@@ -12,11 +13,19 @@ from trainer.common.errors import TrainingError
 OnSaveError = Literal["continue", "stop"]
 
 
+class SaveFailure(IntEnum):
+    """Why training has to stop for a checkpoint; the numbers travel in votes."""
+
+    NONE = 0
+    DISK = 1
+    STATE = 2  # weights that are no finite numbers are worth no checkpoint
+
+
 class Saver:
     """A checkpoint folder with a thread that writes to it; only rank 0 has one.
 
     A checkpoint that cannot be written is reported by `warn`. With `on_error` continue training
-    goes on; with stop `has_failed` is set, and the ranks end together (trainer.common.vote).
+    goes on; with stop `failure` says so, and the ranks end together (trainer.common.vote).
     """
 
     def __init__(
@@ -29,7 +38,7 @@ class Saver:
         self._thread: threading.Thread | None = None
         self.num_saved = 0
         self.num_failed = 0
-        self.has_failed = False
+        self.failure = SaveFailure.NONE
         self.saved_step: int | None = None
 
     def save(
@@ -69,13 +78,15 @@ class Saver:
             self._folder.write(step, files(), about)
         except OSError as error:
             self.num_failed += 1
-            self.has_failed = self._on_error == "stop"
-            rest = "" if self.has_failed else "; training goes on"
+            is_fatal = self._on_error == "stop"
+            if is_fatal:
+                self.failure = SaveFailure.DISK
+            rest = "" if is_fatal else "; training goes on"
             self._warn(f"the checkpoint of step {step} could not be written: {error}{rest}")
             return
         except TrainingError as error:  # what `files` refuses is worth no checkpoint at all
             self.num_failed += 1
-            self.has_failed = True
+            self.failure = SaveFailure.STATE
             self._warn(f"no checkpoint of step {step} is written: {error}")
             return
         self.num_saved += 1

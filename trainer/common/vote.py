@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from trainer.common.errors import TrainingError
 from trainer.common.preemption import Preempted
+from trainer.common.saver import SaveFailure
 
-# What each rank gives, in this order. A loss that is no finite number is given as 0 and as bad.
+# What each rank gives, in this order; `failure` is rank 0's SaveFailure. A loss that is no finite number is given as 0 and as bad.
 # `bad_rank` is rank + 1 where the loss is bad, else 0: the sum names the rank when it is one.
-VOTE = ("loss_sum", "num_samples", "is_bad", "bad_rank", "is_leaving", "has_failed")
+VOTE = ("loss_sum", "num_samples", "is_bad", "bad_rank", "is_leaving", "failure")
 MOST_SHOWN = 16
 
 
@@ -39,15 +40,23 @@ def judge(sums: Sequence[float], place: Place, *, rank: int, hint: str) -> float
     Raises Diverged where a rank's loss was no finite number, TrainingError where a rank has to
     stop (a checkpoint that could not be written), and Preempted where one was asked to leave.
     """
-    loss_sum, num_samples, num_bad, bad_ranks, num_leaving, num_failed = sums
+    loss_sum, num_samples, num_bad, bad_ranks, num_leaving, failure = sums
     if num_bad:
         raise Diverged(_diverged(place, round(num_bad), round(bad_ranks) - 1, rank), hint=hint)
-    if num_failed:
-        message = f"rank 0 could not write a checkpoint by step {place.step}"
-        raise TrainingError(message, hint="its log says why; --on-checkpoint-error continue")
+    require_saved(round(failure), place.step, hint=hint)
     if num_leaving:
         raise Preempted
     return loss_sum / num_samples
+
+
+def require_saved(failure: int, step: int, *, hint: str) -> None:
+    """Raises what a checkpoint that could not be written by this step means, on any rank."""
+    if failure == SaveFailure.STATE:
+        message = f"training has diverged: weights are no finite numbers by step {step}"
+        raise Diverged(message, hint=hint)
+    if failure == SaveFailure.DISK:
+        message = f"rank 0 could not write a checkpoint by step {step}"
+        raise TrainingError(message, hint="its log says why; --on-checkpoint-error continue")
 
 
 def _diverged(place: Place, num_bad: int, bad_rank: int, rank: int) -> str:

@@ -64,7 +64,9 @@ class World:
         environ = os.environ if environ is None else environ
         arguments = arguments or RankArguments()
         rank, size = _place(environ, arguments)
-        local_size = _integer(environ, "LOCAL_WORLD_SIZE", size)
+        # Who says a rank's place on its command line (Batch AI) starts one process a machine.
+        num_here = size if arguments.world_size is None else 1
+        local_size = _integer(environ, "LOCAL_WORLD_SIZE", num_here)
         return cls(
             rank=rank,
             size=size,

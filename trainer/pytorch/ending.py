@@ -1,15 +1,58 @@
-"""What every PyTorch program does at its end: wait for the device, compare the ranks' weights."""
+"""What every PyTorch program does at its end: compare the ranks' weights, write model and summary."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 
 from trainer.common.errors import TrainingError
-from trainer.pytorch.state import weights_digest
-from trainer.pytorch.strategy import Strategy
+from trainer.common.vote import Diverged
+from trainer.pytorch.keeper import Keeper
+from trainer.pytorch.state import save_weights, weights_digest
+from trainer.pytorch.strategy import Ranks, Strategy
+
+
+def write_results(
+    network: nn.Module,
+    ranks: Ranks,
+    device: torch.device,
+    keeper: Keeper,
+    figures: Mapping[str, object],
+    *,
+    program: str,
+    began_s: float,
+    hint: str,
+) -> None:
+    """Write model and summary (`figures` and what all programs tell); a collective.
+
+    After it all is on disk. `began_s` is of time.perf_counter. Raises TrainingError, on all ranks,
+    where a checkpoint that had to be written was not, or ranks ended with different weights.
+    """
+    keeper.finish(hint=hint)
+    if not all(bool(torch.isfinite(each).all()) for each in network.parameters()):
+        message = "training has diverged: weights are no finite numbers after the last step"
+        raise Diverged(message, hint=hint)
+    digests = gather_digests(network, ranks.strategy, device)
+    if ranks.world.is_main:
+        name = program.rpartition(".")[2]
+        save_weights(network, ranks.run_dir.output("model") / f"{name}.safetensors")
+        ranks.run_dir.write_summary(
+            {
+                "program": program,
+                "strategy": ranks.strategy.name,
+                "world_size": ranks.world.size,
+                "device": device.type,
+                **figures,
+                "train_s": round(time.perf_counter() - began_s, 3),
+                "weights_sha256": digests,
+                **keeper.figures(),
+            }
+        )
+    # No rank says that all is well before the model is on disk.
+    ranks.strategy.barrier()
 
 
 def waiter(device: torch.device) -> Callable[[], None]:

@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from trainer.data.crops import Crop, picture_rng, random_crop
 from trainer.data.picture_grid import write_grid
 from trainer.data.pictures import Pictures
 from trainer.data.synthetic import INSECTS
-from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.features import compute_features
 from trainer.pytorch.guard import Guard
@@ -59,7 +59,6 @@ from trainer.pytorch.picture_data import (
 from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.predictions import predict_some
 from trainer.pytorch.program import run_program
-from trainer.pytorch.state import save_weights
 from trainer.pytorch.strategy import (
     DeviceName,
     Ranks,
@@ -215,14 +214,14 @@ def find_data(options: Options, ranks: Ranks) -> Path:
 
 def train(job: Job) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
-    began = time.perf_counter()
+    began_s = time.perf_counter()
     options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
     # A step on features sees no picture: only the pass that made them has a rate of pictures.
     throughput = (
         job.throughput if options.train == "all" else Throughput(num_warmup_steps=sys.maxsize)
     )
     keeper = make_keeper(job)
-    position = keeper.restore()
+    position = keeper.restore(options.epochs)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
     found: dict[str, float] = {}
     with (
@@ -260,42 +259,49 @@ def train(job: Job) -> None:
             with throughput.training():
                 position = train_epoch(job, position, guard, throughput)
 
-    digests = gather_digests(job.network, job.ranks.strategy, job.device)
     if world.is_main:
-        save_weights(job.network, run_dir.output("model") / "hymenoptera.safetensors")
-        predictions = predict_some(
-            job.network,
-            job.data.val,
-            job.val_pictures,
-            number=NUM_SHOWN,
-            precision=options.precision,
-        )
-        write_grid(run_dir.output("predictions") / "predictions.png", predictions)
-        run_dir.write_summary(
-            {
-                "program": PROGRAM,
-                "strategy": job.ranks.strategy.name,
-                "world_size": world.size,
-                "device": job.device.type,
-                "precision": options.precision,
-                "network": options.network,
-                "train": options.train,
-                "epochs": options.epochs,
-                "batch_size": job.batch_size,
-                "image_size": options.image_size,
-                "seed": options.seed,
-                "classes": list(job.data.classes),
-                "train_images": job.data.num_train,
-                "val_images": job.data.num_val,
-                **{f"val_{name}": value for name, value in found.items()},
-                "images_per_s": job.throughput.samples_per_s,
-                "train_s": round(time.perf_counter() - began, 3),
-                "weights_sha256": digests,
-                **keeper.figures(),
-            }
-        )
-    # No rank says that all is well before the model is on disk.
-    job.ranks.strategy.barrier()
+        draw_predictions(job)
+    write_results(
+        job.network,
+        job.ranks,
+        job.device,
+        keeper,
+        summary_of(job, found, job.throughput),
+        program=PROGRAM,
+        began_s=began_s,
+        hint=hint(options),
+    )
+
+
+def draw_predictions(job: Job) -> None:
+    """Draw validation pictures with what the network takes them for."""
+    predictions = predict_some(
+        job.network,
+        job.data.val,
+        job.val_pictures,
+        number=NUM_SHOWN,
+        precision=job.options.precision,
+    )
+    write_grid(job.ranks.run_dir.output("predictions") / "predictions.png", predictions)
+
+
+def summary_of(job: Job, found: Mapping[str, float], throughput: Throughput) -> dict[str, object]:
+    """Give the figures that this program's summary has of its own."""
+    options = job.options
+    return {
+        "precision": options.precision,
+        "network": options.network,
+        "train": options.train,
+        "epochs": options.epochs,
+        "batch_size": job.batch_size,
+        "image_size": options.image_size,
+        "seed": options.seed,
+        "classes": list(job.data.classes),
+        "train_images": job.data.num_train,
+        "val_images": job.data.num_val,
+        **{f"val_{name}": value for name, value in found.items()},
+        "images_per_s": throughput.samples_per_s,
+    }
 
 
 def make_keeper(job: Job) -> Keeper:

@@ -99,6 +99,6 @@ class Keeper(CheckpointKeeper[Tensors]):
         mine = torch.tensor(list(data), dtype=torch.uint8, device=self._trained.device)
         return bytes(self._strategy.gather(mine)[0].tolist())
 
-    def _count(self, is_so: bool) -> int:
-        flag: Tensor = torch.tensor([float(is_so)], device=self._trained.device)
-        return round(self._strategy.sum(flag).item())
+    def _count(self, number: int) -> int:
+        mine: Tensor = torch.tensor([float(number)], device=self._trained.device)
+        return round(self._strategy.sum(mine).item())

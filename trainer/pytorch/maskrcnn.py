@@ -38,10 +38,11 @@ from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
 from trainer.common.vote import Place
+from trainer.common.whole_file import write_whole
 from trainer.data.coco import CocoPicture, CocoSplit, open_splits
 from trainer.data.coco_batches import count_batches, grouped_batches, is_flipped
 from trainer.data.synthetic_coco import make_default_coco
-from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import num_workers
@@ -51,7 +52,6 @@ from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
-from trainer.pytorch.state import save_weights
 from trainer.pytorch.strategy import (
     DeviceName,
     Ranks,
@@ -102,12 +102,8 @@ class Options(TrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
-        if self.image_size < 32:
-            message = f"--image-size must be 32 or more, not {self.image_size}"
-            raise ValueError(message)
-        if self.warmup_steps < 0:
-            message = f"--warmup-steps must be 0 or more, not {self.warmup_steps}"
-            raise ValueError(message)
+        self.require_at_least(32, "image_size")
+        self.require_at_least(0, "warmup_steps")
         if self.weights and self.backbone_weights:
             message = "--weights hold a backbone: leave out --backbone-weights"
             raise ValueError(message)
@@ -246,7 +242,7 @@ def find_data(options: Options, ranks: Ranks) -> Path:
 
 def train(job: Job) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
-    began = time.perf_counter()
+    began_s = time.perf_counter()
     options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
     throughput = Throughput(
         num_warmup_steps=min(10, job.num_steps // 2), synchronise=waiter(job.device)
@@ -272,40 +268,42 @@ def train(job: Job) -> None:
         while True:
             is_over = position.step >= job.num_steps
             if is_over or (position.epoch and not position.batch):
-                figures = judge(job, position, guard, progress, metrics)
+                found = judge(job, position, guard, progress, metrics)
+                figures = {f"val_{name}": value for name, value in found.items()}
             if is_over:
                 break
             with throughput.training():
                 position = train_epoch(job, position, guard, throughput)
 
-    digests = gather_digests(job.network, job.ranks.strategy, job.device)
-    if world.is_main:
-        write_model(job)
-        run_dir.write_summary(
-            {
-                "program": PROGRAM,
-                "strategy": job.ranks.strategy.name,
-                "world_size": world.size,
-                "device": job.device.type,
-                "precision": options.precision,
-                "backbone": options.backbone,
-                "image_size": options.image_size,
-                "epochs": options.epochs,
-                "steps": position.step,
-                "batch_size": job.batch_size,
-                "seed": options.seed,
-                "train_images": len(job.training),
-                "val_images": len(job.validation.pictures),
-                **{f"val_{name}": value for name, value in figures.items()},
-                "images_per_s": throughput.samples_per_s,
-                "boxes_per_image": job.boxes_per_image,
-                "train_s": round(time.perf_counter() - began, 3),
-                "weights_sha256": digests,
-                **keeper.figures(),
-            }
-        )
-    # No rank says that all is well before the model is on disk.
-    job.ranks.strategy.barrier()
+    write_design(job)
+    write_results(
+        job.network,
+        job.ranks,
+        job.device,
+        keeper,
+        {**summary_of(job, position, throughput), **figures},
+        program=PROGRAM,
+        began_s=began_s,
+        hint=hint(options),
+    )
+
+
+def summary_of(job: Job, position: Position, throughput: Throughput) -> dict[str, object]:
+    """Give the figures that this program's summary has of its own."""
+    options = job.options
+    return {
+        "precision": options.precision,
+        "backbone": options.backbone,
+        "image_size": options.image_size,
+        "epochs": options.epochs,
+        "steps": position.step,
+        "batch_size": job.batch_size,
+        "seed": options.seed,
+        "train_images": len(job.training),
+        "val_images": len(job.validation.pictures),
+        "images_per_s": throughput.samples_per_s,
+        "boxes_per_image": job.boxes_per_image,
+    }
 
 
 def make_keeper(job: Job) -> Keeper:
@@ -320,6 +318,10 @@ def make_keeper(job: Job) -> Keeper:
         "seed": job.options.seed,
         "num_samples": len(job.training),
         "is_pretrained": job.options.is_pretrained,
+        "lr": job.options.lr,
+        "schedule": job.options.schedule,
+        "warmup_steps": job.options.warmup_steps,
+        "regions_per_image": job.options.regions_per_image,
         **job.design.as_json(),
     }
     return Keeper(trained, job.ranks, options=job.options, recipe=recipe)
@@ -373,10 +375,11 @@ def judge(
     job: Job, position: Position, guard: Guard, progress: Progress, metrics: Metrics
 ) -> dict[str, float]:
     """Give COCO's figures on rank 0 and log them; only two of them are worth a line."""
+    guard.settle()
+    average_buffers(job.network, job.ranks.strategy, job.ranks.world)
     if not job.options.evaluate:
         progress.on_epoch(position, {}, split="val")
         return {}
-    average_buffers(job.network, job.ranks.strategy, job.ranks.world)
     with autocast(job.options.precision, job.device):
         figures = evaluate(
             job.network,
@@ -395,12 +398,11 @@ def judge(
     return figures
 
 
-def write_model(job: Job) -> None:
-    """Write the weights, and beside them what they fit."""
-    folder = job.ranks.run_dir.output("model")
-    about = json.dumps(job.design.as_json(), indent=2) + "\n"
-    (folder / "maskrcnn.json").write_text(about, encoding="utf-8")
-    save_weights(job.network, folder / "maskrcnn.safetensors")
+def write_design(job: Job) -> None:
+    """Write what the weights fit, to lie beside them."""
+    if job.ranks.world.is_main:
+        about = json.dumps(job.design.as_json(), indent=2) + "\n"
+        write_whole(job.ranks.run_dir.output("model") / "maskrcnn.json", about.encode())
 
 
 def hint(options: Options) -> str:

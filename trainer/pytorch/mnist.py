@@ -17,7 +17,7 @@ import random
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -39,12 +39,11 @@ from trainer.common.training_options import TrainingOptions
 from trainer.common.vote import Place
 from trainer.common.world import Backend, RankArguments
 from trainer.data.idx import read_idx
-from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, take_step
 from trainer.pytorch.program import run_program
-from trainer.pytorch.state import save_weights
 from trainer.pytorch.strategy import DeviceName, Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.mnist"
@@ -159,15 +158,15 @@ def prepare(options: Options, ranks: Ranks) -> Job:
 
 def train(job: Job) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
-    began = time.perf_counter()
+    began_s = time.perf_counter()
     options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
     throughput = Throughput(
         num_warmup_steps=min(10, job.num_batches), synchronise=waiter(job.device)
     )
     keeper = make_keeper(job)
-    position = keeper.restore()
+    position = keeper.restore(options.epochs)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
-    test_loss, accuracy = math.nan, math.nan
+    found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
         Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
@@ -183,39 +182,39 @@ def train(job: Job) -> None:
         guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
         while True:
             if position.epoch and not position.batch:
-                test_loss, accuracy = evaluate(job, position, guard)
-                figures = {"loss": test_loss, "accuracy": accuracy}
-                progress.on_epoch(position, figures)
+                loss, accuracy = evaluate(job, position, guard)
+                found = {"loss": loss, "accuracy": accuracy}
+                progress.on_epoch(position, found)
             if position.epoch == options.epochs:
                 break
             with throughput.training():
                 position = train_epoch(job, position, guard, throughput)
 
-    digests = gather_digests(job.network, job.ranks.strategy, job.device)
-    if world.is_main:
-        save_weights(job.network, run_dir.output("model") / "mnist.safetensors")
-        run_dir.write_summary(
-            {
-                "program": PROGRAM,
-                "strategy": job.ranks.strategy.name,
-                "world_size": world.size,
-                "device": job.device.type,
-                "epochs": options.epochs,
-                "batch_size": options.batch_size,
-                "precision": options.precision,
-                "seed": options.seed,
-                "train_images": len(job.training.labels),
-                "test_images": len(job.testing.labels),
-                "test_loss": test_loss,
-                "test_accuracy": accuracy,
-                "images_per_s": throughput.samples_per_s,
-                "train_s": round(time.perf_counter() - began, 3),
-                "weights_sha256": digests,
-                **keeper.figures(),
-            }
-        )
-    # No rank says that all is well before the model is on disk.
-    job.ranks.strategy.barrier()
+    write_results(
+        job.network,
+        job.ranks,
+        job.device,
+        keeper,
+        summary_of(job, found, throughput),
+        program=PROGRAM,
+        began_s=began_s,
+        hint=hint(options),
+    )
+
+
+def summary_of(job: Job, found: Mapping[str, float], throughput: Throughput) -> dict[str, object]:
+    """Give the figures that this program's summary has of its own."""
+    options = job.options
+    return {
+        "epochs": options.epochs,
+        "batch_size": options.batch_size,
+        "precision": options.precision,
+        "seed": options.seed,
+        "train_images": len(job.training.labels),
+        "test_images": len(job.testing.labels),
+        **{f"test_{name}": value for name, value in found.items()},
+        "images_per_s": throughput.samples_per_s,
+    }
 
 
 def make_keeper(job: Job) -> Keeper:
@@ -230,6 +229,8 @@ def make_keeper(job: Job) -> Keeper:
             "program": PROGRAM,
             "batch_size": job.options.batch_size,
             "precision": job.options.precision,
+            "lr": job.options.lr,
+            "lr_decay": job.options.lr_decay,
             "seed": job.options.seed,
             "num_samples": len(job.training.labels),
         },

@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -36,7 +36,7 @@ from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.vote import Place
 from trainer.data.crops import Crop, picture_rng, random_crop
-from trainer.pytorch.ending import gather_digests, waiter
+from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -54,7 +54,6 @@ from trainer.pytorch.picture_data import (
 )
 from trainer.pytorch.precision import autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
-from trainer.pytorch.state import save_weights
 from trainer.pytorch.strategy import Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.resnet50"
@@ -157,13 +156,13 @@ def open_data(options: Options, ranks: Ranks, device: torch.device) -> Data:
 
 def train(job: Job) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
-    began = time.perf_counter()
+    began_s = time.perf_counter()
     options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
     throughput = Throughput(
         num_warmup_steps=min(10, job.num_batches), synchronise=waiter(job.device)
     )
     keeper = make_keeper(job)
-    position = keeper.restore()
+    position = keeper.restore(options.epochs)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
     found: dict[str, float] = {}
     with (
@@ -201,32 +200,33 @@ def train(job: Job) -> None:
             with throughput.training():
                 position = train_epoch(job, position, guard, throughput)
 
-    digests = gather_digests(job.network, job.ranks.strategy, job.device)
-    if world.is_main:
-        save_weights(job.network, run_dir.output("model") / "resnet50.safetensors")
-        run_dir.write_summary(
-            {
-                "program": PROGRAM,
-                "strategy": job.ranks.strategy.name,
-                "world_size": world.size,
-                "device": job.device.type,
-                "precision": options.precision,
-                "epochs": options.epochs,
-                "batch_size": job.batch_size,
-                "image_size": options.image_size,
-                "seed": options.seed,
-                "parameters": sum(each.numel() for each in job.network.parameters()),
-                "train_images": job.data.num_train,
-                "val_images": job.data.num_val,
-                **{f"val_{name}": value for name, value in found.items()},
-                "images_per_s": throughput.samples_per_s,
-                "train_s": round(time.perf_counter() - began, 3),
-                "weights_sha256": digests,
-                **keeper.figures(),
-            }
-        )
-    # No rank says that all is well before the model is on disk.
-    job.ranks.strategy.barrier()
+    write_results(
+        job.network,
+        job.ranks,
+        job.device,
+        keeper,
+        summary_of(job, found, throughput),
+        program=PROGRAM,
+        began_s=began_s,
+        hint=options.hint,
+    )
+
+
+def summary_of(job: Job, found: Mapping[str, float], throughput: Throughput) -> dict[str, object]:
+    """Give the figures that this program's summary has of its own."""
+    options = job.options
+    return {
+        "precision": options.precision,
+        "epochs": options.epochs,
+        "batch_size": job.batch_size,
+        "image_size": options.image_size,
+        "seed": options.seed,
+        "parameters": sum(each.numel() for each in job.network.parameters()),
+        "train_images": job.data.num_train,
+        "val_images": job.data.num_val,
+        **{f"val_{name}": value for name, value in found.items()},
+        "images_per_s": throughput.samples_per_s,
+    }
 
 
 def make_keeper(job: Job) -> Keeper:

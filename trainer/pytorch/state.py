@@ -3,7 +3,7 @@
 model.safetensors       the network's state_dict; buffers as rank 0 has them
 optimizer.safetensors   tensors by `<parameter name>/<state name>`
 ranks.safetensors       by `<rank>/rng`, `<rank>/cuda_rng`, `<rank>/buffers`
-state.json              what is no tensor: parameter groups, AMP scaler
+state.json              what is no tensor: counts of the optimizer, AMP scaler
 """
 
 from __future__ import annotations
@@ -57,13 +57,17 @@ class Snapshot:
 
 
 def read_files(files: Mapping[str, bytes]) -> Snapshot:
-    """Give the snapshot that the files were made of."""
-    return Snapshot(
-        model=load(files["model.safetensors"]),
-        optimizer=load(files["optimizer.safetensors"]),
-        ranks=load(files["ranks.safetensors"]),
-        others=json.loads(files["state.json"]),
-    )
+    """Give the snapshot that the files were made of; raises KeyError or ValueError for others."""
+    try:
+        return Snapshot(
+            model=load(files["model.safetensors"]),
+            optimizer=load(files["optimizer.safetensors"]),
+            ranks=load(files["ranks.safetensors"]),
+            others=json.loads(files["state.json"]),
+        )
+    except SafetensorError as error:
+        message = f"no tensors: {error}"
+        raise ValueError(message) from None
 
 
 def take_snapshot(
@@ -90,7 +94,6 @@ def take_snapshot(
         ranks=ranks,
         others={
             "optimizer": values,
-            "groups": [_without_params(group) for group in state["param_groups"]],
             "scaler": None if scaler is None else scaler.state_dict(),
         },
         weights=frozenset(name for name, _ in network.named_parameters()),
@@ -113,11 +116,6 @@ def restore_snapshot(
     names = parameter_names(network, optimizer)
     parameters = dict(network.named_parameters())
     state = optimizer.state_dict()
-    groups = snapshot.others["groups"]
-    if len(groups) != len(state["param_groups"]):
-        message = f"the checkpoint's optimizer has {len(groups)} groups of parameters, not "
-        message += str(len(state["param_groups"]))
-        raise TrainingError(message, hint="another --checkpoint-dir")
     state["state"] = {
         index: {
             **snapshot.others["optimizer"].get(name, {}),
@@ -126,8 +124,6 @@ def restore_snapshot(
         for index, name in enumerate(names)
     }
     state["state"] = {index: entries for index, entries in state["state"].items() if entries}
-    for group, kept in zip(state["param_groups"], groups, strict=True):
-        group.update(kept)
     optimizer.load_state_dict(state)
     if scaler is not None and snapshot.others["scaler"] is not None:
         scaler.load_state_dict(snapshot.others["scaler"])
@@ -219,7 +215,3 @@ def _like(parameter: Tensor, value: Tensor) -> Tensor:
     if value.shape != parameter.shape:
         return value
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
-
-def _without_params(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in group.items() if key != "params"}

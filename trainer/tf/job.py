@@ -235,6 +235,7 @@ def write_results(
 ) -> None:
     """Write model and summary; a collective, after which all is on disk."""
     options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
+    keeper.finish(hint=options.hint)
     digests = gather_digests(job)
     if world.is_main:
         save_weights(job.network, run_dir.output("model") / "resnet50.safetensors")

@@ -75,5 +75,5 @@ class Keeper(CheckpointKeeper[Arrays]):
     def _tell(self, data: bytes) -> bytes:
         return self._strategy.gather(np.frombuffer(data, np.uint8))[0].tobytes()
 
-    def _count(self, is_so: bool) -> int:
-        return round(float(self._strategy.sum(tf.constant(float(is_so)), "count")))
+    def _count(self, number: int) -> int:
+        return round(float(self._strategy.sum(tf.constant(float(number)), "count")))

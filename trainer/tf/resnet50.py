@@ -59,7 +59,7 @@ def train(job: Job) -> None:
     options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
     throughput = Throughput(num_warmup_steps=min(10, job.num_batches))
     keeper = job.make_keeper()
-    position = keeper.restore()
+    position = keeper.restore(options.epochs)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
     found = {"loss": math.nan, "top1": math.nan, "top5": math.nan}
     with (

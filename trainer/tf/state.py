@@ -16,6 +16,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from trainer.common.errors import TrainingError
@@ -50,12 +51,16 @@ class Snapshot:
 
 
 def read_files(files: Mapping[str, bytes]) -> Snapshot:
-    """Give the snapshot that the files were made of."""
-    return Snapshot(
-        model=load(files["model.safetensors"]),
-        optimizer=load(files["optimizer.safetensors"]),
-        ranks=load(files["ranks.safetensors"]),
-    )
+    """Give the snapshot that the files were made of; raises KeyError or ValueError for others."""
+    try:
+        return Snapshot(
+            model=load(files["model.safetensors"]),
+            optimizer=load(files["optimizer.safetensors"]),
+            ranks=load(files["ranks.safetensors"]),
+        )
+    except SafetensorError as error:
+        message = f"no tensors: {error}"
+        raise ValueError(message) from None
 
 
 def take_snapshot(

@@ -88,7 +88,7 @@ def train(options: Options, ranks: Ranks) -> None:
         options=options,
         recipe={"program": "tiny", "batch_size": options.batch_size, "seed": options.seed},
     )
-    position = keeper.restore()
+    position = keeper.restore(options.epochs)
     losses: list[float] = []
     guard = Guard(
         ranks, CPU, keeper, on_loss=lambda _place, loss: losses.append(loss), hint="be careful"
