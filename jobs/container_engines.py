@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Literal
 
 from jobs.errors import EnvironmentFailure
+from jobs.registry import is_loopback
 
 # buildah needs no daemon and no right to run containers, podman no daemon. The first two share
 # their images and logins.
 ENGINES: tuple[EngineName, ...] = ("buildah", "podman", "docker")
 EngineName = Literal["buildah", "podman", "docker"]
-LOOPBACK = ("127.", "localhost:", "localhost/", "[::1]")
 QUERY_TIMEOUT_S = 60.0
 
 
@@ -91,7 +91,7 @@ class ContainerEngine:
         if self.name == "docker":
             return [self._command("tag", reference, target), self._command("push", target)]
         # A registry on this machine (a test's, or a mirror) has no certificate; docker knows so.
-        plain = ["--tls-verify=false"] if target.startswith(LOOPBACK) else []
+        plain = ["--tls-verify=false"] if is_loopback(target.partition("/")[0]) else []
         options = [*plain, f"--digestfile={digest_file}"]
         return [self._command("push", *options, reference, f"docker://{target}")]
 

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 
@@ -77,7 +77,7 @@ def resolve_digest(reference: ImageReference) -> str:
     Raises NotFound where the registry has no such tag, EnvironmentFailure where it does not answer.
     """
     host = DOCKER_HUB_HOST if reference.host == DOCKER_HUB else reference.host
-    scheme = "http" if LOOPBACK.fullmatch(host) else "https"
+    scheme = "http" if is_loopback(host) else "https"
     url = f"{scheme}://{host}/v2/{reference.repository}/manifests/{reference.tag}"
     headers = {"Accept": MANIFESTS}
     with _open(url, headers, reference) as first:
@@ -108,11 +108,17 @@ def pin_bases(dockerfile: str, digests: Mapping[str, str]) -> str:
     return dockerfile
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host, perhaps with a port, is this machine itself."""
+    return LOOPBACK.fullmatch(host) is not None
+
+
 def _token(challenge: str, reference: ImageReference) -> str:
     """What a registry wants to see from everybody, from where it says."""
-    said = dict(CHALLENGE.findall(challenge))
+    said: dict[str, str] = dict(CHALLENGE.findall(challenge))
     realm = said.get("realm", "")
-    is_safe = realm.startswith("https://") or LOOPBACK.match(realm.removeprefix("http://"))
+    parts = urlsplit(realm)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
     if not challenge.startswith("Bearer ") or not is_safe:
         raise _unexpected(reference, f"asks for `{challenge}`")
     asked = {name: said[name] for name in ("service", "scope") if name in said}
