@@ -124,8 +124,8 @@ def kill_and_compare(
     )
     assert [error for each in done for error in each.errors] == []
     for program, each in zip(programs, done, strict=True):
-        # What is being written when the kill comes is lost, and what came after it.
-        assert each.most_lost < 2 * program.checkpoint_every, program.name
+        # Written beside the training: at worst the next one is due while the last is not whole yet.
+        assert each.most_lost <= 2 * program.checkpoint_every, program.name
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "horovod"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections import Counter
@@ -90,8 +91,13 @@ def make_pictures(folder: Path, *, num_train: int = 57, num_test: int = 20) -> P
 
 def checkpoints(folder: Path) -> dict[int, dict[str, Any]]:
     """Manifests of a run's whole checkpoints by step."""
-    found = [json.loads(each.read_text()) for each in folder.glob("checkpoints/*/manifest.json")]
-    return {manifest["step"]: manifest for manifest in found}
+    found: dict[int, dict[str, Any]] = {}
+    for each in folder.glob("checkpoints/*/manifest.json"):
+        # One that is being written or taken away is not whole.
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            manifest = json.loads(each.read_text())
+            found[manifest["step"]] = manifest
+    return found
 
 
 def state(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -35,18 +35,20 @@ from trainer.common.sharding import shard, shuffled_batches
 from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
-from trainer.common.training_options import TrainingOptions
+from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
 from trainer.common.vote import Place
 from trainer.common.world import Backend, RankArguments
 from trainer.data.idx import read_idx
+from trainer.data.synthetic_digits import make_default_digits
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
-from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, take_step
+from trainer.pytorch.precision import autocast, make_scaler, take_step
 from trainer.pytorch.program import run_program
-from trainer.pytorch.strategy import DeviceName, Ranks, StrategyName, pick_device
+from trainer.pytorch.strategy import Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.mnist"
+SYNTHETIC = "synthetic"
 NUM_CLASSES = 10
 EVALUATION_BATCH = 1024  # of all ranks together
 # Mean and standard deviation of MNIST's training pixels, as its examples use them.
@@ -57,7 +59,9 @@ PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
 class Options(TrainingOptions):
     """The command line; parse_options makes it."""
 
-    data: Annotated[Path | None, "folder of the IDX files; else the run's input `digits`"] = None
+    data: Annotated[
+        str | None, "folder of IDX files, or `synthetic`; else the run's input `digits`"
+    ] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
     device: Annotated[DeviceName, "where to compute"] = "auto"
     epochs: Annotated[int, "passes over the training set"] = 8
@@ -131,7 +135,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     device = pick_device(options.device, world)
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = True
-    training, testing = load_splits(options.data or ranks.run_dir.input("digits"), device)
+    training, testing = load_splits(find_data(options, ranks), device)
     if options.batch_size < world.size:
         message = f"--batch-size {options.batch_size} leaves a rank of {world.size} without work"
         raise TrainingError(message, hint=f"--batch-size {world.size} or more")
@@ -311,6 +315,13 @@ def build_network() -> nn.Module:
             fc2=nn.Linear(128, NUM_CLASSES),
         )
     )
+
+
+def find_data(options: Options, ranks: Ranks) -> Path:
+    """Give the folder of the IDX files; a synthetic set is made by whichever rank comes first."""
+    if options.data == SYNTHETIC:
+        return make_default_digits(num_train=1500, num_test=500, seed=options.seed)
+    return Path(options.data) if options.data else ranks.run_dir.input("digits")
 
 
 def load_splits(folder: Path, device: torch.device) -> tuple[Split, Split]:
