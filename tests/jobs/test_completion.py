@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from jobs.cli import VERBS
+from jobs.jobfile import catalog_names
 from jobs.project import project_root
 
 LAUNCH = Path(sys.executable).with_name("launch")
@@ -74,7 +75,8 @@ def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
     (launching.folder / "sub").mkdir()
     launching.write_job("", "sub/job.yaml")
     assert complete(launching, "launch run dig") == ["digits", "digest.yaml"]
-    assert complete(launching, "launch run ") == ["digits", "digest.yaml", "other.yml", "sub/"]
+    everything = [*catalog_names(), "digest.yaml", "other.yml", "sub/"]
+    assert complete(launching, "launch run ") == everything
     assert complete(launching, "launch plan sub/") == ["sub/job.yaml"]
 
 

@@ -1,15 +1,29 @@
 """The published JSON Schemas: current, complete, and of one mind with the reader."""
 
 import json
+import re
 
 import jsonschema
 import pytest
+import yaml
 from msgspec.structs import fields
 
 from jobs.jobfile import CATALOG
 from jobs.project import project_root
 from jobs.schemas import DESCRIPTIONS, SCHEMAS, job_schema, schema_text
 from jobs.spec import JobFile, JobInput, JobLimits, JobRetry
+
+
+class Yaml12(yaml.SafeLoader):
+    """YAML as editors read it today: `on` is a word, not a truth value."""
+
+    yaml_implicit_resolvers = {
+        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:bool"]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+Yaml12.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), list("tf"))
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -30,9 +44,7 @@ def test_every_key_of_a_job_is_described(struct):
 
 @pytest.mark.parametrize("path", sorted(CATALOG.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_catalog_fits_the_schema(path):
-    import yaml
-
-    jsonschema.validate(yaml.safe_load(path.read_text()), job_schema())
+    jsonschema.validate(yaml.load(path.read_text(), Yaml12), job_schema())
 
 
 @pytest.mark.parametrize(
