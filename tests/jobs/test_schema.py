@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import ClassVar
 
 import jsonschema
 import pytest
@@ -17,7 +18,7 @@ from jobs.spec import JobFile, JobInput, JobLimits, JobRetry
 class Yaml12(yaml.SafeLoader):
     """YAML as editors read it today: `on` is a word, not a truth value."""
 
-    yaml_implicit_resolvers = {
+    yaml_implicit_resolvers: ClassVar[dict] = {
         first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:bool"]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
