@@ -159,12 +159,17 @@ def test_training_does_not_begin_anew_where_all_checkpoints_are_broken(tmp_path)
 
 def test_save_cut_off_before_its_manifest_is_no_checkpoint(tmp_path):
     folder = CheckpointFolder(tmp_path)
+    names: list[str] = []
     for content in (None, b""):
-        written = folder.write(1, FILES, ABOUT)
+        written = folder.write(1 + len(names), FILES, ABOUT)
         (written / "manifest.json").unlink()
         if content is not None:
             (written / "manifest.json").write_bytes(content)
-    assert folder.newest(silent) is None
+        names = [written.name]
+    said: list[str] = []
+    assert folder.newest(said.append) is None
+    why = "was never finished: it has no manifest, and is left out"
+    assert said == [f"checkpoint {name} {why}" for name in names]
 
 
 # --- made by others ----------------------------------------------------------------------------

@@ -177,6 +177,7 @@ class CheckpointFolder:
             raise TrainingError(
                 message, hint="mend the folder, or another --checkpoint-dir"
             ) from None
+        self._mention_unfinished(names, say)
         for name in names:
             try:
                 return self.read(name)
@@ -191,6 +192,12 @@ class CheckpointFolder:
                 message, hint="delete them to begin anew, or another --checkpoint-dir"
             )
         return None
+
+    def _mention_unfinished(self, names: list[str], say: Callable[[str], None]) -> None:
+        newest = _step(names[0]) if names else -1
+        for name in sorted(set(self._entries()) - set(names)):
+            if _step(name) > newest:
+                say(f"checkpoint {name} was never finished: it has no manifest, and is left out")
 
     def read(self, name: str) -> Checkpoint:
         """Read one checkpoint whole; raises BrokenCheckpoint, or TrainingError for its format."""

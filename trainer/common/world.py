@@ -33,7 +33,8 @@ class World:
     """This process's place in its job. A program started by hand is a world of one.
 
     `backend` is what the command line asked for. `url` is where torch.distributed's ranks meet:
-    env:// for MASTER_ADDR and MASTER_PORT, None where nobody said it.
+    env:// for MASTER_ADDR and MASTER_PORT, None where nobody said it. `store` is what env:// comes
+    to where rank 0 has to serve the store itself, None where the launcher does.
     """
 
     rank: int = 0
@@ -44,6 +45,7 @@ class World:
     num_threads: int = 1
     backend: Backend | None = None
     url: str | None = None
+    store: str | None = None
 
     @property
     def is_main(self) -> bool:
@@ -67,6 +69,7 @@ class World:
         # Who says a rank's place on its command line (Batch AI) starts one process a machine.
         num_here = size if arguments.world_size is None else 1
         local_size = _integer(environ, "LOCAL_WORLD_SIZE", num_here)
+        url = _meeting_place(environ, arguments, size)
         return cls(
             rank=rank,
             size=size,
@@ -75,7 +78,8 @@ class World:
             node_rank=_integer(environ, "NODE_RANK", 0),
             num_threads=_integer(environ, "OMP_NUM_THREADS", _share_of_cores(local_size)),
             backend=arguments.dist_backend,
-            url=_meeting_place(environ, arguments, size),
+            url=url,
+            store=_own_store(environ) if url == FROM_ENVIRONMENT else None,
         )
 
 
@@ -123,6 +127,14 @@ def _meeting_place(environ: Mapping[str, str], arguments: RankArguments, size: i
         message = f"--dist-url `{url}` is none that ranks can meet at"
         raise TrainingError(message, hint=hint)
     return url
+
+
+def _own_store(environ: Mapping[str, str]) -> str | None:
+    """Where rank 0 serves the store; None where torchrun or our gang serves it."""
+    if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return None
+    host, port = environ["MASTER_ADDR"], environ["MASTER_PORT"]
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
 def _is_tcp(url: str) -> bool:

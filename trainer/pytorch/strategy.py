@@ -25,6 +25,8 @@ from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
 MEETING_TIMEOUT = timedelta(minutes=10)
+# Rank 0 may judge or write for long while the others wait; who hangs is the launcher's to find.
+COLLECTIVE_TIMEOUT = timedelta(hours=6)
 
 
 class Strategy(Protocol):
@@ -236,7 +238,7 @@ class Ddp:
                 **_meeting(world),
                 rank=world.rank,
                 world_size=world.size,
-                timeout=MEETING_TIMEOUT,
+                timeout=COLLECTIVE_TIMEOUT,
                 # NCCL would guess the GPU from the rank, which is wrong on the second node.
                 device_id=device if backend == "nccl" else None,
             )
@@ -297,8 +299,9 @@ def _meeting(world: World) -> dict[str, Any]:
             message = "neither --dist-url nor MASTER_ADDR and MASTER_PORT say where ranks meet"
             raise TrainingError(message, hint="start it with `launch run` or torchrun")
         return {"store": distributed.HashStore()}
-    if world.url.startswith("tcp:"):
-        return {"store": _open_store(world, world.url)}
+    url = world.store or world.url
+    if url.startswith("tcp:"):
+        return {"store": _open_store(world, url)}
     if world.url.startswith("file:") and not Path(urlsplit(world.url).path).parent.is_dir():
         message = f"rank {world.rank} cannot meet the others at {world.url}: no such folder"
         raise TrainingError(message, hint="a folder that all ranks share")
