@@ -12,7 +12,6 @@ A loop of one's own in TensorFlow, with Horovod's gradient tape. `--data` takes 
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -61,7 +60,7 @@ def train(job: Job) -> None:
     keeper = job.make_keeper()
     position = keeper.restore(options.epochs)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
-    found = {"loss": math.nan, "top1": math.nan, "top5": math.nan}
+    found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
         Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,

@@ -10,7 +10,6 @@ loop: an optimizer that averages gradients, and callbacks that vote, save and st
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -70,7 +69,7 @@ def train(job: Job) -> None:
     position = keeper.restore(options.epochs)
     loss, metrics_of_val = compile_network(job)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
-    found = {"loss": math.nan, "top1": math.nan, "top5": math.nan}
+    found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
         Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
