@@ -57,8 +57,9 @@ def compute_features(
         for batch in source.batches(order, lambda _, *shape: center_crop(*shape)):
             with autocast(precision, device):
                 rows[done : done + len(batch.samples)] = backbone(normalise(batch.images))
+            before = min(done * size, len(labels))
             done += len(batch.samples)
-            throughput.step(len(batch.samples) * size)
+            throughput.step(min(done * size, len(labels)) - before)
     # Of rank r the k-th row is that of picture k * size + r.
     everyones = torch.stack(ranks.strategy.gather(rows), dim=1).flatten(0, 1)
     return Features(everyones[: len(labels)], labels)
