@@ -83,7 +83,8 @@ class ContainerEngine:
             raise self._failure(answer, f"{reference} has no {path}")
         if len(content) > limit_bytes:
             message = f"{path} of {reference} is larger than {limit_bytes} bytes"
-            raise EnvironmentFailure(message)
+            hint = f"build it again, or look at it with {self.name}"
+            raise EnvironmentFailure(message, hint=hint)
         return content
 
     def push(self, reference: str, target: str, digest_file: Path) -> list[list[str]]:

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPResponse
@@ -143,6 +144,9 @@ def open_url(url: str) -> HTTPResponse:
     def ask() -> None:
         try:
             answers.put(cast("HTTPResponse", urllib.request.urlopen(url, timeout=STALL_S)))  # noqa: S310
+        except urllib.error.HTTPError as error:
+            error.close()  # it is an answer, too, and holds its socket
+            answers.put(error)
         except OSError as error:
             answers.put(error)
 
