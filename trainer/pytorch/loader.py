@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,9 +23,8 @@ from trainer.common.errors import TrainingError
 from trainer.common.world import World
 from trainer.data.crops import Crop
 from trainer.data.pictures import Pictures
+from trainer.data.read_ahead import read_ahead
 
-# Batches that are decoded while one is trained on: enough to outlast a slow file or two.
-NUM_AHEAD = 3
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -110,18 +108,7 @@ class Loader:
 
         Raises TrainingError, naming the file, for a picture that cannot be read.
         """
-        waiting: deque[_Decoding] = deque()
-        try:
-            for samples in order:
-                waiting.append(self._begin(samples, crop_of))
-                if len(waiting) > NUM_AHEAD:
-                    yield self._finish(waiting.popleft())
-            while waiting:
-                yield self._finish(waiting.popleft())
-        finally:
-            for decoding in waiting:
-                for part in decoding.parts:
-                    part.cancel()
+        return read_ahead(order, lambda samples: self._begin(samples, crop_of), self._finish)
 
     def _begin(self, samples: Sequence[int], crop_of: CropOf) -> _Decoding:
         # Rows of pixels with their three colours together: channels last once it is permuted.
@@ -159,8 +146,6 @@ class Loader:
         target.copy_(pixels.flip(1) if crop.is_flipped else pixels)
 
     def _finish(self, decoding: _Decoding) -> Batch:
-        for part in decoding.parts:
-            part.result()
         labels = torch.tensor([self._pictures.labels[index] for index in decoding.samples])
         if self._device.type == "cuda":
             labels = labels.pin_memory()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,10 +20,8 @@ from trainer.common.errors import TrainingError
 from trainer.common.world import World
 from trainer.data.crops import Crop
 from trainer.data.pictures import Pictures
+from trainer.data.read_ahead import read_ahead
 from trainer.tf.strategy import DeviceName
-
-# Batches that are decoded while one is trained on: enough to outlast a slow file or two.
-NUM_AHEAD = 3
 
 # Gives the part to see of picture `index`, which is so wide and high.
 CropOf = Callable[[int, int, int], Crop]
@@ -67,18 +64,7 @@ class Loader:
 
         Raises TrainingError, naming the file, for a picture that cannot be read.
         """
-        waiting: deque[_Decoding] = deque()
-        try:
-            for samples in order:
-                waiting.append(self._begin(samples, crop_of))
-                if len(waiting) > NUM_AHEAD:
-                    yield self._finish(waiting.popleft())
-            while waiting:
-                yield self._finish(waiting.popleft())
-        finally:
-            for decoding in waiting:
-                for part in decoding.parts:
-                    part.cancel()
+        return read_ahead(order, lambda samples: self._begin(samples, crop_of), self._finish)
 
     def _begin(self, samples: Sequence[int], crop_of: CropOf) -> _Decoding:
         images = np.empty((len(samples), self._size, self._size, 3), np.uint8)
@@ -104,8 +90,6 @@ class Loader:
         target[:] = pixels[:, ::-1] if crop.is_flipped else pixels
 
     def _finish(self, decoding: _Decoding) -> Batch:
-        for part in decoding.parts:
-            part.result()
         labels = [self._pictures.labels[index] for index in decoding.samples]
         return Batch(
             images=decoding.images, labels=np.array(labels, np.int64), samples=decoding.samples
