@@ -19,7 +19,8 @@ from torch import Tensor
 
 from trainer.common.errors import TrainingError
 from trainer.data.coco import CocoObject, CocoPicture
-from trainer.pytorch.loader import NUM_AHEAD, decode
+from trainer.data.read_ahead import NUM_AHEAD
+from trainer.pytorch.loader import decode
 
 Masks = np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]
 
