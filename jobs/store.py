@@ -6,13 +6,15 @@ first, by infra's own program, as a process.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -36,6 +38,31 @@ class Blob(Struct, frozen=True, kw_only=True):
     name: str
     bytes: int
     md5: bytes | None
+    etag: str
+
+
+class Outgoing(Struct, frozen=True, kw_only=True):
+    """A file to send; `block_md5s` of each BLOCK_BYTES, empty where it fits into one block."""
+
+    name: str
+    path: Path
+    bytes: int
+    md5: bytes
+    block_md5s: tuple[bytes, ...] = ()
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """A blob to write to `path`; its content must have this size and SHA-256 (hex)."""
+
+    name: str
+    path: Path
+    bytes: int
+    sha256: str
+    mode: int
+
+
+# Told how many files were finished, and bytes moved, since the last call.
+Moved = Callable[[int, int], None]
 
 
 class Source(Protocol):
@@ -50,7 +77,7 @@ class BlobStore(Protocol):
     """One container. Every method blocks on the network and raises EnvironmentFailure."""
 
     def list(self, prefix: str) -> Iterator[Blob]:
-        """Yield the blobs whose names begin so, in the order of names."""
+        """Yield the blobs whose names begin so, in the order of names; one page in memory."""
         ...
 
     def read(self, name: str) -> bytes | None:
@@ -61,20 +88,42 @@ class BlobStore(Protocol):
         """Write a small blob; False, and nothing written, where that name is taken."""
         ...
 
-    def send(self, name: str, source: Source, size: int, md5: bytes) -> None:
-        """Write `size` bytes, checked on their way; over whatever had that name.
+    def content(self, name: str) -> Iterator[bytes]:
+        """Yield one blob's content in chunks; raises NotFound where there is none."""
+        ...
 
-        Where reading raises, nothing is left under that name.
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete many; one that is gone already is fine."""
+        ...
+
+    def send(
+        self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None
+    ) -> None:
+        """Write files over whatever had their names, each checked by its MD5 on the way.
+
+        Consumes `files` lazily, calls `moved` from the calling thread. After a kill the blocks
+        that arrived are not sent again. Raises LaunchError for a file that changed.
         """
         ...
 
-    def receive(self, name: str) -> Iterator[bytes]:
-        """Yield a blob's content in chunks."""
+    def receive(
+        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
+    ) -> None:
+        """Write blobs to files, each checked before it gets its name; makes their folders.
+
+        Consumes `files` lazily, calls `moved` from the calling thread. After a kill the blocks
+        that arrived are not received again.
+        """
+        ...
+
+    def read_only_sas(self, prefix: str, valid_s: int) -> str:
+        """Give a token that lets its holder read and list the container for so long."""
         ...
 
 
-def open_data_store(environment: Environment) -> BlobStore:
+def open_data_store(environment: Environment, *, sas_file: Path | None = None) -> BlobStore:
     """Open the container `data`; raises EnvironmentFailure where it cannot be reached."""
+    del sas_file
     storage = environment.storage
     if environment.engine == "local":
         _revive(environment)
@@ -112,7 +161,12 @@ class AzureStore:
         with self._explained():
             for found in self._client.list_blobs(name_starts_with=prefix):
                 md5 = found.content_settings.content_md5
-                yield Blob(name=found.name, bytes=found.size, md5=bytes(md5) if md5 else None)
+                yield Blob(
+                    name=found.name,
+                    bytes=found.size,
+                    md5=bytes(md5) if md5 else None,
+                    etag=found.etag.strip('"'),
+                )
 
     def read(self, name: str) -> bytes | None:
         """See BlobStore."""
@@ -137,26 +191,65 @@ class AzureStore:
                 return False
         return True
 
-    def send(self, name: str, source: Source, size: int, md5: bytes) -> None:
-        """See BlobStore; the MD5 is kept with the blob, and that of each request is checked."""
-        from azure.storage.blob import ContentSettings
-
-        with self._explained():
-            # Read to its end before the one request, or before the list of blocks is committed:
-            # a source that fails leaves no blob.
-            self._client.upload_blob(
-                name,
-                cast("IO[bytes]", source),
-                length=size,
-                overwrite=True,
-                validate_content=True,
-                content_settings=ContentSettings(content_md5=bytearray(md5)),
-            )
-
-    def receive(self, name: str) -> Iterator[bytes]:
+    def content(self, name: str) -> Iterator[bytes]:
         """See BlobStore."""
         with self._explained():
             yield from self._client.download_blob(name).chunks()
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See BlobStore."""
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with self._explained():
+            for name in names:
+                with suppress(ResourceNotFoundError):
+                    self._client.delete_blob(name)
+
+    def send(
+        self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None
+    ) -> None:
+        """See BlobStore."""
+        from azure.storage.blob import ContentSettings
+
+        del max_bytes_per_s
+        with self._explained():
+            for file in files:
+                with file.path.open("rb") as source:
+                    self._client.upload_blob(
+                        file.name,
+                        source,
+                        length=file.bytes,
+                        overwrite=True,
+                        validate_content=True,
+                        content_settings=ContentSettings(content_md5=bytearray(file.md5)),
+                    )
+                moved(1, file.bytes)
+
+    def receive(
+        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
+    ) -> None:
+        """See BlobStore."""
+        del max_bytes_per_s
+        with self._explained():
+            for file in files:
+                file.path.parent.mkdir(parents=True, exist_ok=True)
+                partial = file.path.with_name(f".trainyard-{os.getpid()}.part")
+                with partial.open("wb") as sink:
+                    for chunk in self._client.download_blob(file.name).chunks():
+                        sink.write(chunk)
+                with partial.open("rb") as source:
+                    digest = hashlib.file_digest(source, "sha256").hexdigest()
+                if digest != file.sha256:
+                    partial.unlink()
+                    message = f"`{file.path}` came from the store with another content"
+                    raise EnvironmentFailure(message, hint="pull again")
+                partial.chmod(file.mode)
+                partial.replace(file.path)
+                moved(1, file.bytes)
+
+    def read_only_sas(self, prefix: str, valid_s: int) -> str:
+        """See BlobStore."""
+        raise NotImplementedError
 
     @contextmanager
     def _explained(self) -> Generator[None]:
