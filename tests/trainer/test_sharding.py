@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import itertools
 
-from trainer.common.sharding import shard, shuffled_batches
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.common.sharding import WINDOW_SHARDS, shard, shuffled_batches
 from trainer.common.world import World
 
 
@@ -37,3 +41,61 @@ def test_seed_and_epoch_decide_the_order():
 
 def test_the_order_stays_the_same_from_release_to_release():
     assert next(shuffled_batches(10, 5, seed=1, epoch=1)) == [5, 0, 2, 9, 4]
+
+
+def test_samples_of_shards_come_window_by_window_and_are_mixed_in_it():
+    sizes = [10] * (2 * WINDOW_SHARDS + 1)
+    batches = shuffled_batches(sum(sizes), 10, seed=1, epoch=1, shard_sizes=sizes)
+    shards = [{sample // 10 for sample in batch} for batch in batches]
+    windows = [
+        set.union(*shards[start : start + WINDOW_SHARDS]) for start in range(0, 17, WINDOW_SHARDS)
+    ]
+    assert list(map(len, windows)) == [WINDOW_SHARDS, WINDOW_SHARDS, 1]
+    assert set.union(*windows) == set(range(17))
+    assert all(len(batch) > 2 for batch in shards[:-1])
+    # Not the neighbours: classes that were packed one after the other would stay together.
+    assert windows[0] != set(range(WINDOW_SHARDS))
+
+
+def test_another_epoch_opens_other_windows():
+    sizes = [10] * 32
+    first, second = (
+        list(shuffled_batches(320, 80, seed=1, epoch=epoch, shard_sizes=sizes)) for epoch in (1, 2)
+    )
+    assert {sample // 10 for sample in first[0]} != {sample // 10 for sample in second[0]}
+
+
+def test_the_order_of_shards_stays_the_same_from_release_to_release():
+    assert next(shuffled_batches(12, 6, seed=1, epoch=1, shard_sizes=[4] * 3)) == [
+        7,
+        9,
+        2,
+        10,
+        3,
+        11,
+    ]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), max_size=40),
+    loose=st.integers(0, 200),
+    per_rank=st.integers(1, 9),
+    world_size=st.integers(1, 7),
+    first=st.integers(0, 40),
+    epoch=st.integers(1, 3),
+)
+def test_every_sample_falls_to_one_rank_once_wherever_training_goes_on(
+    sizes, loose, per_rank, world_size, first, epoch
+):
+    num_samples = sum(sizes) or loose
+    kwargs = {"seed": 7, "epoch": epoch, "shard_sizes": sizes if sum(sizes) else ()}
+    batch_size = per_rank * world_size
+    batches = list(shuffled_batches(num_samples, batch_size, **kwargs))
+    parts = [shard(batch, world) for batch in batches for world in worlds(world_size)]
+    assert sorted(itertools.chain(*parts)) == list(range(num_samples))
+    assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    # Resumed at a batch, and with another number of ranks: the same samples in the same order.
+    left = shuffled_batches(num_samples, batch_size, **kwargs, first=first)
+    assert list(left) == batches[first:]
+    others = shuffled_batches(num_samples, 5, **kwargs)
+    assert list(itertools.chain(*others)) == list(itertools.chain(*batches))

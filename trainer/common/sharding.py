@@ -3,25 +3,69 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainer.common.world import World
 
+# Shards whose samples are mixed with each other: as many stay at hand where they come from afar.
+WINDOW_SHARDS = 8
+
 
 def shuffled_batches(
-    num_samples: int, batch_size: int, *, seed: int, epoch: int
+    num_samples: int,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    shard_sizes: Sequence[int] = (),
+    first: int = 0,
 ) -> Iterator[list[int]]:
-    """Yield the epoch's global batches: each sample once, the last batch may be smaller.
+    """Yield the epoch's global batches from number `first` on; each sample once an epoch.
 
-    The order depends on the seed and the epoch only, never on the rank: a rank takes its part
-    of a batch with `shard`.
+    The last batch may be smaller. Samples of shards, whose sizes are given in the order of their
+    samples, come window by window: the shards in a random order, and all samples of WINDOW_SHARDS
+    of them mixed. The order depends on the seed and the epoch only, never on the rank: a rank
+    takes its part of a batch with `shard`.
     """
-    order = list(range(num_samples))
-    random.Random(f"{seed}/{epoch}").shuffle(order)
-    for start in range(0, num_samples, batch_size):
-        yield order[start : start + batch_size]
+    left: list[int] = []
+    num_skipped = first * batch_size
+    for number, window in enumerate(_windows(num_samples, shard_sizes, seed=seed, epoch=epoch)):
+        size = sum(map(len, window))
+        if size <= num_skipped:
+            num_skipped -= size
+            continue
+        samples = [sample for run in window for sample in run]
+        # Without shards the order is what it was before there were any.
+        key = f"{seed}/{epoch}/{number}" if shard_sizes else f"{seed}/{epoch}"
+        random.Random(key).shuffle(samples)
+        left += samples[num_skipped:]
+        num_skipped = 0
+        num_full = len(left) // batch_size * batch_size
+        for start in range(0, num_full, batch_size):
+            yield left[start : start + batch_size]
+        left = left[num_full:]
+    if left:
+        yield left
 
 
 def shard(samples: list[int], world: World) -> list[int]:
     """Give this rank's part; over all ranks each sample falls to exactly one of them."""
     return samples[world.rank :: world.size]
+
+
+def _windows(
+    num_samples: int, shard_sizes: Sequence[int], *, seed: int, epoch: int
+) -> Iterator[Sequence[range]]:
+    """Yield the runs of samples that are mixed with each other, all of them or those of shards."""
+    if not shard_sizes:
+        yield [range(num_samples)]
+        return
+    runs: list[range] = []
+    begin = 0
+    for size in shard_sizes:
+        runs.append(range(begin, begin + size))
+        begin += size
+    assert begin == num_samples, (begin, num_samples)
+    random.Random(f"{seed}/{epoch}").shuffle(runs)
+    for start in range(0, len(runs), WINDOW_SHARDS):
+        yield runs[start : start + WINDOW_SHARDS]
