@@ -1,0 +1,419 @@
+"""Pictures read from a store by ranges: equal content, each byte once, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.packed_dataset import write_packed, write_stream_input
+from tests.fakes.range_server import RangeServer, Trouble
+from trainer.common.errors import TrainingError
+from trainer.data import stream_store
+from trainer.data.stream import StreamedPictures, open_streamed, read_source
+from trainer.data.stream_blocks import BLOCK_BYTES
+from trainer.data.stream_store import RangeStore, RemoteFile
+
+LARGE = 1 << 30
+
+
+@dataclass
+class Streaming:
+    """A packed dataset, a store that serves it, and inputs that read from there."""
+
+    folder: Path
+    packed: Path
+    samples: list[bytes]
+    server: RangeServer
+
+    def open(self, split: str = "train", cache_bytes: int = LARGE) -> StreamedPictures:
+        """Open it as one more process would, with the cache that all of them share."""
+        folder = write_stream_input(
+            self.folder / "input",
+            self.packed,
+            endpoint=self.server.endpoint,
+            cache=self.cache,
+            cache_bytes=cache_bytes,
+            sas=self.server.sas,
+        )
+        source = read_source(folder)
+        assert source is not None
+        return open_streamed(folder, source, split)
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    @property
+    def sas_file(self) -> Path:
+        return self.folder / "input.sas"
+
+    @property
+    def train_bytes(self) -> int:
+        return sum(file.stat().st_size for file in (self.packed / "train").glob("*.tar"))
+
+    def blocks(self) -> list[Path]:
+        """The blocks in the cache."""
+        return sorted(file for file in self.cache.rglob("train-*") if file.is_file())
+
+
+@pytest.fixture
+def streaming(tmp_path: Path) -> Iterator[Streaming]:
+    packed = tmp_path / "packed"
+    samples = write_packed(packed)
+    server = RangeServer(packed)
+    yield Streaming(folder=tmp_path, packed=packed, samples=samples, server=server)
+    server.stop()
+
+
+def read_all(pictures: StreamedPictures, order: list[int] | None = None) -> list[bytes]:
+    return [pictures.read(index) for index in order or range(len(pictures.labels))]
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# --- what it gives -------------------------------------------------------------------------------
+
+
+def test_streamed_samples_are_those_of_the_shards_and_each_byte_is_fetched_once(streaming):
+    pictures = streaming.open()
+    assert pictures.classes == ("a", "b", "c")
+    assert len(pictures.labels) == 40
+    order = random.Random(1).sample(range(40), 40)
+    assert read_all(pictures, order) == [streaming.samples[index] for index in order]
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.sent_bytes == streaming.train_bytes
+    assert set(streaming.server.ranges.values()) == {1}
+    assert pictures.name(21) == f"train/train-000001.tar@{pictures.places.offsets[21]}"
+
+
+def test_a_later_run_takes_all_from_the_cache(streaming):
+    read_all(streaming.open())
+    num_requests = streaming.server.num_requests
+    assert read_all(streaming.open()) == streaming.samples
+    assert streaming.server.num_requests == num_requests
+
+
+def test_announced_samples_are_there_when_they_are_read(streaming):
+    pictures = streaming.open()
+    pictures.announce(range(40))
+    wait_until(lambda: streaming.server.sent_bytes == streaming.train_bytes)
+    wait_until(lambda: len(streaming.blocks()) == len(streaming.server.ranges))
+    num_requests = streaming.server.num_requests
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.num_requests == num_requests
+
+
+def test_samples_that_are_read_while_they_are_fetched_ahead_are_fetched_once(streaming):
+    streaming.server.delay_s = 0.02
+    pictures = streaming.open()
+    pictures.announce(range(40))
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(pictures.read, range(40))) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {1}
+
+
+def test_two_that_share_a_cache_fetch_each_block_once(streaming):
+    streaming.server.delay_s = 0.01
+    both = [streaming.open(), streaming.open()]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(read_all, both)) == [streaming.samples] * 2
+    assert set(streaming.server.ranges.values()) == {1}
+
+
+def test_it_travels_to_another_process(streaming):
+    pictures = streaming.open()
+    pictures.read(3)
+    again = pickle.loads(pickle.dumps(pictures))
+    assert again.labels == pictures.labels
+    assert read_all(again) == streaming.samples
+
+
+def test_connections_stay_open(streaming):
+    read_all(streaming.open())
+    assert streaming.server.num_connections == 1
+
+
+def test_an_empty_sample_asks_for_nothing(tmp_path):
+    packed = tmp_path / "packed"
+    write_packed(packed, largest=1)
+    server = RangeServer(packed)
+    assert streaming_of(tmp_path, packed, server).open(cache_bytes=0)._blocks.read(0, 5, 0) == b""
+    assert server.num_requests == 0
+    server.stop()
+
+
+def streaming_of(folder: Path, packed: Path, server: RangeServer) -> Streaming:
+    return Streaming(folder=folder, packed=packed, samples=[], server=server)
+
+
+# --- the cache -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cache_bytes", [0, BLOCK_BYTES - 1])
+def test_without_room_for_a_block_only_what_is_read_is_fetched(streaming, cache_bytes):
+    pictures = streaming.open(cache_bytes=cache_bytes)
+    pictures.announce(range(40))
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.sent_bytes == sum(map(len, streaming.samples))
+    assert streaming.blocks() == []
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 3])
+def test_a_small_cache_stays_within_its_bound_and_gives_all(streaming, num_blocks):
+    bound = num_blocks * (BLOCK_BYTES + 100)
+    pictures = [streaming.open(cache_bytes=bound) for _ in range(3)]
+    over, stop = [], threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            used = 0
+            for file in streaming.cache.rglob("*-*"):
+                try:
+                    used += file.stat().st_size if file.is_file() else 0
+                except FileNotFoundError:
+                    continue
+            if used > bound:
+                over.append(used)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for each in pictures:
+        each.announce(range(40))
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(read_all, pictures)) == [streaming.samples] * 3
+    stop.set()
+    looking.join()
+    assert over == []
+    assert len(streaming.blocks()) >= 1
+
+
+def test_the_block_that_was_used_longest_ago_gives_way(streaming, monkeypatch):
+    monkeypatch.setattr("trainer.data.stream_cache.USE_NOTED_EVERY_S", 0.0)
+    sizes = [file.stat().st_size for file in sorted((streaming.packed / "train").glob("*.tar"))]
+    assert all(size > 2 * BLOCK_BYTES for size in sizes)
+    pictures = streaming.open(cache_bytes=3 * (BLOCK_BYTES + 100))
+    blocks = pictures._blocks
+    for number in (0, 1, 0):
+        blocks.read(0, number * BLOCK_BYTES, 1)
+        time.sleep(0.01)
+    blocks.read(1, 0, 1)
+    time.sleep(0.01)
+    blocks.read(1, BLOCK_BYTES, 1)
+    names = [file.name for file in streaming.blocks()]
+    assert names == ["train-000000-000000", "train-000001-000000", "train-000001-000001"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "longer"])
+def test_a_damaged_block_is_fetched_again(streaming, damage):
+    read_all(streaming.open())
+    block = streaming.blocks()[0]
+    content = block.read_bytes()
+    block.write_bytes(
+        {
+            "cut": content[:-1],
+            "flip": content[:1000] + bytes([content[1000] ^ 1]) + content[1001:],
+            "empty": b"",
+            "longer": content + b"\0",
+        }[damage]
+    )
+    num_requests = streaming.server.num_requests
+    assert read_all(streaming.open()) == streaming.samples
+    assert streaming.server.num_requests == num_requests + 1
+    assert block.read_bytes() == content
+
+
+def test_a_cache_that_is_taken_away_begins_anew(streaming):
+    pictures = streaming.open()
+    read_all(pictures)
+    shutil.rmtree(streaming.cache)
+    assert read_all(pictures) == streaming.samples
+    assert read_all(pictures) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {2}
+    assert len(streaming.blocks()) == len(streaming.server.ranges)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(streaming):
+    streaming.cache.write_text("not a folder")
+    pictures = streaming.open()
+    pictures.announce(range(40))
+    assert read_all(pictures) == streaming.samples
+
+
+def test_a_full_disk_is_done_without(streaming, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    pictures = streaming.open()
+    assert read_all(pictures) == streaming.samples
+    assert streaming.blocks() == []
+    # One block to find out; then no more than is read.
+    assert streaming.server.sent_bytes <= sum(map(len, streaming.samples)) + BLOCK_BYTES
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(streaming):
+    pictures = streaming.open(cache_bytes=3 * (BLOCK_BYTES + 100))
+    pictures.read(0)
+    folder = streaming.blocks()[0].parent
+    left = folder / "train-000000-000009.1-1.new"
+    left.write_bytes(bytes(2 * BLOCK_BYTES))
+    (streaming.cache / "used").unlink()
+    assert read_all(pictures) == streaming.samples
+    assert not left.exists()
+
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_store_that_fails_now_and_then_is_asked_again(streaming, status):
+    streaming.server.trouble = lambda number: Trouble(status=status) if number % 3 == 0 else None
+    assert read_all(streaming.open()) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {1}
+
+
+@pytest.mark.parametrize("trouble", [Trouble(cut=True), Trouble(flip=True)])
+def test_an_answer_that_is_cut_or_changed_on_its_way_is_noticed(streaming, trouble):
+    streaming.server.trouble = lambda number: trouble if number % 2 == 0 else None
+    pictures = streaming.open()
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.num_requests == 2 * len(streaming.server.ranges)
+
+
+def test_the_store_s_wish_to_wait_is_heeded(streaming):
+    trouble = Trouble(status=503, headers={"Retry-After": "1"})
+    streaming.server.trouble = lambda number: trouble if number == 0 else None
+    begun_s = time.monotonic()
+    streaming.open().read(0)
+    assert time.monotonic() - begun_s >= 1
+
+
+def test_a_store_that_stays_away_is_one_clear_error(streaming):
+    pictures = streaming.open()
+    pictures._blocks._store._patience_s = 0.2
+    streaming.server.stop()
+    with pytest.raises(TrainingError) as error:
+        pictures.read(0)
+    assert str(error.value) == (
+        f"the store {streaming.server.endpoint} does not give `train/train-000000.tar`: "
+        "Connection refused "
+        "(hint: look at the store, then start the run again from its checkpoint)"
+    )
+
+
+def test_a_store_that_is_started_again_is_waited_for(streaming):
+    pictures = streaming.open()
+    pictures.read(0)
+    port = streaming.server.port
+    streaming.server.stop()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_all, pictures)
+        time.sleep(0.3)
+        again = RangeServer(streaming.packed, port=port)
+        assert reading.result() == streaming.samples
+    again.stop()
+
+
+def test_an_expired_signature_is_read_again(streaming):
+    pictures = streaming.open()
+    pictures.read(0)
+    streaming.server.sas = "sig=second"
+    streaming.sas_file.write_text("?sig=second\n")
+    assert read_all(pictures) == streaming.samples
+
+
+def test_an_expired_signature_that_nobody_renewed_is_named_but_not_shown(streaming):
+    pictures = streaming.open()
+    streaming.server.sas = "sig=second"
+    with pytest.raises(TrainingError) as error:
+        pictures.read(0)
+    assert str(error.value) == (
+        f"the store {streaming.server.endpoint} lets us in no more: 403 AuthenticationFailed "
+        "(hint: the signature of this run has expired: start it again from its checkpoint)"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "sig=a b", "sig=a\r\nHost: x"])
+def test_what_is_no_signature_is_not_shown(tmp_path, content):
+    (tmp_path / "sas").write_text(content)
+    with pytest.raises(TrainingError, match="holds no signature") as error:
+        RangeStore("http://127.0.0.1:1/a", tmp_path / "sas")
+    assert "sig=a" not in str(error.value)
+
+
+@pytest.mark.parametrize("has_md5", [True, False])
+def test_a_shard_that_changed_is_refused(streaming, has_md5):
+    streaming.server.has_md5 = has_md5
+    pictures = streaming.open()
+    pictures.read(0)
+    shard = streaming.packed / "train" / "train-000000.tar"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    with pytest.raises(TrainingError, match="is not what was pushed, or has changed"):
+        read_all(pictures)
+
+
+def test_a_shard_of_another_size_is_refused(streaming):
+    pictures = streaming.open()
+    shard = streaming.packed / "train" / "train-000000.tar"
+    shard.write_bytes(shard.read_bytes() + b"?")
+    with pytest.raises(TrainingError, match="is not what was pushed, or has changed"):
+        pictures.read(0)
+
+
+def test_a_shard_that_is_gone_is_named(streaming):
+    pictures = streaming.open()
+    (streaming.packed / "train" / "train-000000.tar").unlink()
+    with pytest.raises(TrainingError, match=r"`train/train-000000.tar`: 404 BlobNotFound"):
+        pictures.read(0)
+
+
+def test_names_that_an_address_cannot_carry_are_quoted(tmp_path):
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "ü#?%.tar").write_bytes(b"0123456789")
+    (tmp_path / "sas").write_text("sig=first")
+    server = RangeServer(tmp_path)
+    store = RangeStore(server.endpoint, tmp_path / "sas")
+    assert store.read(RemoteFile(path="a b/ü#?%.tar", bytes=10), 2, 3) == b"234"
+    server.stop()
+
+
+def test_a_store_that_is_away_for_long_is_told_once(streaming, monkeypatch, capsys):
+    monkeypatch.setattr(stream_store, "SILENT_S", 0.1)
+    monkeypatch.setattr(stream_store, "LONGEST_PAUSE_S", 0.1)
+    pictures = streaming.open()
+    streaming.server.trouble = lambda number: Trouble(status=503) if number < 6 else None
+    pictures.read(0)
+    told = capsys.readouterr().err
+    address = streaming.server.endpoint
+    assert told == f"warning: waiting for the store {address}: 503 Service Unavailable\n"
+
+
+# --- its folder ----------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_source_is_none_and_a_broken_one_is_named(tmp_path):
+    assert read_source(tmp_path) is None
+    for content in ("", "[]", '{"schema": 2}', json.dumps({"schema": 1, "endpoint": "x"})):
+        (tmp_path / "stream.json").write_text(content)
+        with pytest.raises(TrainingError, match=r"stream\.json` cannot be used: "):
+            read_source(tmp_path)
+
+
+def test_a_split_that_is_not_there_is_named(streaming):
+    with pytest.raises(TrainingError, match="has no packed split `test`"):
+        streaming.open("test")

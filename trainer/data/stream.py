@@ -1,0 +1,133 @@
+"""Gives the pictures of a packed dataset whose shards stay in the store.
+
+The folder of such an input holds the index and the places files of the dataset, and
+
+    DIR/stream.json    {"schema": 1, "endpoint": ADDRESS OF THE FILES, "sas_file": PATH,
+                        "cache": FOLDER, "cache_bytes": N, "md5": {SHARD: BASE64}}
+
+docs/inputs.md says what is fetched when, and what is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.common.errors import TrainingError
+from trainer.data.shard_index import INDEX_FILE, Split, read_index, read_places
+from trainer.data.stream_blocks import BLOCK_BYTES, Blocks
+from trainer.data.stream_cache import BlockCache
+from trainer.data.stream_store import RangeStore, RemoteFile
+
+STREAM_FILE = "stream.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSource:
+    """Where the shards are, what opens the store, and where how many bytes of them are kept."""
+
+    endpoint: str
+    sas_file: Path
+    cache: Path
+    cache_bytes: int
+    md5: Mapping[str, str]
+
+
+def read_source(folder: Path) -> StreamSource | None:
+    """Read a folder's `stream.json`; None where it has none, since its shards are beside it.
+
+    Raises TrainingError for one that cannot be read.
+    """
+    path = folder / STREAM_FILE
+    try:
+        found: Any = json.loads(path.read_bytes())
+        if found["schema"] != SCHEMA:
+            message = f"its schema is {found['schema']!r}, and {SCHEMA} is known here"
+            raise ValueError(message)
+        return StreamSource(
+            endpoint=str(found["endpoint"]).rstrip("/"),
+            sas_file=Path(found["sas_file"]),
+            cache=Path(found["cache"]),
+            cache_bytes=int(found["cache_bytes"]),
+            md5={str(name): str(md5) for name, md5 in found["md5"].items()},
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"`{path}` cannot be used: {error}"
+        raise TrainingError(message, hint="start the run again: it is written for each") from None
+
+
+def open_streamed(folder: Path, source: StreamSource, split: str) -> StreamedPictures:
+    """Open one split of a packed dataset; nothing is fetched yet.
+
+    Raises TrainingError where the folder has no such split.
+    """
+    index = read_index(folder)
+    if index is None or split not in index.splits:
+        message = f"`{folder}` has no packed split `{split}`"
+        raise TrainingError(message, hint="launch data pack FOLDER --to DIR, and push that")
+    return StreamedPictures(folder, source, split, index.classes, index.splits[split])
+
+
+class StreamedPictures:
+    """Pictures that are fetched when they are read, or before that where they were announced."""
+
+    def __init__(
+        self, folder: Path, source: StreamSource, name: str, classes: tuple[str, ...], split: Split
+    ) -> None:
+        self._folder = folder
+        self._source = source
+        self._split_name = name
+        self.split = split
+        self.classes = classes
+        self.places = read_places(folder, name)
+        self.labels: Sequence[int] = self.places.labels
+        self._blocks = self._open()
+
+    def _open(self) -> Blocks:
+        source = self._source
+        # By what it holds, so that runs share what is there, whatever they call the dataset.
+        content = (self._folder / INDEX_FILE).read_bytes()
+        name = f"{hashlib.sha256(content).hexdigest()[:32]}-{BLOCK_BYTES}"
+        files = [
+            RemoteFile(path=shard.path, bytes=shard.bytes, md5=source.md5.get(shard.path))
+            for shard in self.split.shards
+        ]
+        return Blocks(
+            files,
+            RangeStore(source.endpoint, source.sas_file),
+            BlockCache(source.cache, name, source.cache_bytes),
+            name=self._split_name,
+        )
+
+    def name(self, index: int) -> str:
+        """Give the shard's path and the picture's place in it."""
+        shard = self.split.shards[self.places.shards[index]]
+        return f"{shard.path}@{self.places.offsets[index]}"
+
+    def read(self, index: int) -> bytes:
+        """Read the encoded file from the cache, or fetch it; waits while the store is away."""
+        return self._blocks.read(*self._place(index))
+
+    def announce(self, samples: Sequence[int]) -> None:
+        """Begin to fetch what these samples will be read from; returns at once."""
+        self._blocks.begin(map(self._place, samples))
+
+    def _place(self, index: int) -> tuple[int, int, int]:
+        places = self.places
+        return places.shards[index], places.offsets[index], places.lengths[index]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave connections and threads behind: they are another process's."""
+        return {name: value for name, value in self.__dict__.items() if name != "_blocks"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Open the store anew."""
+        self.__dict__.update(state)
+        self._blocks = self._open()

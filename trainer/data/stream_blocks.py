@@ -1,0 +1,159 @@
+"""Fetches blocks of remote files once a node: ahead of their use, and at once where they are missing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from trainer.common.errors import TrainingError
+from trainer.data.stream_cache import BlockCache
+from trainer.data.stream_store import MAX_RANGE_BYTES, RangeStore, RemoteFile
+
+# Small, so that the first batch of an epoch, each picture of it in another block, waits for
+# little; large enough that a request's cost does not count.
+BLOCK_BYTES = 1 << 20
+NUM_FETCHERS = 8
+# How long a block that another process fetches is waited for, and how often it is looked for.
+CLAIMED_PATIENCE_S, LOOK_EVERY_S = 10.0, 0.005
+
+
+class Block(NamedTuple):
+    """A file, by its place in the list, and which piece of it."""
+
+    file: int
+    number: int
+
+
+class Blocks:
+    """The bytes of some remote files, by way of a cache; for any number of threads."""
+
+    def __init__(
+        self, files: Sequence[RemoteFile], store: RangeStore, cache: BlockCache, *, name: str
+    ) -> None:
+        self._files = files
+        self._store = store
+        self._cache = cache
+        self._name = name
+        self._lock = threading.Lock()
+        self._under_way: dict[Block, Future[bytes | None]] = {}
+        self._queue: deque[Block] = deque()
+        self._asked: dict[Block, None] = {}
+        self._max_asked = max(64, cache.max_bytes // BLOCK_BYTES // 2)
+        self._num_fetchers = 0
+
+    def read(self, file: int, start: int, length: int) -> bytes:
+        """Give a part of a file; waits for it. Raises TrainingError where the store gives none."""
+        if not self._cache.takes(BLOCK_BYTES):
+            return self._read_straight(file, start, length)
+        parts: list[bytes] = []
+        at, end = start, start + length
+        while at < end:
+            block = Block(file, at // BLOCK_BYTES)
+            offset = at % BLOCK_BYTES
+            taken = min(BLOCK_BYTES - offset, end - at)
+            parts.append(self._read_part(block, offset, taken))
+            at += taken
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def begin(self, wanted: Iterable[tuple[int, int, int]]) -> None:
+        """Fetch what holds these parts (file, start, length), in this order, behind the scenes."""
+        if not self._cache.takes(BLOCK_BYTES):
+            return
+        blocks = {
+            Block(file, number): None
+            for file, start, length in wanted
+            for number in range(start // BLOCK_BYTES, -(-(start + length) // BLOCK_BYTES))
+        }
+        with self._lock:
+            for block in blocks:
+                if block not in self._asked:
+                    self._asked[block] = None
+                    self._queue.append(block)
+            # What was asked for long ago may have given way in the cache.
+            while len(self._asked) > self._max_asked:
+                del self._asked[next(iter(self._asked))]
+            num_new = min(NUM_FETCHERS, len(self._queue)) - self._num_fetchers
+            self._num_fetchers += max(0, num_new)
+        for _ in range(num_new):
+            threading.Thread(target=self._fetch_queue, name="fetching", daemon=True).start()
+
+    def _fetch_queue(self) -> None:
+        """Fetch what is queued, to the queue's end; what fails is left for its reader to meet."""
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._num_fetchers -= 1
+                    return
+                block = self._queue.popleft()
+                is_under_way = block in self._under_way
+            if is_under_way or self._cache.has(self._name_of(block)):
+                continue
+            try:
+                self._get(block, waits=False)
+            except TrainingError:
+                continue
+
+    def _read_part(self, block: Block, offset: int, length: int) -> bytes:
+        while True:
+            size = self._size_of(block)
+            found = self._cache.read(self._name_of(block), offset, length, block_bytes=size)
+            if found is not None:
+                return found
+            content = self._get(block, waits=True)
+            if content is not None:
+                return content[offset : offset + length]
+
+    def _get(self, block: Block, *, waits: bool) -> bytes | None:
+        """Fetch a block, once for all threads that want it; None where another process does."""
+        with self._lock:
+            future = self._under_way.get(block)
+            is_ours = future is None
+            if future is None:
+                future = self._under_way[block] = Future()
+        if not is_ours:
+            return future.result()
+        try:
+            content = self._fetch(block, waits=waits)
+            future.set_result(content)
+        except BaseException as error:
+            future.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._under_way[block]
+        return content
+
+    def _fetch(self, block: Block, *, waits: bool) -> bytes | None:
+        name, size = self._name_of(block), self._size_of(block)
+        give_up_s = time.monotonic() + CLAIMED_PATIENCE_S
+        while True:
+            with self._cache.claim(name) as is_claimed:
+                # One that stands still must not hold up the others.
+                if is_claimed or (waits and time.monotonic() > give_up_s):
+                    content = self._cache.read(name, 0, size, block_bytes=size)
+                    if content is None:
+                        start = block.number * BLOCK_BYTES
+                        content = self._store.read(self._files[block.file], start, size)
+                        self._cache.write(name, content)
+                    return content
+            if not waits:
+                return None
+            time.sleep(LOOK_EVERY_S)
+
+    def _read_straight(self, file: int, start: int, length: int) -> bytes:
+        """Without a cache no more is fetched than is wanted: it would be fetched again each time."""
+        end = start + length
+        return b"".join(
+            self._store.read(self._files[file], at, min(MAX_RANGE_BYTES, end - at))
+            for at in range(start, end, MAX_RANGE_BYTES)
+        )
+
+    def _name_of(self, block: Block) -> str:
+        return f"{self._name}-{block.file:06}-{block.number:06}"
+
+    def _size_of(self, block: Block) -> int:
+        return min(BLOCK_BYTES, self._files[block.file].bytes - block.number * BLOCK_BYTES)
