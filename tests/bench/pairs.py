@@ -25,10 +25,11 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """One finished run: seconds of wall clock, and CPU seconds of it and its children."""
+    """One finished run: seconds of wall clock, CPU seconds and peak memory, its children's too."""
 
     wall_s: float
     cpu_s: float
+    peak_bytes: int
 
 
 def time_in_turn(
@@ -38,7 +39,7 @@ def time_in_turn(
     timings: dict[str, list[Timing]] = {command.name: [] for command in commands}
     for number in range(-warm_up, rounds):
         for command in commands:
-            timing = _run(command)
+            timing = time_once(command)
             if number >= 0:
                 timings[command.name].append(timing)
                 print(
@@ -59,7 +60,8 @@ def median_cpu_s(timings: Sequence[Timing]) -> float:
     return median(timing.cpu_s for timing in timings)
 
 
-def _run(command: Command) -> Timing:
+def time_once(command: Command) -> Timing:
+    """Run a command to its end; raises RuntimeError with its last words where that is not 0."""
     environ = {**os.environ, **command.env}
     # Ours and the peers' start from bytecode, as they do for a person from the second time on.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -81,4 +83,5 @@ def _run(command: Command) -> Timing:
             tail = output.read().decode(errors="replace")[-3000:]
             message = f"{command.name} ended with {process.returncode}:\n{tail}"
             raise RuntimeError(message)
-    return Timing(wall_s=wall_s, cpu_s=usage.ru_utime + usage.ru_stime)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Timing(wall_s=wall_s, cpu_s=cpu_s, peak_bytes=usage.ru_maxrss << 10)

@@ -67,7 +67,7 @@ def built_sink(project: Path) -> Path:
     """The sink's program; compiled the first time and after each change of its sources."""
     sources = sorted((project / "tests" / "bench" / "blob_sink").iterdir())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    program = project / ".trainyard" / "bench-peers" / f"blob_sink-{digest[:12]}"
+    program = project / ".trainyard" / "bench" / f"blob_sink-{digest[:12]}"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         partial = program.with_suffix(f".{os.getpid()}")
