@@ -88,6 +88,7 @@ class StreamedPictures:
         self.classes = classes
         self.places = read_places(folder, name)
         self.labels: Sequence[int] = self.places.labels
+        self.shard_sizes = tuple(shard.samples for shard in split.shards)
         self._blocks = self._open()
 
     def _open(self) -> Blocks:
