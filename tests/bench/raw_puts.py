@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 NUM_CONNECTIONS = 8
@@ -18,9 +19,7 @@ NUM_CONNECTIONS = 8
 def main() -> int:
     """Send all files below the folder."""
     address = urlsplit(sys.argv[1])
-    paths = [
-        os.path.join(where, name) for where, _, names in os.walk(sys.argv[2]) for name in names
-    ]
+    paths = [str(path) for path in Path(sys.argv[2]).rglob("*") if path.is_file()]
     connections = [
         socket.create_connection((address.hostname or "", address.port or 80))
         for _ in range(NUM_CONNECTIONS)
