@@ -1,0 +1,93 @@
+"""A folder that is made whole or not at all: it grows beside its place, and one process makes it.
+
+.NAME.partial/data     becomes NAME by one rename, when all is there
+.NAME.partial/state    what a program wants to know after a kill
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import Self
+
+from trainer.common.errors import TrainingError
+from trainer.data.durability import sync_files_of
+
+
+class PartialFolder:
+    """The folder on its way; a context in which no other process works on it.
+
+    Raises TrainingError where another one does, or where nothing can be written.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target.absolute()
+        self._partial = self.target.with_name(f".{self.target.name}.partial")
+        self.data = self._partial / "data"
+        self.state = self._partial / "state"
+        self._handle = -1
+
+    def __enter__(self) -> Self:
+        try:
+            for folder in (self.data, self.state):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(self._partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self.unwritable(error) from None
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._handle)
+            message = f"another process is making `{self.target}`"
+            raise TrainingError(message, hint="wait for it, or give another folder") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+    def empty(self) -> None:
+        """Drop what was begun."""
+        try:
+            for folder in (self.data, self.state):
+                shutil.rmtree(folder)
+                folder.mkdir()
+        except OSError as error:
+            raise self.unwritable(error) from None
+
+    def require_room(self, num_bytes: int) -> None:
+        """Raise TrainingError where the disk has no room for so many bytes, less what is there."""
+        there = sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
+        free = shutil.disk_usage(self.data).free
+        if num_bytes - there > free:
+            message = (
+                f"`{self.target.parent}` has {free / 1e9:.1f} GB free, "
+                f"and {(num_bytes - there) / 1e9:.1f} GB are needed"
+            )
+            raise TrainingError(message, hint="free some space, or give a folder of another disk")
+
+    def finish(self) -> None:
+        """Give the folder its name, once it is on the disk for good."""
+        try:
+            sync_files_of(self.data)
+            self.data.rename(self.target)
+            sync_files_of(self.target.parent)
+        except OSError as error:
+            raise self.unwritable(error) from None
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def forget_finished(self) -> None:
+        """Remove what a kill in the last moment leaves beside a folder that is whole."""
+        if not self.data.exists():
+            shutil.rmtree(self._partial, ignore_errors=True)
+
+    def unwritable(self, error: OSError) -> TrainingError:
+        """Say that the disk did not take it."""
+        message = f"`{self.target}` cannot be written: {error.strerror}"
+        return TrainingError(message, hint="free some space, or give another folder")
+
+
+def is_free(target: Path) -> bool:
+    """Whether a folder can be made there: nothing is there, or an empty folder."""
+    return not target.exists() or (target.is_dir() and not any(target.iterdir()))

@@ -1,0 +1,104 @@
+"""Reads format, size and channels of a JPEG or PNG from its first bytes, without decoding it.
+
+JPEG: ITU-T T.81, annex B (markers and the frame header). PNG: W3C PNG, 5.2 and 11.2 (IHDR).
+What a picture is, its bytes say: ImageNet has a PNG under the name of a JPEG.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trainer.common.errors import TrainingError
+
+PictureFormat = Literal["JPEG", "PNG"]
+
+JPEG_START, JPEG_END = b"\xff\xd8", b"\xff\xd9"
+PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND"
+# SOF0 to SOF15 but DHT, JPG and DAC, which lie between them: baseline, progressive, lossless, ...
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+# RST0 to RST7 and TEM have neither length nor content.
+_BARE = frozenset({*range(0xD0, 0xD8), 0x01})
+_SCAN, _END = 0xDA, 0xD9
+# By IHDR's colour type: grey, RGB, palette, grey and alpha, RGB and alpha.
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureHeader:
+    """What a picture is, as stored: a turn that EXIF asks for is not made."""
+
+    format: PictureFormat
+    width: int
+    height: int
+    channels: int
+
+    @property
+    def suffix(self) -> str:
+        """The usual suffix of its file's name, without the dot."""
+        return "jpg" if self.format == "JPEG" else "png"
+
+
+def parse_header(data: bytes, name: str) -> PictureHeader:
+    """Look at an encoded picture; `name` is for messages.
+
+    Raises TrainingError where it is no JPEG or PNG, or where its header or its end is missing.
+    """
+    if data.startswith(JPEG_START):
+        return _parse_jpeg(data, name)
+    if data.startswith(PNG_START):
+        return _parse_png(data, name)
+    raise _unusable(name, "it is empty" if not data else "it is neither a JPEG nor a PNG")
+
+
+def _parse_jpeg(data: bytes, name: str) -> PictureHeader:
+    at = len(JPEG_START)
+    while True:
+        # Bytes between segments are skipped as decoders do; any number of FF may lead a marker.
+        at = data.find(b"\xff", at)
+        while 0 <= at < len(data) and data[at] == 0xFF:
+            at += 1
+        if at < 0 or at >= len(data):
+            raise _unusable(name, "the JPEG ends within its header")
+        marker = data[at]
+        at += 1
+        if marker == 0 or marker in _BARE:
+            continue
+        if marker in (_SCAN, _END):
+            raise _unusable(name, "the JPEG has no frame header")
+        if marker in _FRAMES:
+            return _parse_frame(data, at, name)
+        at += max(2, int.from_bytes(data[at : at + 2], "big"))
+
+
+def _parse_frame(data: bytes, at: int, name: str) -> PictureHeader:
+    """Length (2 bytes), precision (1), height (2), width (2), number of components (1)."""
+    if at + 8 > len(data):
+        raise _unusable(name, "the JPEG ends within its header")
+    height = int.from_bytes(data[at + 3 : at + 5], "big")
+    width = int.from_bytes(data[at + 5 : at + 7], "big")
+    if not (height and width):
+        raise _unusable(name, f"the JPEG is {width} x {height} pixels")
+    # A thumbnail within an earlier segment has an end of its own.
+    if data.rfind(JPEG_END, at) < 0:
+        raise _unusable(name, "the JPEG has no end: it is cut off")
+    return PictureHeader(format="JPEG", width=width, height=height, channels=data[at + 7])
+
+
+def _parse_png(data: bytes, name: str) -> PictureHeader:
+    header = data[len(PNG_START) : len(PNG_START) + 18]
+    if len(header) < 18 or header[4:8] != b"IHDR":
+        raise _unusable(name, "the PNG ends within its header")
+    width, height = int.from_bytes(header[8:12], "big"), int.from_bytes(header[12:16], "big")
+    channels = _PNG_CHANNELS.get(header[17])
+    if not (height and width) or channels is None:
+        raise _unusable(name, f"the PNG is {width} x {height} pixels of colour type {header[17]}")
+    if data.rfind(PNG_END) < 0:
+        raise _unusable(name, "the PNG has no end: it is cut off")
+    return PictureHeader(format="PNG", width=width, height=height, channels=channels)
+
+
+def _unusable(name: str, why: str) -> TrainingError:
+    return TrainingError(
+        f"`{name}` cannot be packed: {why}", hint="get the file again, or take it out"
+    )

@@ -1,0 +1,63 @@
+"""Runs tasks in processes of this machine's cores; all of them end with the process that began them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from typing import TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def num_cores() -> int:
+    """Give the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def run_tasks(
+    act: Callable[[Task], Result], tasks: Iterable[Task], *, num_workers: int
+) -> Generator[Result, None, None]:
+    """Yield each task's result as soon as it is there, in any order; tasks are taken as needed.
+
+    With one worker they run in this process. An error of a task is raised here, and a Ctrl-C too,
+    when the tasks that are under way are over.
+    """
+    if num_workers == 1:
+        yield from map(act, tasks)
+        return
+    pool = ProcessPoolExecutor(
+        num_workers,
+        # A fork would copy the threads' locks of whoever calls this.
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_prepare_worker,
+    )
+    waiting: set[Future[Result]] = set()
+    try:
+        for task in tasks:
+            waiting.add(pool.submit(act, task))
+            if len(waiting) >= 2 * num_workers:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _prepare_worker() -> None:
+    # Ctrl-C goes to all processes of a terminal; the first of them decides for all.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
