@@ -1,0 +1,169 @@
+"""A store that refuses, hangs up, is slow or forgets: equal content in the end, or a clear error."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.store import BLOCK_BYTES
+from tests.campaign import campaign
+from tests.fakes.flaky_proxy import CutAnswer, CutRequest, Fault, Late, Plan, Refuse, Seen
+from tests.faults.transfer_campaign import FlakyStore, flaky_store
+from tests.folders import make_folder, read_folder
+
+SEED = 7
+SHARE = 0.2
+
+KINDS: dict[str, Callable[[Seen, random.Random], Fault]] = {
+    "answers 500": lambda seen, dice: Refuse(status=500, code="InternalError"),
+    "answers 503": lambda seen, dice: Refuse(status=503, code="ServerBusy"),
+    "answers 429": lambda seen, dice: Refuse(
+        status=429, code="TooManyRequests", headers={"Retry-After": "1"}
+    ),
+    "hangs up in a request": lambda seen, dice: CutRequest(
+        after_bytes=dice.randrange(seen.body_bytes + 1)
+    ),
+    "hangs up before its answer": lambda seen, dice: CutAnswer(after_bytes=None),
+    "hangs up in its answer": lambda seen, dice: CutAnswer(after_bytes=dice.randrange(50)),
+    "answers late": lambda seen, dice: Late(delay_s=dice.uniform(0.2, 1.0)),
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
+    with flaky_store(tmp_path_factory.mktemp("store")) as made:
+        yield made
+
+
+def make_contents(num_files: int) -> dict[str, bytes]:
+    """Many small files, an empty one, and one of two blocks and a bit."""
+    files = {f"{number % 7}/{number:04}": os.urandom(3000) for number in range(num_files)}
+    return {**files, "empty": b"", "large": os.urandom(2 * BLOCK_BYTES + 1)}
+
+
+def sometimes(kinds: list[str], seed: int, met: list[str]) -> Plan:
+    """Give a share of all requests a fault, drawn per request."""
+    dice = random.Random(seed)
+    lock = threading.Lock()
+
+    def plan(seen: Seen) -> Fault | None:
+        with lock:
+            if dice.random() > SHARE:
+                return None
+            kind = dice.choice(kinds)
+            met.append(kind)
+            return KINDS[kind](seen, dice)
+
+    return plan
+
+
+def round_trip(store: FlakyStore, folder: Path, kinds: list[str], name: str, seed: int) -> int:
+    """Push and pull under faults; gives how many there were. Content must be equal."""
+    contents = make_contents(60)
+    make_folder(folder / "from", contents)
+    met: list[str] = []
+    store.proxy.clear(sometimes(kinds, seed, met))
+    store.succeed("push", str(folder / "from"), name)
+    store.succeed("pull", name, "--to", str(folder / "to"))
+    store.proxy.clear()
+    assert read_folder(folder / "to") == contents
+    return len(met)
+
+
+def test_a_round_trip_survives_all_that_a_store_may_do(store: FlakyStore, tmp_path: Path) -> None:
+    count = round_trip(store, tmp_path, list(KINDS), "mixed", SEED)
+    campaign("requests that a store refused, cut or delayed", tried=count, survived=count)
+    assert count > 10
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trips_survive_each_of_it(store: FlakyStore, tmp_path: Path, kind: str) -> None:
+    count = 0
+    for seed in range(5):
+        folder = tmp_path / str(seed)
+        name = f"{kind}-{seed}".replace(" ", "-")
+        count += round_trip(store, folder, [kind], name, seed)
+    campaign(f"requests where the store {kind}", tried=count, survived=count)
+    assert count > 50
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (Refuse(status=503, code="ServerBusy"), "503"),
+        (Refuse(status=403, code="AuthorizationFailure"), "firewall"),
+    ],
+)
+def test_a_store_that_never_takes_a_file_is_a_clear_error(
+    store: FlakyStore, tmp_path: Path, fault: Fault, says: str
+) -> None:
+    folder = make_folder(tmp_path / "from", {"a": b"1", "b": b"2"})
+    store.proxy.clear(lambda seen: fault if seen.kind == "put" and "/" in seen.name else None)
+    done = store.launch("push", str(folder), "refused")
+    store.proxy.clear()
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert says in done.stderr
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(store.open().list("_datasets/refused/")) == []
+
+
+def forget_in_the_middle(store: FlakyStore, folder: Path, number: int, when: int) -> str | None:
+    """Kill Azurite at the `when`th request of a push, have it run again; says what went wrong."""
+    contents = make_contents(60)
+    make_folder(folder / "from", contents)
+    requests = itertools.count()
+
+    def plan(seen: Seen) -> None:
+        if next(requests) == when:
+            store.kill_azurite()
+            threading.Timer(0.3, store.start_azurite).start()
+
+    store.proxy.clear(plan)
+    name = f"forgotten{number}"
+    done = store.launch("push", str(folder / "from"), name)
+    store.proxy.clear()
+    store.start_azurite()
+    if done.returncode != 0 and (
+        done.returncode != 1 or "hint: " not in done.stderr or "Traceback" in done.stderr
+    ):
+        return f"no clear failure at request {when}: {done.returncode}: {done.stderr[-300:]}"
+    # What came after the kill may have been acknowledged and forgotten as well.
+    store.succeed("push", str(folder / "from"), name)
+    store.succeed("pull", name, "--to", str(folder / "to"))
+    if read_folder(folder / "to") != contents:
+        return f"other content after a kill at request {when}"
+    return None
+
+
+def run_forgetting(store: FlakyStore, folder: Path, moments: list[int]) -> None:
+    faults = [
+        fault
+        for number, when in enumerate(moments)
+        if (fault := forget_in_the_middle(store, folder / str(number), number, when))
+    ]
+    survived = len(moments) - len(faults)
+    campaign("stores killed and started again in a push", tried=len(moments), survived=survived)
+    assert faults == []
+
+
+def test_a_store_that_forgets_is_sent_again_what_it_forgot(
+    store: FlakyStore, tmp_path: Path
+) -> None:
+    run_forgetting(store, tmp_path, [40])
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_stores_that_forget_are_sent_again_what_they_forgot(
+    store: FlakyStore, tmp_path: Path
+) -> None:
+    run_forgetting(store, tmp_path, [*range(0, 75, 3)])

@@ -1,0 +1,236 @@
+"""Full disks, signatures that expire and files that change during a transfer."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+from jobs.store import BLOCK_BYTES
+from tests.campaign import campaign
+from tests.fakes.flaky_proxy import Refuse, Seen
+from tests.faults.transfer_campaign import FlakyStore, flaky_store
+from tests.folders import make_folder, read_folder
+
+DISK_BYTES = 12 << 20
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
+    with flaky_store(tmp_path_factory.mktemp("store")) as made:
+        yield made
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of DISK_BYTES."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small file system needs root and mount")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+# --- Full disks -----------------------------------------------------------------------------
+
+
+def fill(disk: Path, *, leave: int) -> Path:
+    """Take all but so many bytes."""
+    free = os.statvfs(disk)
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(free.f_bavail * free.f_bsize - leave))
+    return ballast
+
+
+def pull_while_the_disk_fills(store: FlakyStore, disk: Path, when: int) -> str:
+    """Fill the disk at the `when`th content request of a pull; gives what was said."""
+    requests = itertools.count()
+    target = disk / "to"
+
+    def plan(seen: Seen) -> None:
+        if seen.kind == "get" and not seen.name.startswith("_") and next(requests) == when:
+            fill(disk, leave=0)
+
+    store.proxy.clear(plan)
+    done = store.launch("pull", "disk", "--to", str(target))
+    store.proxy.clear()
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "hint: " in done.stderr
+    return done.stderr
+
+
+def test_a_disk_that_fills_is_a_clear_error_and_the_rest_comes_when_there_is_room(
+    store: FlakyStore, small_disk: Path, tmp_path: Path
+) -> None:
+    contents = {f"{number:02}": os.urandom(100_000) for number in range(40)}
+    store.succeed("push", str(make_folder(tmp_path / "from", contents)), "disk")
+    tried = 0
+    for when in (0, 5, 30):
+        said = pull_while_the_disk_fills(store, small_disk, when)
+        assert "No space left on device" in said
+        there = read_folder(small_disk / "to")
+        whole = {name: content for name, content in there.items() if name in contents}
+        assert whole == {name: contents[name] for name in whole}
+        (small_disk / "ballast").unlink()
+        tried += 1
+    store.succeed("pull", "disk", "--to", str(small_disk / "to"))
+    assert read_folder(small_disk / "to") == contents
+    campaign("pulls onto a disk that filled", tried=tried, survived=tried)
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything_is_received(
+    store: FlakyStore, small_disk: Path, tmp_path: Path
+) -> None:
+    contents = {"large": os.urandom(DISK_BYTES + 1)}
+    store.succeed("push", str(make_folder(tmp_path / "from", contents)), "too-large")
+    store.proxy.clear()
+    done = store.launch("pull", "too-large", "--to", str(small_disk / "to"))
+    assert done.returncode == 1
+    assert "hint: " in done.stderr
+    assert [seen.name for seen in store.proxy.clear() if seen.name.endswith("/large")] == []
+
+
+# --- Signatures that expire -----------------------------------------------------------------
+
+
+def write_sas(store: FlakyStore, path: Path, *, valid_s: float) -> None:
+    """Write a signature as somebody would get it."""
+    now = datetime.now(UTC)
+    token = generate_container_sas(
+        store.environment.storage.account,
+        store.environment.storage.containers.data,
+        account_key=(store.storage / "account.key").read_text().strip(),
+        permission=ContainerSasPermissions(
+            read=True, add=True, create=True, write=True, delete=True, list=True
+        ),
+        start=now - timedelta(minutes=5),
+        expiry=now + timedelta(seconds=valid_s),
+    )
+    partial = path.with_suffix(".partial")
+    partial.touch(mode=0o600)
+    partial.write_text(token)
+    partial.rename(path)
+
+
+def expiring_push(store: FlakyStore, folder: Path, name: str, *, renew: bool):
+    """Let the signature expire for good after the tenth file; somebody may renew it then."""
+    sas = folder / "sas"
+    make_folder(folder / "from", {f"{number:03}": os.urandom(2000) for number in range(60)})
+    write_sas(store, sas, valid_s=600)
+    puts = itertools.count()
+    lock = threading.Lock()
+    expired: set[str] = set()
+
+    def plan(seen: Seen) -> Refuse | None:
+        with lock:
+            if seen.kind == "put" and next(puts) == 10:
+                expired.add(seen.query["sig"])
+                if renew:
+                    time.sleep(1)  # the file's times differ, and so does the signature
+                    write_sas(store, sas, valid_s=900)
+            if seen.query.get("sig") in expired:
+                return Refuse(status=403, code="AuthenticationFailed")
+        return None
+
+    store.proxy.clear(plan)
+    done = store.launch("push", str(folder / "from"), name, "--sas", str(sas))
+    signatures = {seen.query["sig"] for seen in store.proxy.clear()}
+    return done, signatures
+
+
+def test_a_signature_that_expires_is_read_anew_from_its_file(
+    store: FlakyStore, tmp_path: Path
+) -> None:
+    done, signatures = expiring_push(store, tmp_path, "renewed", renew=True)
+    assert done.returncode == 0, done.stderr
+    assert len(signatures) == 2
+    store.succeed("pull", "renewed", "--to", str(tmp_path / "to"))
+    assert read_folder(tmp_path / "to") == read_folder(tmp_path / "from")
+
+
+def test_a_signature_that_expired_for_good_is_named(store: FlakyStore, tmp_path: Path) -> None:
+    done, signatures = expiring_push(store, tmp_path, "expired", renew=False)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert str(tmp_path / "sas") in done.stderr
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not any(signature in done.stderr for signature in signatures)
+
+
+def test_a_signature_that_was_expired_from_the_start_is_named(
+    store: FlakyStore, tmp_path: Path
+) -> None:
+    folder = make_folder(tmp_path / "from", {"a": b"1"})
+    write_sas(store, tmp_path / "sas", valid_s=-60)
+    done = store.launch("push", str(folder), "late", "--sas", str(tmp_path / "sas"))
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert str(tmp_path / "sas") in done.stderr
+    assert "hint: " in done.stderr
+
+
+# --- Files that change ----------------------------------------------------------------------
+
+
+def overwrite(path: Path) -> None:
+    """Another first byte, the same size."""
+    with path.open("r+b") as file:
+        first = file.read(1)
+        file.seek(0)
+        file.write(bytes([first[0] ^ 1]))
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def shorten(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def replace(path: Path) -> None:
+    other = path.with_name(".other")
+    other.write_bytes(os.urandom(path.stat().st_size))
+    other.rename(path)
+
+
+@pytest.mark.parametrize("change", [overwrite, append, shorten, replace, Path.unlink])
+def test_a_file_that_changes_while_it_is_sent_is_refused(
+    store: FlakyStore, tmp_path: Path, change
+) -> None:
+    contents = {"a": b"1" * 5000, "b": b"2" * 5000, "large": os.urandom(2 * BLOCK_BYTES + 1)}
+    folder = make_folder(tmp_path / "from", contents)
+    name = f"changing-{change.__name__}"
+    met: list[Seen] = []
+    lock = threading.Lock()
+
+    def plan(seen: Seen) -> None:
+        # At the listing before the first file goes: all of it has been scanned by then.
+        with lock:
+            if seen.kind == "list" and seen.query.get("prefix", "").startswith(f"{name}/"):
+                if not met:
+                    change(folder / "b")
+                    change(folder / "large")
+                met.append(seen)
+
+    store.proxy.clear(plan)
+    done = store.launch("push", str(folder), name)
+    store.proxy.clear()
+    assert met
+    assert done.returncode not in (0, 101), done.stderr
+    assert done.stdout == ""
+    assert "changed while it was being sent" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(store.open().list(f"_datasets/{name}/")) == []
+    campaign(f"files changed while they are sent: {change.__name__}", tried=1, survived=1)

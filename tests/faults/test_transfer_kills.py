@@ -1,0 +1,204 @@
+"""Uploads and downloads that are killed: the same command finishes them, sending little again."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from jobs.store import BLOCK_BYTES
+from tests.campaign import campaign
+from tests.fakes.flaky_proxy import Seen
+from tests.faults.transfer_campaign import FlakyStore, flaky_store
+
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
+    with flaky_store(tmp_path_factory.mktemp("store")) as made:
+        yield made
+
+
+@dataclass(kw_only=True)
+class Killed:
+    """What the store had seen of a command when it was killed."""
+
+    done: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
+    was_killed: bool = False
+
+
+def block_of(seen: Seen) -> str | None:
+    """Name the piece of the large file that a request moves."""
+    if seen.kind == "block":
+        return seen.query["blockid"]
+    if seen.kind == "get" and seen.name.endswith("/large"):
+        return seen.headers.get("x-ms-range") or seen.headers.get("range")
+    return None
+
+
+def pieces(requests: list[Seen]) -> list[str]:
+    return [piece for piece in map(block_of, requests) if piece is not None]
+
+
+def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: int) -> Killed:
+    """Run a command; SIGKILL when it begins its `number`th request of that kind."""
+    state = Killed()
+    matching = itertools.count()
+    processes: list[subprocess.Popen[str]] = []
+    proxy = store.proxy
+
+    def plan(seen: Seen) -> None:
+        is_piece = seen.kind == kind and (kind == "commit" or block_of(seen) is not None)
+        if is_piece and next(matching) == number:
+            note(state, proxy.seen)
+            processes[0].kill()
+
+    proxy.clear(plan)
+    processes.append(store.start(*arguments))
+    processes[0].communicate(timeout=240)
+    return state
+
+
+def run_and_kill_after(store: FlakyStore, arguments: list[str], delay_s: float) -> Killed:
+    """Run a command; SIGKILL after that time, if it still runs."""
+    state = Killed()
+    store.proxy.clear()
+    process = store.start(*arguments)
+    time.sleep(delay_s)
+    if process.poll() is None:
+        note(state, store.proxy.seen)
+        process.kill()
+    process.communicate(timeout=240)
+    return state
+
+
+def note(state: Killed, requests: list[Seen]) -> None:
+    state.was_killed = True
+    state.begun = set(pieces(requests))
+    state.done = set(pieces([each for each in requests if each.is_answered]))
+
+
+def write_large(path: Path, content: bytes, number: int) -> str:
+    """Write the same content but for its first bytes; gives its SHA-256."""
+    whole = number.to_bytes(8, "big") + content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(whole)
+    return hashlib.sha256(whole).hexdigest()
+
+
+def stored_sha256(store: FlakyStore, name: str) -> str:
+    (blob,) = [each for each in store.open().list(f"{name}/") if each.name.endswith("/large")]
+    digest = hashlib.sha256()
+    for chunk in store.open().content(blob.name):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+Way = Literal["up", "down"]
+
+
+@dataclass(kw_only=True)
+class Campaign:
+    """Kills commands that move one large file, resumes them, and counts."""
+
+    store: FlakyStore
+    folder: Path
+    num_blocks: int
+    tried: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.content = os.urandom((self.num_blocks - 1) * BLOCK_BYTES + BLOCK_BYTES // 3)
+        self.numbers = itertools.count()
+        write_large(self.folder / "model" / "large", self.content, 1 << 40)
+        started = time.monotonic()
+        self.store.succeed("push", str(self.folder / "model"), "model")
+        self.typical_s = time.monotonic() - started
+
+    def kill_at_every_block(self, way: Way) -> None:
+        kind = "block" if way == "up" else "get"
+        for number in range(self.num_blocks):
+            self._once(way, kind, number)
+        if way == "up":
+            self._once(way, "commit", 0)
+
+    def kill_at_random_times(self, way: Way, count: int, dice: random.Random) -> None:
+        for _ in range(count):
+            self._once(way, "time", dice.uniform(0, self.typical_s))
+
+    def _once(self, way: Way, kind: str, when: float) -> None:
+        number = next(self.numbers)
+        folder = self.folder / str(number)
+        if way == "up":
+            sha256 = write_large(folder / "large", self.content, number)
+            arguments = ["push", str(folder), f"set{number}"]
+        else:
+            sha256 = file_sha256(self.folder / "model" / "large")
+            arguments = ["pull", "model", "--to", str(folder)]
+        if kind == "time":
+            killed = run_and_kill_after(self.store, arguments, when)
+        else:
+            killed = run_and_kill_at(self.store, arguments, kind, int(when))
+            assert killed.was_killed, f"{way}: no {kind} {when}"
+        self.store.proxy.clear()
+        self.store.succeed(*arguments)
+        again = pieces(self.store.proxy.clear())
+        self.tried += 1
+        what = f"{way}, killed at {kind} {when}"
+        in_flight = len(killed.begun - killed.done)
+        repeated = killed.done & set(again)
+        # What arrived at a client that was killed may not be on its disk yet.
+        allowed = 0 if way == "up" else max(in_flight, 1)
+        if len(repeated) > allowed or len(again) != len(set(again)):
+            self.faults.append(f"{what}: {len(repeated)} blocks moved again, {in_flight} in flight")
+        result = (
+            stored_sha256(self.store, f"set{number}")
+            if way == "up"
+            else file_sha256(folder / "large")
+        )
+        left = sorted(path.name for path in folder.iterdir())
+        if result != sha256 or left != ["large"]:
+            self.faults.append(f"{what}: other content, or left behind: {left}")
+        (folder / "large").unlink()
+
+
+def run_campaign(
+    store: FlakyStore, folder: Path, name: str, *, num_blocks: int, random_kills: int
+) -> None:
+    """Kill at each block both ways, and as often at random times."""
+    kills = Campaign(store=store, folder=folder, num_blocks=num_blocks)
+    dice = random.Random(SEED)
+    for way in ("up", "down"):
+        kills.kill_at_every_block(way)
+        kills.kill_at_random_times(way, random_kills // 2, dice)
+    campaign(name, tried=kills.tried, survived=kills.tried - len(kills.faults))
+    assert kills.faults == []
+
+
+def test_killed_transfers_go_on_at_the_block(store: FlakyStore, tmp_path: Path) -> None:
+    run_campaign(
+        store, tmp_path, "transfers killed, resumed at the block", num_blocks=3, random_kills=4
+    )
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_killed_transfers_go_on_at_the_block_long(store: FlakyStore, tmp_path: Path) -> None:
+    run_campaign(
+        store, tmp_path, "transfers killed, resumed at the block", num_blocks=12, random_kills=100
+    )

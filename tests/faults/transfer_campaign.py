@@ -1,0 +1,155 @@
+"""What the campaigns on transfers share: an Azurite behind a flaky proxy, and `launch data` on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from infra.local import azurite_server
+from jobs.spec import Environment, Storage
+from jobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
+from tests.fakes.flaky_proxy import FlakyProxy, Seen
+from tests.fakes.gangs import make_environment
+
+TOOLS = Path(__file__).parents[2] / ".trainyard" / "tools.json"
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlakyStore:
+    """One Azurite in `storage`, and the proxy that the environment file names in its place."""
+
+    folder: Path
+    storage: Path
+    proxy: FlakyProxy
+    environment: Environment
+
+    @property
+    def env_file(self) -> Path:
+        """What `launch --env` is given."""
+        return self.folder / "environment.json"
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Begin a `launch data` command."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "jobs.cli", "data", *arguments, "--env", str(self.env_file)],
+            cwd=self.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def launch(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a `launch data` command to its end."""
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def succeed(self, *arguments: str) -> None:
+        """Run a command that has to work."""
+        done = self.launch(*arguments)
+        assert done.returncode == 0, done.stderr
+
+    def open(self) -> BlobStore:
+        """The store as `launch` sees it, in this process."""
+        return open_data_store(self.environment)
+
+    def kill_azurite(self) -> None:
+        """End it as a power cut would: what it acknowledged in the last 5 s may be forgotten."""
+        server = azurite_server.read_server(self.storage)
+        assert server is not None
+        assert server.pid is not None
+        os.kill(server.pid, 9)
+
+    def start_azurite(self) -> None:
+        """Have it run again, as it was."""
+        azurite_server.start(self.storage)
+
+
+@contextmanager
+def flaky_store(folder: Path) -> Iterator[FlakyStore]:
+    """Start Azurite with its blobs below the folder, behind a proxy; ends both."""
+    if not TOOLS.exists():
+        pytest.skip("Azurite is not installed: `make setup` installs it")
+    tools = json.loads(TOOLS.read_text())
+    storage = folder / "storage"
+    server = azurite_server.Server(
+        account="trainyard",
+        port=_free_port(),
+        node=tools["node"],
+        azurite=tools["azurite"],
+        containers=("data", "runs"),
+    )
+    azurite_server.start(storage, server)
+    try:
+        with FlakyProxy(server.port) as proxy:
+            workspace = make_environment(folder / "workspace")
+            environment = msgspec.structs.replace(
+                workspace,
+                storage=Storage(
+                    account="trainyard",
+                    blob_endpoint=f"http://127.0.0.1:{proxy.port}/trainyard",
+                    containers=workspace.storage.containers,
+                    folder=str(storage),
+                ),
+            )
+            made = FlakyStore(folder=folder, storage=storage, proxy=proxy, environment=environment)
+            made.env_file.write_bytes(msgspec.json.encode(environment))
+            yield made
+    finally:
+        azurite_server.stop(storage)
+
+
+def kill_at(process_of: Callable[[], subprocess.Popen[str] | None], when: Callable[[Seen], bool]):
+    """Make a plan that kills a process with SIGKILL at the first request that `when` holds for."""
+
+    def plan(seen: Seen) -> None:
+        process = process_of()
+        if process is not None and when(seen):
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, 9)
+
+    return plan
+
+
+def outgoing(path: Path, name: str) -> Outgoing:
+    """What a scan says of a file."""
+    content = path.read_bytes()
+    blocks = [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
+    return Outgoing(
+        name=name,
+        path=path,
+        bytes=len(content),
+        md5=hashlib.md5(content).digest(),
+        block_md5s=tuple(hashlib.md5(each).digest() for each in blocks) if len(blocks) > 1 else (),
+    )
+
+
+def incoming(path: Path, name: str, content: bytes) -> Incoming:
+    """What a manifest says of a file."""
+    return Incoming(
+        name=name,
+        path=path,
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        mode=0o644,
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
