@@ -15,6 +15,7 @@ from tests.bench.resnet import resnet_rows, transfer_rows
 from tests.bench.starts import start_rows
 from tests.bench.table import Row, table_text
 from tests.bench.tf_rates import tensorflow_rows
+from tests.bench.transfers import push_rows
 from tests.bench.up import up_rows
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,23 @@ PAGES = {
             "- TensorFlow and Keras: one process of Horovod on all cores. The peer does what "
             "Horovod's `tensorflow2_synthetic_benchmark.py` does, which itself does not run with "
             "Keras 3; all leave ten steps out and count fifty.",
+        ),
+    ),
+    "data": Page(
+        title="Data: pushing",
+        benchmarks={
+            "pushes": push_rows,
+        },
+        notes=(
+            "- Pushes: wall time of the whole command, its start, its reading and hashing of the "
+            "files and its listing included, to an empty store each time. The store is a sink on "
+            "a core of its own that drops what it gets; in U1, U2, U4, U5 and growth the client "
+            "has the other core alone, in U3 both are the client's as well.",
+            "- Ours finds SHA-256 and MD5 of each file before it goes, and has the store check the "
+            "MD5 of each request. azcopy does neither by itself; with `--put-md5` it finds an MD5.",
+            "- Bare sockets: the same files read and sent over eight connections by a loop in "
+            "Python, without signature, hash or a look at the answers.",
+            "- Growth: files of 4 kB; the time of a push of one file is taken off.",
         ),
     ),
 }
