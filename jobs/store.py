@@ -1,76 +1,34 @@
 """The environment's blob store: lists, reads, creates, sends and receives blobs.
 
-The only module that loads azure-storage-blob. A local store that has died is started again
-first, by infra's own program, as a process.
+The bytes go over the wire by jobs.transfers. A local store that has died is started again first,
+by infra's own program, as a process.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
+import stat
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
+from jobs import console
 from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment
+from jobs.transfers.authority import Identity, SasFile, SharedKey
+from jobs.transfers.azure_store import AzureStore
+from jobs.transfers.container import Container, StoreError
+from jobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing
+from jobs.transfers.listing import Blob
 
-if TYPE_CHECKING:
-    from azure.storage.blob import ContainerClient
+__all__ = ["BLOCK_BYTES", "Blob", "BlobStore", "Incoming", "Moved", "Outgoing", "open_data_store"]
 
 KEY_FILE = "account.key"
-# What one transfer holds in memory.
-BLOCK_BYTES = 8 << 20
-CONNECT_TIMEOUT_S = 10
-READ_TIMEOUT_S = 60
-
-
-class Blob(Struct, frozen=True, kw_only=True):
-    """What a listing says of one blob; `md5` is None where it was written without one."""
-
-    name: str
-    bytes: int
-    md5: bytes | None
-    etag: str
-
-
-class Outgoing(Struct, frozen=True, kw_only=True):
-    """A file to send; `block_md5s` of each BLOCK_BYTES, empty where it fits into one block."""
-
-    name: str
-    path: Path
-    bytes: int
-    md5: bytes
-    block_md5s: tuple[bytes, ...] = ()
-
-
-class Incoming(Struct, frozen=True, kw_only=True):
-    """A blob to write to `path`; its content must have this size and SHA-256 (hex)."""
-
-    name: str
-    path: Path
-    bytes: int
-    sha256: str
-    mode: int
-
-
-# Told how many files were finished, and bytes moved, since the last call.
-Moved = Callable[[int, int], None]
-
-
-class Source(Protocol):
-    """What a blob's content is read from."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Give up to `size` bytes; empty at the end."""
-        ...
 
 
 class BlobStore(Protocol):
@@ -122,192 +80,68 @@ class BlobStore(Protocol):
 
 
 def open_data_store(environment: Environment, *, sas_file: Path | None = None) -> BlobStore:
-    """Open the container `data`; raises EnvironmentFailure where it cannot be reached."""
-    del sas_file
+    """Open the container `data`; raises EnvironmentFailure where it cannot be reached.
+
+    `sas_file` holds a SAS of that container, which then stands in for key and identity.
+    """
     storage = environment.storage
+    if sas_file is not None:
+        authority = _sas(sas_file)
+    else:
+        authority = _local_key(environment) if storage.folder else _identity()
+    url = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}"
+    container = Container(url, authority)
+    if not (container.address.is_secure or container.address.is_loopback):
+        message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
+        raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
     if environment.engine == "local":
         _revive(environment)
-    credential = _local_key(environment) if storage.folder else _identity()
-    try:
-        from azure.storage.blob import ContainerClient
-    except ImportError as error:
-        message = f"azure-storage-blob cannot be loaded: {error}"
-        raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
-    client = ContainerClient(
-        storage.blob_endpoint,
-        storage.containers.data,
-        credential=credential,
-        connection_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        retry_total=4,
-        # The SDK's first pause is 15 s, which a person takes for a hang.
-        initial_backoff=1,
-        increment_base=2,
-        max_single_put_size=BLOCK_BYTES,
-        max_block_size=BLOCK_BYTES,
-    )
-    return AzureStore(client, environment)
+    return AzureStore(container, storage.containers.data, partial(_explain, environment))
 
 
-class AzureStore:
-    """A container of Azure Storage, or of Azurite."""
-
-    def __init__(self, client: ContainerClient, environment: Environment) -> None:
-        self._client = client
-        self._environment = environment
-
-    def list(self, prefix: str) -> Iterator[Blob]:
-        """See BlobStore; asks for one page at a time."""
-        with self._explained():
-            for found in self._client.list_blobs(name_starts_with=prefix):
-                md5 = found.content_settings.content_md5
-                yield Blob(
-                    name=found.name,
-                    bytes=found.size,
-                    md5=bytes(md5) if md5 else None,
-                    etag=found.etag.strip('"'),
-                )
-
-    def read(self, name: str) -> bytes | None:
-        """See BlobStore."""
-        from azure.core.exceptions import ResourceNotFoundError
-
-        with self._explained():
-            try:
-                return self._client.download_blob(name).readall()
-            except ResourceNotFoundError as error:
-                if _code(error) == "ContainerNotFound":
-                    raise
-                return None
-
-    def create(self, name: str, content: bytes) -> bool:
-        """See BlobStore; one request with If-None-Match."""
-        from azure.core.exceptions import ResourceExistsError
-
-        with self._explained():
-            try:
-                self._client.upload_blob(name, content, overwrite=False, validate_content=True)
-            except ResourceExistsError:
-                return False
-        return True
-
-    def content(self, name: str) -> Iterator[bytes]:
-        """See BlobStore."""
-        with self._explained():
-            yield from self._client.download_blob(name).chunks()
-
-    def delete(self, names: Iterable[str]) -> None:
-        """See BlobStore."""
-        from azure.core.exceptions import ResourceNotFoundError
-
-        with self._explained():
-            for name in names:
-                with suppress(ResourceNotFoundError):
-                    self._client.delete_blob(name)
-
-    def send(
-        self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None
-    ) -> None:
-        """See BlobStore."""
-        from azure.storage.blob import ContentSettings
-
-        del max_bytes_per_s
-        with self._explained():
-            for file in files:
-                with file.path.open("rb") as source:
-                    self._client.upload_blob(
-                        file.name,
-                        source,
-                        length=file.bytes,
-                        overwrite=True,
-                        validate_content=True,
-                        content_settings=ContentSettings(content_md5=bytearray(file.md5)),
-                    )
-                moved(1, file.bytes)
-
-    def receive(
-        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
-    ) -> None:
-        """See BlobStore."""
-        del max_bytes_per_s
-        with self._explained():
-            for file in files:
-                file.path.parent.mkdir(parents=True, exist_ok=True)
-                partial = file.path.with_name(f".trainyard-{os.getpid()}.part")
-                with partial.open("wb") as sink:
-                    for chunk in self._client.download_blob(file.name).chunks():
-                        sink.write(chunk)
-                with partial.open("rb") as source:
-                    digest = hashlib.file_digest(source, "sha256").hexdigest()
-                if digest != file.sha256:
-                    partial.unlink()
-                    message = f"`{file.path}` came from the store with another content"
-                    raise EnvironmentFailure(message, hint="pull again")
-                partial.chmod(file.mode)
-                partial.replace(file.path)
-                moved(1, file.bytes)
-
-    def read_only_sas(self, prefix: str, valid_s: int) -> str:
-        """See BlobStore."""
-        raise NotImplementedError
-
-    @contextmanager
-    def _explained(self) -> Generator[None]:
-        from azure.core.exceptions import AzureError
-
-        try:
-            yield
-        except AzureError as error:
-            raise _explain(error, self._environment) from error
-
-
-def _explain(error: Any, environment: Environment) -> EnvironmentFailure:
-    """Say what an SDK's error means here, and what to do about it."""
+def _explain(environment: Environment, error: StoreError) -> EnvironmentFailure:
+    """Say what a store's error means here, and what to do about it."""
     where = environment.storage.blob_endpoint
     stack = environment.stack
-    status = getattr(error, "status_code", None)
-    code = _code(error)
-    if status is None:
-        message = f"the store {where} cannot be reached: {_first_line(error)}"
+    if error.status is None:
+        message = f"the store {where} cannot be reached: {error.text}"
         return EnvironmentFailure(message, hint=f"launch env check -s {stack}")
-    if code == "ContainerNotFound":
+    if error.code == "ContainerNotFound":
         message = f"the store {where} has no container `{environment.storage.containers.data}`"
         return EnvironmentFailure(message, hint=f"pulumi up -s {stack}")
-    if status == 403 and code == "AuthorizationFailure":
+    if error.code == "AuthorizationFailure":
         message = f"the firewall of the store {where} does not let this machine's address in"
         hint = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
         return EnvironmentFailure(message, hint=hint)
-    if status in (401, 403):
-        message = f"the store {where} refuses us: {code or _first_line(error)}"
+    if error.status in (401, 403):
+        message = f"the store {where} refuses us: {error.text}"
         hint = (
             f"launch env check -s {stack}"
             if environment.storage.folder
             else "az login, with an identity that has the role Storage Blob Data Contributor"
         )
         return EnvironmentFailure(message, hint=hint)
-    message = f"the store {where} answered {status}: {code or _first_line(error)}"
+    message = f"the store {where} answered {error.status}: {error.text}"
     return EnvironmentFailure(message, hint=f"launch env check -s {stack}")
 
 
-def _code(error: Any) -> str:
-    code = getattr(error, "error_code", None)
-    return str(getattr(code, "value", code) or "")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _identity() -> Any:
+def _identity() -> Identity:
     try:
         from azure.identity import DefaultAzureCredential
     except ImportError as error:
         message = f"azure-identity cannot be loaded: {error}"
         raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
-    return DefaultAzureCredential()
+    return Identity(DefaultAzureCredential())
 
 
-def _local_key(environment: Environment) -> dict[str, str]:
+def _sas(path: Path) -> SasFile:
+    given = SasFile(path)
+    if os.name == "posix" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        console.warn(f"`{path}` can be read by others; chmod 600 {path}")
+    return given
+
+
+def _local_key(environment: Environment) -> SharedKey:
     assert environment.storage.folder is not None
     path = Path(environment.storage.folder, KEY_FILE)
     try:
@@ -315,7 +149,7 @@ def _local_key(environment: Environment) -> dict[str, str]:
     except OSError as error:
         message = f"the store's key `{path}` cannot be read: {error.strerror}"
         raise EnvironmentFailure(message, hint=f"pulumi up -s {environment.stack}") from None
-    return {"account_name": environment.storage.account, "account_key": key}
+    return SharedKey(environment.storage.account, key)
 
 
 def _revive(environment: Environment) -> None:

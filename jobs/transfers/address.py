@@ -1,0 +1,99 @@
+"""Where the store is: resolves its name, knows the proxy and TLS on the way, opens sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Generator
+from errno import EINPROGRESS
+from functools import cached_property
+from select import EPOLLIN, EPOLLOUT
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_LONGEST_ANSWER = 16 << 10
+
+
+class Address:
+    """A host and port behind an `http` or `https` URL."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        self.host = parts.hostname
+        self.port = parts.port or (443 if parts.scheme == "https" else 80)
+        self.is_secure = parts.scheme == "https"
+        self.is_loopback = self.host in ("localhost", "::1") or self.host.startswith("127.")
+        # As the Host header has it.
+        self.name = parts.netloc
+        self._proxy = _proxy_for(self.host) if self.is_secure else None
+        self._places: list[tuple[int, Any]] = []
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext | None:
+        """What TLS needs; None for plain HTTP."""
+        return ssl.create_default_context() if self.is_secure else None
+
+    def connect(
+        self, keep: Callable[[socket.socket], None]
+    ) -> Generator[int | float, None, socket.socket]:
+        """Open a socket without blocking; `keep` gets it before the first wait. Raises OSError."""
+        if not self._places:
+            self._places = self._resolve()
+        family, place = self._places[0]
+        made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        keep(made)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        failed = made.connect_ex(place)
+        if failed == EINPROGRESS:
+            yield EPOLLOUT
+            failed = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            # The next try takes the name's next address, and asks anew after the last one.
+            self._places = [each for each in self._places if each != (family, place)]
+            raise OSError(failed, os.strerror(failed))
+        if self._proxy is not None:
+            yield from self._pass_proxy(made, self._proxy)
+        return made
+
+    def _resolve(self) -> list[tuple[int, Any]]:
+        host, port = self.host, self.port
+        if self._proxy is not None:
+            host, port = self._proxy.hostname, self._proxy.port or 80
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(family, place) for family, _, _, _, place in found]
+
+    def _pass_proxy(
+        self, made: socket.socket, proxy: SplitResult
+    ) -> Generator[int | float, None, None]:
+        target = f"{self.host}:{self.port}"
+        head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
+        if proxy.username is not None:
+            user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+            head += f"Proxy-Authorization: Basic {b64encode(user.encode()).decode()}\r\n"
+        made.send(f"{head}\r\n".encode("latin-1"))
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            try:
+                some = made.recv(4096)
+            except BlockingIOError:
+                yield EPOLLIN
+                continue
+            answer += some
+            if not some or len(answer) > _LONGEST_ANSWER:
+                break
+        if answer[9:10] != b"2":
+            line = answer.partition(b"\r\n")[0].decode("latin-1") or "nothing"
+            message = f"the proxy {proxy.hostname} answered {line}"
+            raise ConnectionError(message)
+
+
+def _proxy_for(host: str) -> SplitResult | None:
+    """The proxy that the environment names for https, as `https_proxy` and `no_proxy` say."""
+    proxy = urllib.request.getproxies().get("https")
+    if not proxy or urllib.request.proxy_bypass(host):
+        return None
+    return urlsplit(proxy if "://" in proxy else f"http://{proxy}")

@@ -1,0 +1,55 @@
+"""What is sent and received: a file here, a blob there, and how to know that they are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+# Larger files go in blocks of this size.
+BLOCK_BYTES = 8 << 20
+
+# Told how many files were finished, and bytes moved, since the last call.
+Moved = Callable[[int, int], None]
+
+
+class Outgoing(Struct, frozen=True, kw_only=True):
+    """A file to send; `block_md5s` of each BLOCK_BYTES, empty where it fits into one block."""
+
+    name: str
+    path: Path
+    bytes: int
+    md5: bytes
+    block_md5s: tuple[bytes, ...] = ()
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """A blob to write to `path`; its content must have this size and SHA-256 (hex)."""
+
+    name: str
+    path: Path
+    bytes: int
+    sha256: str
+    mode: int
+
+
+class Tally:
+    """Counts what was moved until somebody is told."""
+
+    def __init__(self, moved: Moved) -> None:
+        self._moved = moved
+        self._files = 0
+        self._bytes = 0
+
+    def add(self, files: int, count: int) -> None:
+        """Count."""
+        self._files += files
+        self._bytes += count
+
+    def tell(self) -> None:
+        """Say what came since the last time, if anything did."""
+        if self._files or self._bytes:
+            files, count = self._files, self._bytes
+            self._files = self._bytes = 0
+            self._moved(files, count)
