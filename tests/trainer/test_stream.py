@@ -143,6 +143,20 @@ def test_it_travels_to_another_process(streaming):
     assert read_all(again) == streaming.samples
 
 
+def test_no_more_is_fetched_ahead_than_the_cache_has_room_for(streaming):
+    pictures = streaming.open(cache_bytes=30 * BLOCK_BYTES)
+    blocks = pictures._blocks
+    assert blocks._max_ahead == 16
+    blocks._max_ahead = 2
+    order = list(range(40))
+    pictures.announce(order)
+    wait_until(lambda: streaming.server.num_requests == 2)
+    time.sleep(0.1)
+    assert streaming.server.num_requests == 2
+    assert read_all(pictures, order) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {1}
+
+
 def test_connections_stay_open(streaming):
     read_all(streaming.open())
     assert streaming.server.num_connections == 1
@@ -205,8 +219,8 @@ def test_a_small_cache_stays_within_its_bound_and_gives_all(streaming, num_block
 def test_the_block_that_was_used_longest_ago_gives_way(streaming, monkeypatch):
     monkeypatch.setattr("trainer.data.stream_cache.USE_NOTED_EVERY_S", 0.0)
     sizes = [file.stat().st_size for file in sorted((streaming.packed / "train").glob("*.tar"))]
-    assert all(size > 2 * BLOCK_BYTES for size in sizes)
-    pictures = streaming.open(cache_bytes=3 * (BLOCK_BYTES + 100))
+    assert all(size > BLOCK_BYTES for size in sizes)
+    pictures = streaming.open(cache_bytes=3 * BLOCK_BYTES + BLOCK_BYTES // 2)
     blocks = pictures._blocks
     for number in (0, 1, 0):
         blocks.read(0, number * BLOCK_BYTES, 1)

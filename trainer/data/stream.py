@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from trainer.common.errors import TrainingError
+from trainer.common.sharding import WINDOW_SHARDS
 from trainer.data.shard_index import INDEX_FILE, Split, read_index, read_places
-from trainer.data.stream_blocks import BLOCK_BYTES, Blocks
+from trainer.data.stream_blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
 from trainer.data.stream_cache import BlockCache
 from trainer.data.stream_store import RangeStore, RemoteFile
 
@@ -105,7 +106,16 @@ class StreamedPictures:
             RangeStore(source.endpoint, source.sas_file),
             BlockCache(source.cache, name, source.cache_bytes),
             name=self._split_name,
+            max_ahead=self._max_ahead(),
         )
+
+    def _max_ahead(self) -> int:
+        """As many blocks as the next window has, if the cache holds the window before it, too."""
+        shards = self.split.shards
+        largest = max((shard.bytes for shard in shards), default=0)
+        window = min(WINDOW_SHARDS, len(shards)) * -(-largest // BLOCK_BYTES)
+        spare = self._source.cache_bytes // BLOCK_BYTES * 9 // 10 - window
+        return max(2 * NUM_FETCHERS, min(window, spare))
 
     def name(self, index: int) -> str:
         """Give the shard's path and the picture's place in it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -17,6 +18,8 @@ from trainer.data.stream_store import MAX_RANGE_BYTES, RangeStore, RemoteFile
 # little; large enough that a request's cost does not count.
 BLOCK_BYTES = 1 << 20
 NUM_FETCHERS = 8
+# A thread that has nothing to fetch ends after this.
+IDLE_S = 2.0
 # How long a block that another process fetches is waited for, and how often it is looked for.
 CLAIMED_PATIENCE_S, LOOK_EVERY_S = 10.0, 0.005
 
@@ -29,10 +32,20 @@ class Block(NamedTuple):
 
 
 class Blocks:
-    """The bytes of some remote files, by way of a cache; for any number of threads."""
+    """The bytes of some remote files, by way of a cache; for any number of threads.
+
+    Of what is to be read soon at most `max_ahead` blocks are fetched before they are read: more
+    would push out of the cache what is being read now.
+    """
 
     def __init__(
-        self, files: Sequence[RemoteFile], store: RangeStore, cache: BlockCache, *, name: str
+        self,
+        files: Sequence[RemoteFile],
+        store: RangeStore,
+        cache: BlockCache,
+        *,
+        name: str,
+        max_ahead: int,
     ) -> None:
         self._files = files
         self._store = store
@@ -40,9 +53,14 @@ class Blocks:
         self._name = name
         self._lock = threading.Lock()
         self._under_way: dict[Block, Future[bytes | None]] = {}
-        self._queue: deque[Block] = deque()
-        self._asked: dict[Block, None] = {}
-        self._max_asked = max(64, cache.max_bytes // BLOCK_BYTES // 2)
+        # What was asked for, numbered in this order; the numbers of old ones are forgotten.
+        self._queue: deque[tuple[int, Block]] = deque()
+        self._numbers: dict[Block, int] = {}
+        self._max_numbers = max(64, cache.max_bytes // BLOCK_BYTES // 2)
+        self._num_asked = 0
+        self._num_reached = 0
+        self._max_ahead = max_ahead
+        self._changed = threading.Condition(self._lock)
         self._num_fetchers = 0
 
     def read(self, file: int, start: int, length: int) -> bytes:
@@ -70,34 +88,56 @@ class Blocks:
         }
         with self._lock:
             for block in blocks:
-                if block not in self._asked:
-                    self._asked[block] = None
-                    self._queue.append(block)
+                if block not in self._numbers:
+                    self._numbers[block] = self._num_asked
+                    self._queue.append((self._num_asked, block))
+                    self._num_asked += 1
             # What was asked for long ago may have given way in the cache.
-            while len(self._asked) > self._max_asked:
-                del self._asked[next(iter(self._asked))]
-            num_new = min(NUM_FETCHERS, len(self._queue)) - self._num_fetchers
-            self._num_fetchers += max(0, num_new)
-        for _ in range(num_new):
+            while len(self._numbers) > self._max_numbers:
+                del self._numbers[next(iter(self._numbers))]
+            self._wake_fetchers()
+
+    def _wake_fetchers(self) -> None:
+        """Let those that wait look at the queue, and start as many as are missing."""
+        if not self._may_fetch():
+            return
+        self._changed.notify_all()
+        for _ in range(min(NUM_FETCHERS, len(self._queue)) - self._num_fetchers):
+            self._num_fetchers += 1
             threading.Thread(target=self._fetch_queue, name="fetching", daemon=True).start()
 
+    def _may_fetch(self) -> bool:
+        return bool(self._queue) and self._queue[0][0] < self._num_reached + self._max_ahead
+
     def _fetch_queue(self) -> None:
-        """Fetch what is queued, to the queue's end; what fails is left for its reader to meet."""
-        while True:
-            with self._lock:
-                if not self._queue:
+        """Fetch what is queued; what fails is left for its reader to meet."""
+        while (block := self._next()) is not None:
+            if not self._cache.has(self._name_of(block)):
+                with contextlib.suppress(TrainingError):
+                    self._get(block, waits=False)
+
+    def _next(self) -> Block | None:
+        """Wait until something is to be fetched; None where nothing was for a while."""
+        with self._lock:
+            while True:
+                while self._may_fetch():
+                    _, block = self._queue.popleft()
+                    if block not in self._under_way:
+                        return block
+                if not self._changed.wait(IDLE_S):
                     self._num_fetchers -= 1
-                    return
-                block = self._queue.popleft()
-                is_under_way = block in self._under_way
-            if is_under_way or self._cache.has(self._name_of(block)):
-                continue
-            try:
-                self._get(block, waits=False)
-            except TrainingError:
-                continue
+                    return None
+
+    def _reach(self, block: Block) -> None:
+        """Note how far the reading is."""
+        number = self._numbers.get(block, -1)
+        if number >= self._num_reached:
+            with self._lock:
+                self._num_reached = max(self._num_reached, number + 1)
+                self._wake_fetchers()
 
     def _read_part(self, block: Block, offset: int, length: int) -> bytes:
+        self._reach(block)
         while True:
             size = self._size_of(block)
             found = self._cache.read(self._name_of(block), offset, length, block_bytes=size)
