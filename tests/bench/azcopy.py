@@ -31,12 +31,19 @@ class Azcopy:
     program: Path
     libraries: Path
 
-    def command(self, name: str, verb: str, source: Path, url: str, *options: str) -> Command:
-        """One transfer of a folder or file to a URL with its signature, without logs on disk."""
-        quiet = ["--from-to=LocalBlob", "--log-level=NONE", "--skip-version-check"]
+    def upload(self, name: str, verb: str, source: Path, url: str, *options: str) -> Command:
+        """Copy or sync a folder or file to a URL with its signature."""
+        return self._command(name, [verb, str(source), url, "--from-to=LocalBlob", *options])
+
+    def download(self, url: str, target: Path, *options: str) -> Command:
+        """Copy what lies at a URL with its signature into a folder."""
+        arguments = ["copy", url, str(target), "--from-to=BlobLocal", "--recursive", *options]
+        return self._command("azcopy download", arguments)
+
+    def _command(self, name: str, arguments: list[str]) -> Command:
         return Command(
             name=name,
-            argv=[str(self.program), verb, str(source), url, *quiet, *options],
+            argv=[str(self.program), *arguments, "--log-level=NONE", "--skip-version-check"],
             env={
                 "LD_LIBRARY_PATH": str(self.libraries),
                 "AZCOPY_CONCURRENCY_VALUE": str(CONCURRENCY),

@@ -230,11 +230,11 @@ def _azcopy(azcopy: Azcopy, folder: Path, name: str, *options: str, sync: bool =
     def copy(sink: Sink) -> Command:
         url = sink.sas_url("bench")
         quick = ["--recursive", "--check-length=false", *options]
-        return azcopy.command(name, "copy", folder, url, *quick)
+        return azcopy.upload(name, "copy", folder, url, *quick)
 
     def again(sink: Sink) -> Command:
         url = sink.sas_url(f"bench/{folder.name}")
-        return azcopy.command(name, "sync", folder, url, "--recursive", *options)
+        return azcopy.upload(name, "sync", folder, url, "--recursive", *options)
 
     return Push(name=name, command=copy, again=again if sync else None)
 
