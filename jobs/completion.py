@@ -79,6 +79,20 @@ def datasets(incomplete: str, typed: Namespace) -> Choices:
     return _beginning(incomplete, {each.name: f"version {each.version}" for each in found})
 
 
+def dataset_versions(incomplete: str, typed: Namespace) -> Choices:
+    """Datasets with each of their versions, once a name is there the versions alone."""
+    from jobs.console import size_text
+    from jobs.data import list_datasets
+
+    found = list_datasets(_environment(typed))
+    versions = {
+        f"{each.name}@{each.version}": f"{each.files} files, {size_text(each.bytes)}"
+        for each in found
+    }
+    names = {each.name: f"version {each.version}" for each in reversed(found)}
+    return _beginning(incomplete, names | versions)
+
+
 def clusters(incomplete: str, typed: Namespace) -> Choices:
     """The clusters of the stack with their sizes."""
     from jobs.console import count_text

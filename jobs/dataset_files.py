@@ -1,26 +1,24 @@
-"""The local side of a dataset: which files it may hold, their digests, reading and writing them."""
+"""Which files a dataset may hold, and where one of them lies in a folder."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
-import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 from msgspec import Struct
 
 from jobs.console import size_text
 from jobs.errors import EnvironmentFailure, LaunchError
-from jobs.parallel import parallel
 
-# A blob's name may have 1,024 characters, and a dataset's name and digest come before it.
+# A blob's name may have 1,024 characters in 254 parts, and a dataset's name and digest come first.
 LONGEST_PATH = 890
-_CHUNK = 1 << 20
-_SHORTER, _OTHER = "it became shorter", "its content is another"
+MOST_PARTS = 250
+# What Linux, macOS and Windows allow a file to be called.
+LONGEST_PART_BYTES = 255
+# Files that are being received have such a name until they are whole.
+OWN_PREFIX = ".trainyard-"
 # Kept free on a disk beside what is written to it.
 _SPARE_BYTES = 64 << 20
 
@@ -34,154 +32,84 @@ class DatasetFile(Struct, frozen=True, kw_only=True):
     md5: str
 
 
-def scan_folder(folder: Path) -> list[DatasetFile]:
-    """Read every file of a folder; raises LaunchError for what cannot be a dataset."""
-    if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "does not exist"
-        message = f"`{folder}` {what}"
-        raise LaunchError(message, hint="launch data push DIR NAME")
-    try:
-        paths = sorted(_walk(folder))
-        for path in paths:
-            check_path(path)
-        files = parallel(lambda path: _read_file(folder, path), paths)
-    except OSError as error:
-        message = f"`{error.filename}` cannot be read: {error.strerror}"
-        raise LaunchError(message, hint="see who may read it, and push again") from None
-    if not files:
-        message = f"`{folder}` holds no file"
-        raise LaunchError(message, hint="launch data prepare digits --to DIR makes a first one")
-    return files
-
-
-def _walk(folder: Path) -> Iterator[str]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    for here, folders, names in os.walk(folder, onerror=fail):
-        for name in folders:
-            path = Path(here, name)
-            if path.is_symlink():
-                message = f"`{path}` is a link to a folder, which a dataset cannot hold"
-                raise LaunchError(message, hint="put the folder itself there, or push its target")
-        for name in names:
-            path = Path(here, name)
-            if not path.is_file():
-                message = f"`{path}` is neither a file nor a folder"
-                raise LaunchError(message, hint="take it away, and push again")
-            yield path.relative_to(folder).as_posix()
-
-
-def _read_file(folder: Path, path: str) -> DatasetFile:
-    sha256, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
-    with (folder / path).open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            sha256.update(chunk)
-            md5.update(chunk)
-            size += len(chunk)
-    return DatasetFile(path=path, bytes=size, sha256=sha256.hexdigest(), md5=md5.hexdigest())
-
-
 def check_path(path: str) -> None:
     """Raise LaunchError for a name that is not the same file on every machine and store."""
+    reason = _objection(path)
+    if reason:
+        shown = path if len(path) <= 100 else f"{path[:60]}...{path[-30:]}"
+        message = f"the file name {shown!a} cannot be used in a dataset: {reason}"
+        raise LaunchError(message, hint="rename the file, and push again")
+
+
+def _objection(path: str) -> str | None:
+    # One look at the whole name first: a dataset has a million of them.
+    if "\\" in path or not path.isprintable():
+        return "it holds a backslash or a character that cannot be shown"
+    if len(path) > LONGEST_PATH:
+        return f"it is longer than {LONGEST_PATH} characters, and a blob's name has no more room"
     parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts):
-        reason = "it is absolute or leads outside its folder"
-    elif "\\" in path or not path.isprintable():
-        reason = "it holds a backslash or a character that cannot be shown"
-    elif len(path) > LONGEST_PATH:
-        reason = "it is longer than a blob's name may be"
-    else:
-        return
-    message = f"the file name {path!a} cannot be used in a dataset: {reason}"
-    raise LaunchError(message, hint="rename the file, and push again")
+    if len(parts) > MOST_PARTS:
+        return f"it is deeper than {MOST_PARTS} folders, and a blob's name has no more room"
+    for part in parts:
+        if part in ("", ".", ".."):
+            return "it is absolute or leads outside its folder"
+        if part[-1] == ".":
+            return "a part of it ends with a dot, which Azure's stores leave out"
+        if part.startswith(OWN_PREFIX):
+            return f"`{OWN_PREFIX}` begins the names of files that are being received"
+        if len(part) > LONGEST_PART_BYTES // 4 and len(part.encode()) > LONGEST_PART_BYTES:
+            return f"a part of it is longer than {LONGEST_PART_BYTES} bytes"
+    return None
 
 
-def inside(folder: Path, path: str) -> Path:
-    """Give the place of a dataset's file in a folder; raises LaunchError where it is outside."""
-    check_path(path)
-    target = folder / path
-    # A link among the parents may lead out of the folder, too.
-    if not target.parent.resolve().is_relative_to(folder.resolve()):
-        message = f"`{path}` would be written outside `{folder}`, through a link"
-        raise LaunchError(message, hint="name an empty folder")
-    return target
+class Inside:
+    """The places of a dataset's files in one folder, none of them outside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._root = folder.resolve()
+        self._checked: Path | None = None
+
+    def place(self, path: str) -> Path:
+        """Give the place of a dataset's file; raises LaunchError where it is outside."""
+        check_path(path)
+        target = self._folder / path
+        # A link among the parents may lead out of the folder, too. Files come folder by folder.
+        if target.parent != self._checked:
+            if not target.parent.resolve().is_relative_to(self._root):
+                message = f"`{path}` would be written outside `{self._folder}`, through a link"
+                raise LaunchError(message, hint="name an empty folder")
+            self._checked = target.parent
+        return target
 
 
-def digest_of(files: Iterable[DatasetFile]) -> str:
-    """The digest of a version: SHA-256 over `SHA256 BYTES PATH`, a line a file, by path."""
-    digest = hashlib.sha256()
-    for file in sorted(files, key=lambda file: file.path):
-        digest.update(f"{file.sha256} {file.bytes} {file.path}\n".encode())
-    return digest.hexdigest()
+def case_clash(paths: Iterator[str]) -> tuple[str, str] | None:
+    """Two paths, of those given in order, that one file stands for on a disk that folds case."""
+    # The names in the folder that is being walked and in those above it.
+    folders: list[tuple[str, dict[str, str]]] = [("", {})]
+    for path in paths:
+        parts = path.split("/")
+        depth = 0
+        while depth + 1 < len(folders) and folders[depth + 1][0] == parts[depth]:
+            depth += 1
+        del folders[depth + 1 :]
+        for level in range(depth, len(parts)):
+            names = folders[level][1]
+            other = names.setdefault(parts[level].casefold(), parts[level])
+            if other != parts[level]:
+                above = "/".join(parts[:level])
+                return (f"{above}/{other}" if above else other), path
+            folders.append((parts[level], {}))
+    return None
 
 
-class CheckedReader:
-    """A file being sent; its last read fails where the content is no longer what was scanned.
+def folds_case(folder: Path) -> bool:
+    """Whether the folder's disk takes `a` and `A` for one name."""
+    import tempfile
 
-    So a store never gets the end of a wrong content, and never keeps one.
-    """
-
-    def __init__(self, path: Path, expected: DatasetFile) -> None:
-        self._path = path
-        self._expected = expected
-        self._sha256 = hashlib.sha256()
-        self._left = expected.bytes
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise self._changed(error.strerror or "it is gone") from None
-
-    def read(self, size: int = -1) -> bytes:
-        """Give up to `size` bytes, never more than were scanned."""
-        chunk = self._file.read(self._left if size < 0 else min(size, self._left))
-        self._sha256.update(chunk)
-        self._left -= len(chunk)
-        if not chunk and self._left:
-            raise self._changed(_SHORTER)
-        if self._left == 0 and self._sha256.hexdigest() != self._expected.sha256:
-            raise self._changed(_OTHER)
-        return chunk
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def _changed(self, how: str) -> LaunchError:
-        message = f"`{self._path}` changed while it was being sent: {how}"
-        return LaunchError(message, hint="push again when nobody writes to the folder")
-
-
-def is_equal(path: Path, file: DatasetFile) -> bool:
-    """Whether the file is there and has this content."""
-    if path.is_symlink() or not path.is_file() or path.stat().st_size != file.bytes:
-        return False
-    with path.open("rb") as source:
-        return hashlib.file_digest(source, "sha256").hexdigest() == file.sha256
-
-
-def write_checked(target: Path, chunks: Iterable[bytes], file: DatasetFile, mode: int) -> None:
-    """Write to a name of its own, compare, then rename: nobody sees half a file."""
-    digest = hashlib.sha256()
-    handle, name = tempfile.mkstemp(prefix=".trainyard-", suffix=".part", dir=target.parent)
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as sink:
-            for chunk in chunks:
-                digest.update(chunk)
-                sink.write(chunk)
-        if digest.hexdigest() != file.sha256:
-            message = f"`{file.path}` came from the store with another content than was pushed"
-            raise EnvironmentFailure(
-                message, hint="pull again; push it again where that fails, too"
-            )
-        partial.chmod(mode)
-        partial.replace(target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with tempfile.NamedTemporaryFile(prefix=OWN_PREFIX, suffix=".case", dir=folder) as probe:
+        path = Path(probe.name)
+        return path.with_name(path.name.upper()).exists()
 
 
 def check_space(folder: Path, wanted: int, what: str) -> None:

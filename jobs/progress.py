@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobs.console import duration_text, is_terminal, size_text
 
@@ -16,12 +17,28 @@ LOG_INTERVAL_S = 5.0
 
 
 class Transfer(Struct, frozen=True, kw_only=True):
-    """How many files and bytes of how many are over."""
+    """How many files and bytes of how many are over; of how many is None until it is known."""
 
     files_done: int
-    files: int
     bytes_done: int
-    bytes: int
+    files: int | None = None
+    bytes: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left, as far as that is known."""
+        if self.files is not None:
+            return self.files_done == self.files
+        return self.bytes_done == self.bytes
+
+    @property
+    def share(self) -> float | None:
+        """How much of it is over, 0 to 1; None where no total is known."""
+        if self.bytes is not None:
+            return self.bytes_done / self.bytes if self.bytes else 1.0
+        if self.files is not None:
+            return self.files_done / self.files if self.files else 1.0
+        return None
 
 
 Progress = Callable[[Transfer], None]
@@ -31,20 +48,44 @@ def silent(_transfer: Transfer) -> None:
     """Show nothing."""
 
 
-class ProgressLine:
-    """Writes a transfer's state to stderr; made for one transfer, `verb` as in `sending`."""
+class Counter:
+    """Adds up what a store says was moved, and tells; the totals are known."""
 
-    def __init__(self, verb: str, *, stream: TextIO | None = None) -> None:
+    def __init__(self, files: int, num_bytes: int, progress: Progress) -> None:
+        self._state = Transfer(files_done=0, bytes_done=0, files=files, bytes=num_bytes)
+        self._progress = progress
+
+    def add(self, files: int, num_bytes: int) -> None:
+        """So much more is over."""
+        self._state = replace(
+            self._state,
+            files_done=self._state.files_done + files,
+            bytes_done=self._state.bytes_done + num_bytes,
+        )
+        self._progress(self._state)
+
+
+class ProgressLine:
+    """Writes a transfer's state to stderr; made for one transfer, `verb` as in `sending`.
+
+    `after_s` keeps it silent for so long, for work that is mostly over at once.
+    """
+
+    def __init__(self, verb: str, *, stream: TextIO | None = None, after_s: float = 0.0) -> None:
         self._verb = verb
         self._stream = stream or sys.stderr
         self._moves = is_terminal(self._stream)
         self._began = time.monotonic()
+        self._after_s = after_s
         self._shown = self._began
+        self._is_open = False
 
     def __call__(self, transfer: Transfer) -> None:
         """Take the state; write it where the last one is old enough, or where it is the last."""
         now = time.monotonic()
-        is_over = transfer.files_done == transfer.files
+        if now - self._began < self._after_s:
+            return
+        is_over = transfer.is_over
         interval_s = TERMINAL_INTERVAL_S if self._moves else LOG_INTERVAL_S
         if not is_over and now - self._shown < interval_s:
             return
@@ -52,20 +93,27 @@ class ProgressLine:
         text = self._text(transfer, now - self._began)
         if self._moves:
             self._stream.write(f"\r\x1b[K{text}" + ("\n" if is_over else ""))
+            self._is_open = not is_over
         else:
             self._stream.write(text + "\n")
         self._stream.flush()
 
+    def end(self) -> None:
+        """Let what is written next begin on a line of its own, where the work ended before its end."""
+        if self._is_open:
+            self._stream.write("\n")
+            self._stream.flush()
+            self._is_open = False
+
     def _text(self, transfer: Transfer, elapsed_s: float) -> str:
-        share = transfer.bytes_done / transfer.bytes if transfer.bytes else 1.0
-        text = (
-            f"{self._verb} {transfer.files_done}/{transfer.files} files, "
-            f"{size_text(transfer.bytes_done)} of {size_text(transfer.bytes)} ({share:.0%})"
-        )
-        if elapsed_s > 0.5 and transfer.bytes_done:
-            rate = transfer.bytes_done / elapsed_s
-            text += f", {size_text(round(rate))}/s"
-            if transfer.bytes_done < transfer.bytes:
-                left_s = (transfer.bytes - transfer.bytes_done) / rate
-                text += f", {duration_text(left_s)} left"
+        done, share = transfer.bytes_done, transfer.share
+        of_files = "" if transfer.files is None else f"/{transfer.files}"
+        of_bytes = "" if transfer.bytes is None else f" of {size_text(transfer.bytes)}"
+        text = f"{self._verb} {transfer.files_done}{of_files} files, {size_text(done)}{of_bytes}"
+        if share is not None:
+            text += f" ({share:.0%})"
+        if elapsed_s > 0.5 and done:
+            text += f", {size_text(round(done / elapsed_s))}/s"
+            if share is not None and 0 < share < 1:
+                text += f", {duration_text(elapsed_s * (1 - share) / share)} left"
         return text

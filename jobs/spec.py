@@ -159,14 +159,22 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 # --- The resolved job, the plan, the run ---------------------------------------------------
 
 
-class DatasetVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One immutable version of a dataset; its blobs are `data/NAME/DIGEST/...` (design 3.4)."""
+class DatasetVersion(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One immutable version of a dataset; `prefix` is set where it was registered in its place."""
 
     name: str
     version: int
     digest: str
     files: int
     bytes: int
+    prefix: str | None = None
+
+    @property
+    def content_prefix(self) -> str:
+        """What the names of its blobs begin with, in the container `data`."""
+        return self.prefix or f"{self.name}/{self.digest}/"
 
 
 class InputSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
-from jobs.errors import EnvironmentFailure
-from jobs.store import Blob, Source
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.store import BLOCK_BYTES, Blob, Incoming, Moved, Outgoing
 
 
 class MemoryStore:
-    """Behaves as one container; `sent` counts the files that were transferred to it.
+    """Behaves as one container; counts the files that are `sent` and `received`, and requests.
 
-    `before_create` runs before each conditional write, outside the lock: a test races there.
+    `before_create` and `before_send` run before each conditional write and each file, outside
+    the lock: a test races there. `forgets` are files that it takes once and does not keep, as
+    Azurite does when it is killed. `order` is that of its listings.
     """
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.sent: list[str] = []
         self.received: list[str] = []
+        self.requests: list[str] = []
         self.before_create: Callable[[str], None] = lambda _: None
+        self.before_send: Callable[[str], None] = lambda _: None
+        self.forgets: set[str] = set()
+        self.order: Callable[[str], object] = lambda name: name
+        self.max_bytes_per_s: int | None = None
         self._md5: dict[str, bytes] = {}
         self._lock = Lock()
 
     def list(self, prefix: str) -> Iterator[Blob]:
         """See BlobStore."""
-        for name in sorted(self.blobs):
-            if name.startswith(prefix):
-                yield Blob(name=name, bytes=len(self.blobs[name]), md5=self._md5.get(name))
+        self.requests.append(f"list {prefix}")
+        with self._lock:
+            names = sorted((n for n in self.blobs if n.startswith(prefix)), key=self.order)
+        for name in names:
+            content = self.blobs.get(name)
+            if content is not None:
+                etag = hashlib.md5(content).hexdigest()
+                yield Blob(name=name, bytes=len(content), md5=self._md5.get(name), etag=etag)
 
     def read(self, name: str) -> bytes | None:
         """See BlobStore."""
+        self.requests.append(f"read {name}")
         return self.blobs.get(name)
 
     def create(self, name: str, content: bytes) -> bool:
         """See BlobStore."""
+        self.requests.append(f"create {name}")
         self.before_create(name)
         with self._lock:
             if name in self.blobs:
@@ -42,22 +57,67 @@ class MemoryStore:
             self.blobs[name] = content
             return True
 
-    def send(self, name: str, source: Source, size: int, md5: bytes) -> None:
-        """See BlobStore."""
-        content = source.read(4)
-        while len(content) < size:
-            content += source.read(4)
-        with self._lock:
-            self.blobs[name] = content
-            self._md5[name] = md5
-            self.sent.append(name)
-
-    def receive(self, name: str) -> Iterator[bytes]:
+    def content(self, name: str) -> Iterator[bytes]:
         """See BlobStore."""
         if name not in self.blobs:
-            message = f"the store answered 404: {name}"
-            raise EnvironmentFailure(message)
-        with self._lock:
-            self.received.append(name)
+            message = f"there is no blob `{name}`"
+            raise NotFound(message)
         content = self.blobs[name]
-        yield from (content[start : start + 3] for start in range(0, len(content), 3))
+        yield from (content[start : start + 50] for start in range(0, len(content), 50))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See BlobStore."""
+        for name in names:
+            self.requests.append(f"delete {name}")
+            with self._lock:
+                self.blobs.pop(name, None)
+
+    def send(
+        self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None
+    ) -> None:
+        """See BlobStore."""
+        self.max_bytes_per_s = max_bytes_per_s
+        for file in files:
+            self.before_send(file.name)
+            content = file.path.read_bytes()
+            if (len(content), hashlib.md5(content).digest()) != (file.bytes, file.md5):
+                message = f"`{file.path}` changed while it was being sent"
+                raise LaunchError(message, hint="push again when nobody writes to the folder")
+            blocks = [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
+            md5s = tuple(hashlib.md5(block).digest() for block in blocks)
+            assert file.block_md5s == (md5s if len(blocks) > 1 else ())
+            with self._lock:
+                if not file.name.startswith("_datasets/"):
+                    self.sent.append(file.name)
+                if file.name in self.forgets:
+                    self.forgets.remove(file.name)
+                else:
+                    self.blobs[file.name] = content
+                    self._md5[file.name] = file.md5
+            moved(1, file.bytes)
+
+    def receive(
+        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
+    ) -> None:
+        """See BlobStore."""
+        self.max_bytes_per_s = max_bytes_per_s
+        for file in files:
+            content = self.blobs.get(file.name)
+            if content is None:
+                message = f"the store answered 404: {file.name}"
+                raise EnvironmentFailure(message)
+            if hashlib.sha256(content).hexdigest() != file.sha256:
+                message = f"`{file.path}` came from the store with another content than was pushed"
+                raise EnvironmentFailure(message)
+            with self._lock:
+                self.received.append(file.name)
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            partial = file.path.with_name(f".trainyard-{len(self.received)}.part")
+            partial.write_bytes(content)
+            partial.chmod(file.mode)
+            partial.replace(file.path)
+            moved(1, file.bytes)
+
+    def read_only_sas(self, prefix: str, valid_s: int) -> str:
+        """See BlobStore; a token that opens nothing."""
+        return f"sp=rl&sr=c&sig=of-{prefix}-{valid_s}"

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from jobs import data
-from jobs.data import Datasets, Pulled, list_datasets, materialise, parse_ref, resolve_dataset
-from jobs.dataset_files import digest_of, scan_folder
+from jobs.data import Datasets, list_datasets, materialise, resolve_dataset
+from jobs.dataset_pull import Pulled
+from jobs.dataset_push import Reports
+from jobs.dataset_records import parse_ref
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.progress import Transfer
 from jobs.spec import DatasetVersion
@@ -22,9 +24,23 @@ from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def store() -> MemoryStore:
     return MemoryStore()
+
+
+def digest_of(contents: dict[str, bytes]) -> str:
+    """The digest of docs/data.md, by its words."""
+    lines = "".join(
+        f"{hashlib.sha256(content).hexdigest()} {len(content)} {path}\n"
+        for path, content in sorted(contents.items())
+    )
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -42,7 +58,7 @@ class TestPush:
         self, datasets, store, folder
     ):
         pushed = datasets.push(folder, "digits")
-        digest = digest_of(scan_folder(folder))
+        digest = digest_of(read_folder(folder))
         record = pushed.dataset
         assert (pushed.already, pushed.files_sent, pushed.bytes_sent) == (False, 3, 8)
         assert record.pinned() == DatasetVersion(
@@ -135,23 +151,91 @@ class TestPush:
         assert (pushed.dataset.version, pushed.already) == (2, False)
 
     def test_a_file_that_changes_between_scan_and_sending_makes_no_version(
-        self, datasets, store, folder, monkeypatch
+        self, datasets, store, folder
     ):
-        def scan_then_change(path: Path):
-            files = scan_folder(path)
-            (path / "a").write_bytes(b"two")
-            return files
+        def change(name: str) -> None:
+            (folder / "sub" / "c").write_bytes(b"THREE")
 
-        monkeypatch.setattr(data, "scan_folder", scan_then_change)
-        with pytest.raises(LaunchError, match=r"`.*/a` changed while it was being sent"):
+        store.before_send = change
+        with pytest.raises(LaunchError, match=r"`.*/c` changed while it was being sent"):
             datasets.push(folder, "digits")
-        assert not any(name.endswith(("/a", ".json")) for name in store.blobs)
+        assert not any(name.endswith(("/c", ".json", ".jsonl")) for name in store.blobs)
+
+    def test_what_the_store_forgot_is_sent_again_before_there_is_a_version(
+        self, datasets, store, folder
+    ):
+        prefix = f"digits/{digest_of(read_folder(folder))}/"
+        store.forgets = {f"{prefix}a", f"{prefix}sub/c"}
+        pushed = datasets.push(folder, "digits")
+        assert (pushed.files_sent, pushed.bytes_sent) == (3, 8)
+        assert {name for name in store.blobs if name.startswith(prefix)} == {
+            f"{prefix}a",
+            f"{prefix}sub/b",
+            f"{prefix}sub/c",
+        }
+        assert store.sent.count(f"{prefix}a") == store.sent.count(f"{prefix}sub/c") == 2
+
+    def test_a_store_that_forgets_for_ever_gets_no_version(self, datasets, store, folder):
+        name = f"digits/{digest_of(read_folder(folder))}/a"
+        store.before_send = lambda sent: store.forgets.add(name)
+        with pytest.raises(EnvironmentFailure, match="forgot 1 files that it had taken"):
+            datasets.push(folder, "digits")
+        assert datasets.versions() == []
+
+    def test_the_order_of_the_listing_does_not_matter(self, datasets, store, tmp_path):
+        contents = {"\uff41": b"1", "\U0001f600": b"2", "a-b": b"3", "a/b": b"4", "a.b": b"5"}
+        folder = make_folder(tmp_path / "odd", contents)
+        # By UTF-16 as JavaScript sorts, and folder by folder as a store with folders does.
+        for order in (lambda n: n.encode("utf-16-be"), lambda n: n.split("/"), hash):
+            store.order = order
+            store.blobs.clear()
+            store.sent.clear()
+            pushed = datasets.push(folder, "odd")
+            assert (pushed.dataset.digest, pushed.files_sent) == (digest_of(contents), 5)
+            assert len(store.sent) == 5
+
+    def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(self, datasets, store, folder):
+        prefix = f"digits/{digest_of(read_folder(folder))}/"
+        store.forgets = {f"{prefix}sub/c"}
+        for _ in range(2):
+            dry = datasets.push(folder, "digits", is_dry=True)
+            assert (dry.dataset.ref, dry.already) == ("digits@1", False)
+            assert (dry.files_sent, dry.bytes_sent) == (3, 8)
+        assert (store.blobs, store.sent) == ({}, [])
+        datasets.push(folder, "digits")
+        assert datasets.push(folder, "digits", is_dry=True).already
+        (folder / "a").write_bytes(b"two")
+        assert datasets.push(folder, "digits", is_dry=True).dataset.ref == "digits@2"
+
+    def test_an_unchanged_folder_costs_one_request(self, datasets, store, folder):
+        datasets.push(folder, "digits")
+        store.requests.clear()
+        assert datasets.push(folder, "digits").already
+        assert store.requests == ["read _datasets/digits/1.json"]
+
+    def test_large_files_come_with_their_blocks(self, datasets, store, tmp_path):
+        size = (8 << 20) + 1
+        contents = {"a": b"x" * (8 << 20), "b": b"y" * size, "c": b"z", "d": bytes(2 * size)}
+        folder = make_folder(tmp_path / "large", contents)
+        pushed = datasets.push(folder, "large")  # the store compares the blocks' MD5s
+        assert pushed.dataset.digest == digest_of(contents)
+        datasets.pull(pushed.dataset.pinned(), tmp_path / "to")
+        assert read_folder(tmp_path / "to") == contents
 
     def test_progress_ends_with_everything_done(self, datasets, folder):
-        seen: list[Transfer] = []
-        datasets.push(folder, "digits", seen.append)
-        assert [transfer.files_done for transfer in seen] == [1, 2, 3]
-        assert seen[-1] == Transfer(files_done=3, files=3, bytes_done=8, bytes=8)
+        reading: list[Transfer] = []
+        sending: list[Transfer] = []
+        reports = Reports(reading=reading.append, sending=sending.append)
+        datasets.push(folder, "digits", reports)
+        assert [transfer.files_done for transfer in sending] == [1, 2, 3]
+        assert sending[-1] == Transfer(files_done=3, files=3, bytes_done=8, bytes=8)
+        assert reading[0] == Transfer(files_done=1, bytes_done=3)
+        assert reading[-1] == sending[-1]
+
+    def test_the_rate_that_was_asked_for_is_handed_on(self, datasets, store, folder, tmp_path):
+        dataset = datasets.push(folder, "d", max_bytes_per_s=1000).dataset.pinned()
+        datasets.pull(dataset, tmp_path / "to", max_bytes_per_s=2000)
+        assert store.max_bytes_per_s == 2000
 
     @pytest.mark.parametrize("name", ["", "a/b", "_datasets", "-x", "a@1", "x" * 64, "a b"])
     def test_a_bad_name_is_refused_before_anything_is_read(self, datasets, name, tmp_path):
@@ -233,7 +317,7 @@ class TestPull:
     def test_a_damaged_blob_never_gets_its_name(self, datasets, store, folder, tmp_path, damaged):
         dataset = datasets.push(folder, "digits").dataset.pinned()
         store.blobs[f"digits/{dataset.digest}/sub/c"] = damaged
-        with pytest.raises(EnvironmentFailure, match="`sub/c` came from the store with another"):
+        with pytest.raises(EnvironmentFailure, match="/sub/c` came from the store with another"):
             datasets.pull(dataset, tmp_path / "to")
         assert "sub/c" not in read_folder(tmp_path / "to")
         assert not [name for name in read_folder(tmp_path / "to") if name.endswith(".part")]
@@ -243,8 +327,10 @@ class TestPull:
         name = f"_datasets/digits/{dataset.digest}.files.jsonl"
         whole = store.blobs[name]
         for content, message in (
-            (whole.replace(b"sub/c", b"../../c"), "does not have the digest"),
+            (whole.replace(b"sub/c", b"sub/d"), "does not have the digest"),
             (whole.replace(b'"bytes":5', b'"bytes":-'), "cannot be read"),
+            (b"\n".join(reversed(whole.splitlines())), "is not sorted"),
+            (whole + whole, "is not sorted"),
             (b"", "does not have the digest"),
         ):
             store.blobs[name] = content
@@ -274,7 +360,7 @@ class TestPull:
 class TestMaterialise:
     @pytest.fixture
     def environment(self, tmp_path, store, monkeypatch):
-        monkeypatch.setattr(data, "open_data_store", lambda _: store)
+        monkeypatch.setattr(data, "open_data_store", lambda _, sas_file: store)
         return make_environment(tmp_path / "workspace")
 
     def test_content_lies_under_its_digest_and_is_read_only(

@@ -1,0 +1,61 @@
+"""What the verbs of `launch data` share: the store's options, a record as JSON, Azure ML's asset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs import completion, console
+from jobs.command_parser import CommandParser
+from jobs.commands import options
+
+if TYPE_CHECKING:
+    from jobs.data import Datasets
+    from jobs.dataset_records import DatasetRecord
+    from jobs.spec import Environment
+
+
+def add_store(parser: CommandParser) -> None:
+    """`--sas`, `--json`, and the environment's options."""
+    sas = parser.add_argument(
+        "--sas",
+        metavar="FILE",
+        type=Path,
+        help="A file with a SAS of the store, for those who got one instead of a login.",
+    )
+    completion.offer(sas, completion.files)
+    options.add_json(parser)
+    options.add_environment(parser)
+
+
+def open_datasets(environment: Environment, sas: Path | None) -> Datasets:
+    """The datasets of the environment's store."""
+    from jobs.data import Datasets
+
+    return Datasets.of(environment, sas_file=sas)
+
+
+def record_fields(record: DatasetRecord) -> dict[str, Any]:
+    """A version as `--json` gives it."""
+    fields: dict[str, Any] = {
+        "name": record.name,
+        "version": record.version,
+        "digest": record.digest,
+        "files": record.files,
+        "bytes": record.bytes,
+        "created": record.created,
+    }
+    return fields if record.prefix is None else {**fields, "prefix": record.prefix}
+
+
+def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
+    """Make the data asset of a version on Azure; the version stays where that fails."""
+    if environment.engine != "azureml":
+        return
+    from jobs.data_asset import make_asset
+    from jobs.errors import EnvironmentFailure
+
+    try:
+        make_asset(record.pinned(), environment)
+    except EnvironmentFailure as error:
+        console.warn(f"{error.message} ({error.hint})")

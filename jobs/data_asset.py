@@ -1,0 +1,121 @@
+"""Makes a dataset version known to Azure ML: a data asset that points at its folder in the store."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+from jobs.console import count_text, size_text
+from jobs.errors import EnvironmentFailure
+from jobs.spec import DatasetVersion, Environment
+
+MANAGEMENT = "https://management.azure.com"
+API_VERSION = "2024-04-01"
+# Azure ML's rule; ours allows dots too.
+_ASSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
+_TIMEOUT_S = 30
+
+
+def datastore_uri(dataset: DatasetVersion, environment: Environment) -> str:
+    """Where Azure ML finds a version; the workspace's datastore is called as the container."""
+    assert environment.subscription_id
+    assert environment.resource_group
+    datastore = environment.storage.containers.data.replace("-", "_")
+    return (
+        f"azureml://subscriptions/{environment.subscription_id}"
+        f"/resourcegroups/{environment.resource_group}/workspaces/{environment.workspace.name}"
+        f"/datastores/{datastore}/paths/{dataset.content_prefix}"
+    )
+
+
+def asset_url(dataset: DatasetVersion, environment: Environment) -> str:
+    """The resource of a version's data asset."""
+    return (
+        f"{MANAGEMENT}/subscriptions/{environment.subscription_id}"
+        f"/resourceGroups/{environment.resource_group}"
+        "/providers/Microsoft.MachineLearningServices"
+        f"/workspaces/{environment.workspace.name}/data/{dataset.name}/versions/{dataset.version}"
+        f"?api-version={API_VERSION}"
+    )
+
+
+def asset_body(dataset: DatasetVersion, environment: Environment) -> dict[str, Any]:
+    """What is written there; the same each time, so that it can be written again."""
+    files, size = count_text(dataset.files, "file"), size_text(dataset.bytes)
+    return {
+        "properties": {
+            "description": f"{dataset.name}@{dataset.version}: {files}, {size}",
+            "isAnonymous": False,
+            "tags": {
+                "digest": dataset.digest,
+                "files": str(dataset.files),
+                "bytes": str(dataset.bytes),
+            },
+            "isArchived": False,
+            "properties": {},
+            "dataUri": datastore_uri(dataset, environment),
+            "dataType": "uri_folder",
+        }
+    }
+
+
+def make_asset(dataset: DatasetVersion, environment: Environment, client: Any = None) -> None:
+    """Write the data asset of a version; raises EnvironmentFailure.
+
+    `client` is an azure-core PipelineClient; one with your identity where none is given.
+    """
+    ref = f"{dataset.name}@{dataset.version}"
+    if not _ASSET_NAME.fullmatch(dataset.name):
+        message = f"`{ref}` cannot be a data asset: Azure ML allows no dot in a name"
+        raise EnvironmentFailure(
+            message, hint="jobs of this project find it all the same; else push it by another name"
+        )
+    try:
+        from azure.core.exceptions import AzureError
+        from azure.core.rest import HttpRequest
+    except ImportError as error:
+        message = f"azure-core cannot be loaded: {error}"
+        raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
+    request = HttpRequest(
+        "PUT",
+        asset_url(dataset, environment),
+        headers={"Accept": "application/json"},
+        json=asset_body(dataset, environment),
+    )
+    hint = "type the same again: what was sent is not sent a second time"
+    try:
+        response = (client or _client()).send_request(
+            request, connection_timeout=_TIMEOUT_S, read_timeout=_TIMEOUT_S
+        )
+    except AzureError as error:
+        message = f"`{ref}` is in the store, but has no data asset: {str(error).splitlines()[0]}"
+        raise EnvironmentFailure(message, hint=hint) from None
+    if response.status_code not in (200, 201):
+        message = (
+            f"`{ref}` is in the store, but has no data asset: "
+            f"Azure ML answered {response.status_code}: {_reason(response.text())}"
+        )
+        if response.status_code == 403:
+            hint = f"the role AzureML Data Scientist on {environment.workspace.name}, then {hint}"
+        raise EnvironmentFailure(message, hint=hint)
+
+
+def _client() -> Any:
+    from azure.core import PipelineClient
+    from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
+    from azure.identity import DefaultAzureCredential
+
+    credential = DefaultAzureCredential()
+    policies: list[Any] = [
+        RetryPolicy(retry_total=4),
+        BearerTokenCredentialPolicy(credential, f"{MANAGEMENT}/.default"),
+    ]
+    return cast("Any", PipelineClient)(MANAGEMENT, policies=policies)
+
+
+def _reason(text: str) -> str:
+    try:
+        return str(json.loads(text)["error"]["message"]).splitlines()[0]
+    except (ValueError, KeyError, TypeError, IndexError):
+        return text[:200].strip() or "no reason given"

@@ -1,0 +1,148 @@
+"""Lists of a dataset's files that lie on disk, a line a file: however many, few are in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from jobs.dataset_files import DatasetFile, check_path, disk_errors
+from jobs.dataset_scan import digest_blocks
+from jobs.errors import EnvironmentFailure, NotFound
+from jobs.scan_state import WORK_PREFIX, cache_folder, sweep
+from jobs.spec import DatasetVersion
+from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
+
+
+class FileList(Struct, frozen=True, kw_only=True):
+    """A list on disk with what it comes to; `digest` is that of docs/data.md."""
+
+    path: Path
+    digest: str
+    files: int
+    bytes: int
+
+    def __iter__(self) -> Iterator[DatasetFile]:
+        decode = msgspec.json.Decoder(DatasetFile).decode
+        with self.path.open("rb") as lines:
+            yield from map(decode, lines)
+
+
+def write_list(path: Path, files: Iterable[DatasetFile]) -> FileList:
+    """Write files, which come by path, one a line."""
+    encoder, digest = msgspec.json.Encoder(), Digest()
+    with disk_errors(path), path.open("wb") as lines:
+        for file in files:
+            digest.add(file)
+            lines.write(encoder.encode(file) + b"\n")
+    return digest.list(path)
+
+
+class Digest:
+    """Sums a list up: SHA-256 over `SHA256 BYTES PATH`, a line a file, by path."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+        self._files = 0
+        self._bytes = 0
+
+    def add(self, file: DatasetFile) -> None:
+        """Take the next file; files come by path."""
+        self._sha256.update(f"{file.sha256} {file.bytes} {file.path}\n".encode())
+        self._files += 1
+        self._bytes += file.bytes
+
+    def list(self, path: Path) -> FileList:
+        """The list that was added, at its place."""
+        return FileList(
+            path=path, digest=self._sha256.hexdigest(), files=self._files, bytes=self._bytes
+        )
+
+
+def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileList:
+    """Bring a version's list into a folder, and check every line of it.
+
+    Raises EnvironmentFailure for one that is missing or not the version's, LaunchError for a
+    name that would leave the folder it is pulled to.
+    """
+    blob = list_name(dataset.name, dataset.digest)
+    path = folder / f"{dataset.name}@{dataset.version}.files.jsonl"
+    with disk_errors(path), path.open("wb") as sink:
+        for chunk in _content(store, blob, dataset):
+            sink.write(chunk)
+    digest = Digest()
+    fetched = FileList(path=path, digest="", files=0, bytes=0)
+    before = ""
+    try:
+        for file in fetched:
+            check_path(file.path)
+            if file.path <= before:
+                message = f"`{blob}` is not sorted by path"
+                raise EnvironmentFailure(message, hint=_hint(dataset))
+            before = file.path
+            digest.add(file)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        message = f"`{blob}` cannot be read: {error}"
+        raise EnvironmentFailure(message, hint=_hint(dataset)) from None
+    fetched = digest.list(path)
+    if fetched.digest != dataset.digest:
+        message = f"`{blob}` does not have the digest of `{dataset.name}@{dataset.version}`"
+        raise EnvironmentFailure(message, hint=_hint(dataset))
+    return fetched
+
+
+def send_list(store: BlobStore, name: str, files: FileList) -> None:
+    """Send a version's list; whoever sends it for the same digest sends the same bytes."""
+    with files.path.open("rb") as source:
+        _, md5, block_md5s, num_bytes = digest_blocks(iter(lambda: source.read(BLOCK_BYTES), b""))
+    blob = list_name(name, files.digest)
+    outgoing = Outgoing(
+        name=blob,
+        path=files.path,
+        bytes=num_bytes,
+        md5=md5,
+        block_md5s=split_md5s(block_md5s) if num_bytes > BLOCK_BYTES else (),
+    )
+    store.send([outgoing], lambda _files, _bytes: None)
+
+
+def split_md5s(joined: bytes) -> tuple[bytes, ...]:
+    """The MD5s of blocks that were joined."""
+    return tuple(joined[start : start + 16] for start in range(0, len(joined), 16))
+
+
+def list_name(name: str, digest: str) -> str:
+    """The blob of a version's list."""
+    return f"_datasets/{name}/{digest}.files.jsonl"
+
+
+@contextmanager
+def work_folder() -> Generator[Path]:
+    """A folder for the lists of one command; on a disk, where `/tmp` may be memory."""
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        sweep()
+        made = tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=cache)
+    except OSError:
+        made = tempfile.TemporaryDirectory(prefix="trainyard-")
+    with made as folder:
+        yield Path(folder)
+
+
+def _content(store: BlobStore, blob: str, dataset: DatasetVersion) -> Iterator[bytes]:
+    try:
+        yield from store.content(blob)
+    except NotFound:
+        ref = f"{dataset.name}@{dataset.version}"
+        message = f"the list of files of `{ref}` is missing: `{blob}`"
+        raise EnvironmentFailure(message, hint=_hint(dataset)) from None
+
+
+def _hint(dataset: DatasetVersion) -> str:
+    return f"launch data push DIR {dataset.name}"

@@ -1,0 +1,230 @@
+"""Sends a folder as a new version of a dataset; the version exists when everything is there."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from jobs.dataset_files import DatasetFile
+from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, write_list
+from jobs.dataset_records import DatasetRecord, Records, check_name, utc_now
+from jobs.dataset_scan import scan
+from jobs.errors import EnvironmentFailure
+from jobs.progress import Counter, Progress, silent
+from jobs.scan_state import ScanState
+from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
+
+# How often what the store forgot (Azurite after a kill) is sent again.
+MAX_ROUNDS = 5
+# How long the end of a removal of equal content is waited for.
+REMOVAL_S = 60.0
+
+
+class Pushed(Struct, frozen=True, kw_only=True):
+    """What a push did; nothing was sent where the content was there `already`."""
+
+    dataset: DatasetRecord
+    already: bool
+    files_sent: int
+    bytes_sent: int
+
+
+class Reports(Struct, frozen=True, kw_only=True):
+    """Whom a push tells how far it is, and what it warns of."""
+
+    reading: Progress = silent
+    sending: Progress = silent
+    warn: Callable[[str], None] = lambda _: None
+
+
+SILENT = Reports()
+
+
+class _Blocks(Struct, frozen=True, kw_only=True):
+    """The MD5s of a large file's blocks, joined; one line each beside the list of files."""
+
+    path: str
+    md5s: bytes
+
+
+class Push:
+    """One push of a folder to a store."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        folder: Path,
+        name: str,
+        *,
+        reports: Reports,
+        max_bytes_per_s: int | None,
+    ) -> None:
+        self._store = store
+        self._records = Records(store)
+        self._folder = folder
+        self._name = name
+        self._reports = reports
+        self._max_bytes_per_s = max_bytes_per_s
+
+    def run(self, *, is_dry: bool) -> Pushed:
+        """Send it, or say what would be sent."""
+        check_name(self._name)
+        with work_folder() as work, ScanState.of(self._folder) as state:
+            files = self._scan(state, work)
+            there = self._find(files, state)
+            if there is not None:
+                return Pushed(dataset=there, already=True, files_sent=0, bytes_sent=0)
+            wanted = DatasetRecord(
+                schema=1,
+                name=self._name,
+                version=self._records.shelf(self._name).next_version,
+                digest=files.digest,
+                files=files.files,
+                bytes=files.bytes,
+                created=utc_now(),
+            )
+            if is_dry:
+                missing = self._missing(files, f"{self._name}/{files.digest}/", work)
+                return Pushed(
+                    dataset=wanted,
+                    already=False,
+                    files_sent=missing.files,
+                    bytes_sent=missing.bytes,
+                )
+            pushed = self._send(wanted, files, work)
+            state.keep_version(self._name, files.digest, pushed.dataset.version)
+            return pushed
+
+    def _scan(self, state: ScanState, work: Path) -> FileList:
+        """Read the folder; leaves its list, and that of its large files' blocks, on disk."""
+        encode = msgspec.json.Encoder().encode
+        with (work / "blocks.jsonl").open("wb") as blocks:
+
+            def files() -> Iterator[DatasetFile]:
+                for each in scan(self._folder, state, self._reports.reading, self._reports.warn):
+                    if each.block_md5s:
+                        line = encode(_Blocks(path=each.path, md5s=each.block_md5s))
+                        blocks.write(line + b"\n")
+                    yield DatasetFile(
+                        path=each.path,
+                        bytes=each.bytes,
+                        sha256=each.sha256.hex(),
+                        md5=each.md5.hex(),
+                    )
+
+            return write_list(work / "files.jsonl", files())
+
+    def _find(self, files: FileList, state: ScanState) -> DatasetRecord | None:
+        """The version that has this content already."""
+        remembered = state.version(self._name, files.digest)
+        if remembered is not None:
+            # One small request, where the store would have to be listed otherwise.
+            record = self._records.record(self._name, remembered)
+            if record is not None and record.digest == files.digest:
+                return record
+        shelf = self._records.shelf(self._name)
+        if files.digest in shelf.leaving:
+            raise _leaving(self._name)
+        record = self._records.with_digest(self._name, files.digest, shelf)
+        if record is not None:
+            state.keep_version(self._name, files.digest, record.version)
+        return record
+
+    def _send(self, wanted: DatasetRecord, files: FileList, work: Path) -> Pushed:
+        """Send what is missing, then make the version."""
+        removed = self._records.shelf(self._name).removed
+        sent = self._complete(files, work)
+        send_list(self._store, self._name, files)
+        record, is_new = self._records.claim(wanted)
+        shelf = self._records.shelf(self._name)
+        if (
+            shelf.removed != removed
+            or files.digest in shelf.leaving
+            or files.digest not in shelf.listed
+        ):
+            # A version of equal content was removed at the same time, by somebody who may not
+            # have seen this one. From now on they do; what they took is sent once more.
+            self._wait_for_removal(record)
+            self._complete(files, work)
+            send_list(self._store, self._name, files)
+        return Pushed(
+            dataset=record, already=not is_new, files_sent=sent.files, bytes_sent=sent.bytes
+        )
+
+    def _wait_for_removal(self, record: DatasetRecord) -> None:
+        until = time.monotonic() + REMOVAL_S
+        while record.digest in self._records.shelf(self._name).leaving:
+            if time.monotonic() > until:
+                raise _leaving(self._name)
+            time.sleep(0.5)
+
+    def _complete(self, files: FileList, work: Path) -> FileList:
+        """Send until the store lists every file; gives what was missing at first."""
+        prefix = f"{self._name}/{files.digest}/"
+        first = missing = self._missing(files, prefix, work)
+        for _ in range(MAX_ROUNDS):
+            if not missing.files:
+                return first
+            self._store.send(
+                self._outgoing(missing, prefix, work),
+                Counter(missing.files, missing.bytes, self._reports.sending).add,
+                max_bytes_per_s=self._max_bytes_per_s,
+            )
+            missing = self._missing(files, prefix, work)
+        if missing.files:
+            message = f"the store forgot {missing.files} files that it had taken"
+            raise EnvironmentFailure(message, hint="type the same again when the store is well")
+        return first
+
+    def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:
+        """What of a list the store does not have, by one listing, in whatever order it comes."""
+        with closing(sqlite3.connect(work / "there.sqlite", isolation_level=None)) as database:
+            database.executescript(
+                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; DROP TABLE IF EXISTS there;"
+                "CREATE TABLE there (path TEXT PRIMARY KEY, bytes, md5) WITHOUT ROWID; BEGIN"
+            )
+            listed = (
+                (blob.name.removeprefix(prefix), blob.bytes, blob.md5.hex() if blob.md5 else "")
+                for blob in self._store.list(prefix)
+            )
+            database.executemany("INSERT OR REPLACE INTO there VALUES (?, ?, ?)", listed)
+            if not database.execute("SELECT EXISTS (SELECT 1 FROM there)").fetchone()[0]:
+                return files
+
+            def is_there(file: DatasetFile) -> bool:
+                query = "SELECT 1 FROM there WHERE path = ? AND bytes = ? AND md5 = ?"
+                found = database.execute(query, (file.path, file.bytes, file.md5))
+                return found.fetchone() is not None
+
+            wanted = (file for file in files if not is_there(file))
+            return write_list(work / "missing.jsonl", wanted)
+
+    def _outgoing(self, files: FileList, prefix: str, work: Path) -> Iterator[Outgoing]:
+        decode = msgspec.json.Decoder(_Blocks).decode
+        with (work / "blocks.jsonl").open("rb") as lines:
+            for file in files:
+                md5s = b""
+                if file.bytes > BLOCK_BYTES:
+                    large = map(decode, lines)
+                    md5s = next(each.md5s for each in large if each.path == file.path)
+                yield Outgoing(
+                    name=prefix + file.path,
+                    path=self._folder / file.path,
+                    bytes=file.bytes,
+                    md5=bytes.fromhex(file.md5),
+                    block_md5s=split_md5s(md5s),
+                )
+
+
+def _leaving(name: str) -> EnvironmentFailure:
+    message = f"a version of `{name}` with this content is being removed"
+    return EnvironmentFailure(
+        message,
+        hint="type the same again when `launch data rm` is over; where it was killed, after it",
+    )

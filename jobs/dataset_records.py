@@ -1,0 +1,253 @@
+"""The records of dataset versions in a store: names, listing, finding, the claim of a number.
+
+A version exists from the moment its `N.json` does, and a number is never used twice: one that
+was removed keeps its `N.removed.json`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.parallel import parallel
+from jobs.spec import DatasetVersion
+from jobs.store import BlobStore
+
+RECORDS = "_datasets"
+Kind = TypeVar("Kind")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_BLOB = re.compile(
+    rf"{RECORDS}/(?P<name>[^/]+)/"
+    r"(?:(?P<version>[1-9][0-9]*)(?P<removed>\.removed)?\.json"
+    r"|(?P<listed>[0-9a-f]{64})\.files\.jsonl|(?P<leaving>[0-9a-f]{64})\.leaving)"
+)
+
+
+class DatasetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`_datasets/NAME/N.json`; `prefix` is set where the content lay in the store already."""
+
+    schema: Literal[1]
+    name: str
+    version: int
+    digest: str
+    files: int
+    bytes: int
+    created: str
+    prefix: str | None = None
+
+    @property
+    def ref(self) -> str:
+        """How a job file names it."""
+        return f"{self.name}@{self.version}"
+
+    def pinned(self) -> DatasetVersion:
+        """The same as a run keeps it."""
+        return DatasetVersion(
+            name=self.name,
+            version=self.version,
+            digest=self.digest,
+            files=self.files,
+            bytes=self.bytes,
+            prefix=self.prefix,
+        )
+
+
+class RemovedRecord(Struct, frozen=True, kw_only=True):
+    """`_datasets/NAME/N.removed.json`: what the version was, and when it went."""
+
+    schema: Literal[1]
+    removed: str
+    record: DatasetRecord
+
+
+class Shelf(Struct, frozen=True, kw_only=True):
+    """What one listing says of one dataset name, without reading a record.
+
+    `listed` are the digests whose lists of files are there: no version of another one exists.
+    `leaving` are those whose content is being deleted.
+    """
+
+    versions: tuple[int, ...]
+    removed: tuple[int, ...]
+    listed: frozenset[str]
+    leaving: frozenset[str]
+
+    @property
+    def live(self) -> tuple[int, ...]:
+        """The versions that are there, oldest first."""
+        gone = set(self.removed)
+        return tuple(version for version in self.versions if version not in gone)
+
+    @property
+    def next_version(self) -> int:
+        """A number that was never used."""
+        return max((*self.versions, *self.removed), default=0) + 1
+
+
+class Records:
+    """The records of one store."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+
+    def shelf(self, name: str) -> Shelf:
+        """One listing of what there is of a name."""
+        return self._shelves(f"{RECORDS}/{name}/").get(name) or _shelf([])
+
+    def versions(self, name: str | None = None) -> list[DatasetRecord]:
+        """All versions of one dataset, or of all; by name, newest first."""
+        shelves = self._shelves(f"{RECORDS}/{name}/" if name else f"{RECORDS}/")
+        wanted = [
+            record_name(each, version)
+            for each in sorted(shelves)
+            for version in reversed(shelves[each].live)
+        ]
+        found = parallel(self._read, wanted)
+        # One may have been removed since it was listed.
+        return [record for record in found if record is not None]
+
+    def resolve(self, ref: str) -> DatasetRecord:
+        """Find `name@version`, or the newest version of `name`; raises NotFound."""
+        name, version = parse_ref(ref)
+        if version is not None:
+            record = self.record(name, version)
+            if record is not None:
+                return record
+        live = self.shelf(name).live
+        if version is None:
+            for newest in reversed(live):
+                record = self.record(name, newest)
+                if record is not None:
+                    return record
+        raise self._not_found(name, version, live)
+
+    def record(self, name: str, version: int) -> DatasetRecord | None:
+        """One version, or None where it is not there."""
+        return self._read(record_name(name, version))
+
+    def removed(self, name: str, version: int) -> RemovedRecord | None:
+        """What is left of a version that was removed."""
+        blob = removed_name(name, version)
+        content = self._store.read(blob)
+        return None if content is None else _parse(content, blob, RemovedRecord)
+
+    def with_digest(self, name: str, digest: str, shelf: Shelf) -> DatasetRecord | None:
+        """The version of a name that has this content."""
+        if digest not in shelf.listed:
+            return None  # the list is written before the record, and goes after it
+        for version in reversed(shelf.live):
+            record = self.record(name, version)
+            if record is not None and record.digest == digest:
+                return record
+        return None
+
+    def claim(self, wanted: DatasetRecord) -> tuple[DatasetRecord, bool]:
+        """Write the record under the next free number, whatever number it has.
+
+        Gives the record and True; or the version that somebody else made of the same content
+        meanwhile, and False.
+        """
+        while True:
+            shelf = self.shelf(wanted.name)
+            there = self.with_digest(wanted.name, wanted.digest, shelf)
+            if there is not None:
+                return there, False
+            record = msgspec.structs.replace(wanted, version=shelf.next_version)
+            blob = record_name(record.name, record.version)
+            if self._store.create(blob, msgspec.json.encode(record)):
+                return record, True
+
+    def _shelves(self, prefix: str) -> dict[str, Shelf]:
+        found: dict[str, list[re.Match[str]]] = {}
+        for blob in self._store.list(prefix):
+            match = _BLOB.fullmatch(blob.name)
+            if match:
+                found.setdefault(match["name"], []).append(match)
+        return {name: _shelf(matches) for name, matches in found.items()}
+
+    def _read(self, blob: str) -> DatasetRecord | None:
+        content = self._store.read(blob)
+        return None if content is None else _parse(content, blob, DatasetRecord)
+
+    def _not_found(self, name: str, version: int | None, live: Sequence[int]) -> NotFound:
+        there = ", ".join(f"{name}@{number}" for number in live[-5:])
+        gone = self.removed(name, version) if version is not None else None
+        if gone is not None:
+            message = f"`{name}@{version}` was removed on {gone.removed[:10]}"
+            return NotFound(
+                message, hint=f"there is {there}" if there else f"launch data push DIR {name}"
+            )
+        if live:
+            return NotFound(f"no dataset `{name}@{version}`", hint=f"there is {there}")
+        shelves = self._shelves(f"{RECORDS}/")
+        names = sorted(each for each, shelf in shelves.items() if shelf.live)
+        others = f"there is {', '.join(names)}; or " if names else ""
+        ref = name if version is None else f"{name}@{version}"
+        return NotFound(
+            f"no dataset `{ref}` in the store", hint=f"{others}launch data push DIR {name}"
+        )
+
+
+def parse_ref(ref: str) -> tuple[str, int | None]:
+    """Split `name` or `name@version`."""
+    name, at, version = ref.partition("@")
+    check_name(name)
+    if not at:
+        return name, None
+    if not version.isascii() or not version.isdecimal() or int(version) < 1:
+        message = f"`{ref}` names no version of a dataset"
+        raise LaunchError(message, hint=f"{name}@1, or {name} for the newest")
+    return name, int(version)
+
+
+def check_name(name: str) -> None:
+    """Raise LaunchError where a dataset cannot be called so."""
+    if not _NAME.fullmatch(name):
+        message = f"`{name}` is no name for a dataset"
+        raise LaunchError(
+            message, hint="letters, digits, `.`, `_` and `-`, a letter or digit first"
+        )
+
+
+def record_name(name: str, version: int) -> str:
+    """The blob of a version's record."""
+    return f"{RECORDS}/{name}/{version}.json"
+
+
+def removed_name(name: str, version: int) -> str:
+    """The blob that stays of a version that was removed."""
+    return f"{RECORDS}/{name}/{version}.removed.json"
+
+
+def leaving_name(name: str, digest: str) -> str:
+    """The blob that is there while a content is being deleted."""
+    return f"{RECORDS}/{name}/{digest}.leaving"
+
+
+def utc_now() -> str:
+    """The time as a record keeps it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _shelf(matches: Sequence[re.Match[str]]) -> Shelf:
+    numbers = [each for each in matches if each["version"]]
+    return Shelf(
+        versions=tuple(sorted(int(each["version"]) for each in numbers if not each["removed"])),
+        removed=tuple(sorted(int(each["version"]) for each in numbers if each["removed"])),
+        listed=frozenset(each["listed"] for each in matches if each["listed"]),
+        leaving=frozenset(each["leaving"] for each in matches if each["leaving"]),
+    )
+
+
+def _parse(content: bytes, blob: str, kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.MsgspecError as error:
+        message = f"`{blob}` cannot be read: {error}"
+        raise EnvironmentFailure(message, hint="a newer `launch` may have written it") from None

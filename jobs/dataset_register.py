@@ -1,0 +1,84 @@
+"""Makes a version of data that is in the store's container already, where it lies."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from jobs.dataset_files import DatasetFile, check_path
+from jobs.dataset_list import FileList, send_list, work_folder, write_list
+from jobs.dataset_push import Pushed
+from jobs.dataset_records import RECORDS, DatasetRecord, Records, check_name, utc_now
+from jobs.dataset_scan import digest_blocks
+from jobs.errors import LaunchError
+from jobs.parallel import in_order
+from jobs.progress import Counter, Progress, silent
+from jobs.store import Blob, BlobStore
+
+
+def register(store: BlobStore, name: str, prefix: str, progress: Progress = silent) -> Pushed:
+    """Read every blob below a prefix once, and make it a version of `name`; nothing is moved.
+
+    Raises LaunchError for a prefix with nothing below it, and for names that no dataset may have.
+    """
+    check_name(name)
+    prefix = prefix.strip("/") + "/"
+    if prefix == "/" or prefix.split("/")[0] == RECORDS:
+        message = f"`{prefix}` cannot be a dataset: it is not a folder of data"
+        raise LaunchError(message, hint="launch data register NAME PREFIX, as in raw/photos")
+    with work_folder() as work:
+        files = _read_all(store, prefix, progress, work)
+        send_list(store, name, files)
+        wanted = DatasetRecord(
+            schema=1,
+            name=name,
+            version=1,
+            digest=files.digest,
+            files=files.files,
+            bytes=files.bytes,
+            created=utc_now(),
+            prefix=prefix,
+        )
+        record, is_new = Records(store).claim(wanted)
+    return Pushed(dataset=record, already=not is_new, files_sent=0, bytes_sent=0)
+
+
+def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> FileList:
+    """The list of files, sorted by path whatever order the store lists them in."""
+    with closing(sqlite3.connect(work / "listed.sqlite", isolation_level=None)) as database:
+        database.executescript(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
+            "CREATE TABLE listed (path TEXT PRIMARY KEY, bytes) WITHOUT ROWID; BEGIN"
+        )
+        rows = ((path, blob.bytes) for path, blob in _blobs(store, prefix))
+        database.executemany("INSERT INTO listed VALUES (?, ?)", rows)
+        count, num_bytes = database.execute(
+            "SELECT count(*), coalesce(sum(bytes), 0) FROM listed"
+        ).fetchone()
+        if not count:
+            message = f"there is nothing below `{prefix}` in the store"
+            raise LaunchError(message, hint="name a prefix of the container `data`")
+        counter = Counter(count, num_bytes, progress)
+
+        def read(path: str) -> DatasetFile:
+            sha256, md5, _, length = digest_blocks(store.content(prefix + path))
+            return DatasetFile(path=path, bytes=length, sha256=sha256.hex(), md5=md5.hex())
+
+        def files() -> Iterator[DatasetFile]:
+            paths = (row[0] for row in database.execute("SELECT path FROM listed ORDER BY path"))
+            for _, file in in_order(read, paths):
+                counter.add(1, file.bytes)
+                yield file
+
+        return write_list(work / "files.jsonl", files())
+
+
+def _blobs(store: BlobStore, prefix: str) -> Iterator[tuple[str, Blob]]:
+    for blob in store.list(prefix):
+        path = blob.name.removeprefix(prefix)
+        if not path or (blob.bytes == 0 and path.endswith("/")):
+            continue  # stands for a folder
+        check_path(path)
+        yield path, blob

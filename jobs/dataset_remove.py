@@ -1,0 +1,80 @@
+"""Removes a version: its number stays taken, its content goes where no other version has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from jobs.dataset_list import list_name
+from jobs.dataset_records import (
+    DatasetRecord,
+    Records,
+    RemovedRecord,
+    leaving_name,
+    parse_ref,
+    record_name,
+    removed_name,
+    utc_now,
+)
+from jobs.errors import LaunchError
+from jobs.store import BlobStore
+
+
+class Removal(Struct, frozen=True, kw_only=True):
+    """What a removal takes; `content_stays` says why the files are not deleted, where they stay."""
+
+    dataset: DatasetRecord
+    content_stays: str | None
+
+
+def plan_removal(store: BlobStore, ref: str) -> Removal:
+    """Find the version, which has to be named; raises NotFound where it is not there.
+
+    One whose removal was cut off is found as well.
+    """
+    name, version = parse_ref(ref)
+    if version is None:
+        message = f"`{ref}` names no version, and one is removed at a time"
+        raise LaunchError(message, hint=f"launch data ls {name}, then launch data rm {name}@N")
+    records = Records(store)
+    record = records.record(name, version)
+    if record is None:
+        gone = records.removed(name, version)
+        if gone is None or gone.record.digest not in records.shelf(name).leaving:
+            record = records.resolve(ref)  # says what there is instead
+        else:
+            record = gone.record
+    if record.prefix is not None:
+        stays = f"it was registered where it lay: {record.prefix}"
+    else:
+        stays = None
+    return Removal(dataset=record, content_stays=stays)
+
+
+def remove(store: BlobStore, removal: Removal) -> None:
+    """Take the version away; typed again after a kill it goes on.
+
+    In this order a push of equal content at the same time never ends with a version whose
+    content is gone: see Push._send, which looks after it has made its version, where this looks
+    for versions after it has said that content leaves.
+    """
+    record = removal.dataset
+    removed = RemovedRecord(schema=1, removed=utc_now(), record=record)
+    store.create(removed_name(record.name, record.version), msgspec.json.encode(removed))
+    store.delete([record_name(record.name, record.version)])
+    marker = leaving_name(record.name, record.digest)
+    store.create(marker, b"")
+    records = Records(store)
+    others = [each for each in records.versions(record.name) if each.digest == record.digest]
+    if not others:
+        # The list first: without it nobody takes the content for whole.
+        store.delete([list_name(record.name, record.digest)])
+        if removal.content_stays is None:
+            store.delete(_content(store, record.pinned().content_prefix))
+    store.delete([marker])
+
+
+def _content(store: BlobStore, prefix: str) -> Iterator[str]:
+    return (blob.name for blob in store.list(prefix))
