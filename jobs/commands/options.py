@@ -102,6 +102,14 @@ def add_output(parser: ArgumentParser, text: str) -> None:
     completion.offer(output, completion.files)
 
 
+def add_to(parser: ArgumentParser) -> None:
+    """`--to`, the folder that a command makes."""
+    to = parser.add_argument(
+        "--to", metavar="DIR", type=Path, required=True, help="The folder to write to."
+    )
+    completion.offer(to, completion.files)
+
+
 def open_environment(stack: str, env_file: Path | None) -> Environment:
     """The environment of the stack, or of the file where one is given."""
     from jobs.stack import load_environment

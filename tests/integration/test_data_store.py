@@ -237,14 +237,14 @@ def test_prepare_writes_a_folder_that_push_takes(store, tmp_path):
         check=False,
     )
     assert prepared.returncode == 0, prepared.stderr
-    event = json.loads(prepared.stdout)
+    event = json.loads(prepared.stdout.splitlines()[-1])
     assert (event["train"], event["test"], event["changed"]) == (1442, 355, True)
     assert store.json("data", "push", event["folder"], "digits")["files"] == 4
     refused = subprocess.run(
-        [*program, "imagenet", "--to", str(tmp_path / "x")],
+        [*program, "cifar", "--to", str(tmp_path / "x")],
         capture_output=True,
         text=True,
         check=False,
     )
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "error: no dataset `imagenet` can be prepared" in refused.stderr
+    assert "error: argument NAME: invalid choice: 'cifar'" in refused.stderr

@@ -65,7 +65,9 @@ EVERY_COMMAND = [
     *("run x", "plan x", "ls", "show", "logs", "wait", "cancel x", "fetch", "rerun", "diff x y"),
     *("report", "schema", "doctor", "completion bash", "image ls"),
     *("image install x", "image build x", "image push x", "image pin x"),
-    *("data prepare digits --to x", "data push x y", "data ls", "data pull x --to y"),
+    *("data prepare digits --to x", "data pack x --to y"),
+    *("data synthesize imagenet --images 9 --to x",),
+    *("data push x y", "data ls", "data pull x --to y"),
     *("env ls", "env show", "env export", "env check", "env repair"),
 ]
 

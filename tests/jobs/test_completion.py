@@ -59,7 +59,7 @@ def complete(launching, line, **variables):
 
 def test_verbs_are_offered(launching):
     assert complete(launching, "launch r") == ["run", "rerun", "report"]
-    assert complete(launching, "launch data p") == ["prepare", "push", "pull"]
+    assert complete(launching, "launch data p") == ["prepare", "pack", "push", "pull"]
 
 
 def test_options_are_offered_once_a_dash_is_typed(launching):

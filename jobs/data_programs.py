@@ -1,0 +1,155 @@
+"""Runs a program of `trainer.data` as a process: shows its progress, passes on how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from jobs import console
+from jobs.errors import EnvironmentFailure
+from jobs.progress import ProgressLine, Transfer
+
+Program = Literal["prepare", "pack", "synthesize"]
+
+
+def run_program(
+    program: Program, arguments: Sequence[str], *, failure: str, as_json: bool
+) -> dict[str, Any]:
+    """Run it to its end and give its last event, `done`; `failure` begins the error's message.
+
+    With `as_json` each event goes to stdout as one line of JSON, the last among them; else its
+    progress and notes are shown on stderr. Ctrl-C ends the program gently, a second one at once.
+    Raises EnvironmentFailure where the program fails.
+    """
+    # -P: a folder `trainer` where `launch` was typed must not stand in for ours.
+    module = [sys.executable, "-P", "-m", f"trainer.data.{program}"]
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            [*module, "--json", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            # Ctrl-C reaches a terminal's whole group, and the program would hear it twice.
+            process_group=0 if os.name == "posix" else None,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            last = _follow(process.stdout, _Json() if as_json else _Lines())
+            process.wait()
+        except KeyboardInterrupt:
+            _stop(process)
+            console.say("interrupted: type the same again to go on")
+            raise
+        except BaseException:
+            process.kill()
+            raise
+        errors.seek(0)
+        said = errors.read().strip()
+    if process.returncode != 0 or last.get("event") != "done":
+        raise _failed(failure, said, process.returncode)
+    if said:
+        console.say(said)
+    return last
+
+
+class _Json:
+    """Passes events through."""
+
+    def show(self, line: str, event: dict[str, Any]) -> None:
+        del event
+        console.out(line)
+
+    def end(self) -> None:
+        pass
+
+
+class _Lines:
+    """Shows events to a person."""
+
+    def __init__(self) -> None:
+        self._verb = ""
+        self._progress: ProgressLine | None = None
+
+    def show(self, line: str, event: dict[str, Any]) -> None:
+        del line
+        if event["event"] == "note":
+            self.end()
+            console.say(event["text"])
+        elif event["event"] == "progress":
+            self._show_progress(msgspec.convert(event, _Progress))
+
+    def _show_progress(self, event: _Progress) -> None:
+        if self._progress is None or event.verb != self._verb:
+            self.end()
+            self._verb = event.verb
+            self._progress = ProgressLine(event.verb)
+        self._progress(
+            Transfer(
+                files_done=event.files_done,
+                bytes_done=event.bytes_done,
+                files=event.files,
+                bytes=event.bytes,
+            )
+        )
+
+    def end(self) -> None:
+        """Let what comes next begin on a line of its own."""
+        if self._progress is not None:
+            self._progress.end()
+
+
+class _Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What a progress event says; see trainer/data/events.py."""
+
+    verb: str
+    files_done: int
+    bytes_done: int
+    files: int | None = None
+    bytes: int | None = None
+
+
+def _follow(lines: Iterable[str], shown: _Json | _Lines) -> dict[str, Any]:
+    last: dict[str, Any] = {}
+    try:
+        for line in lines:
+            last = msgspec.json.decode(line, type=dict[str, Any])
+            shown.show(line.rstrip("\n"), last)
+    finally:
+        shown.end()
+    return last
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    if os.name == "posix":
+        process.send_signal(signal.SIGINT)
+    else:
+        process.terminate()
+    try:
+        # It may have more to say than a pipe holds.
+        process.communicate()
+    except KeyboardInterrupt:
+        process.kill()
+
+
+def _failed(failure: str, said: str, code: int) -> EnvironmentFailure:
+    last = said.splitlines()[-1] if said else f"exit code {code}"
+    if not last.startswith("error: "):
+        if said:
+            console.say(said)
+        message = f"{failure}: {last}"
+        return EnvironmentFailure(message, hint="the program itself is at fault; see what it said")
+    # The program has one line for both; see trainer.common.errors.
+    reason, _, hint = last.removeprefix("error: ").partition(" (hint: ")
+    return EnvironmentFailure(
+        f"{failure}: {reason}", hint=hint.removesuffix(")") or "mend this and type the same again"
+    )
