@@ -1,22 +1,34 @@
-"""`launch data`: push a folder as a version, list versions, pull one."""
+"""`launch data`: a dataset's folder, pushed as a version, listed, pulled."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs import completion, console
 from jobs.command_parser import CommandParser
-from jobs.commands import data_programs, options
+from jobs.commands import data_options, data_programs, data_versions, options
 
 if TYPE_CHECKING:
-    from jobs.data import DatasetRecord
+    from jobs.dataset_pull import Confirm, Surplus
+    from jobs.dataset_records import DatasetRecord
 
 
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
     data_programs.configure(parser)
+    _configure_push(parser)
+    _configure_pull(parser)
+    listed = parser.add_command(
+        "ls", "List datasets and their versions, the newest of each first.", list_versions
+    )
+    name = listed.add_argument("name", metavar="NAME", nargs="?", help="One; all without it.")
+    completion.offer(name, completion.datasets)
+    data_options.add_store(listed)
+    data_versions.configure(parser)
 
+
+def _configure_push(parser: CommandParser) -> None:
     sent = parser.add_command(
         "push",
         "Send a folder to the store as a new version of a dataset; equal content is not sent.",
@@ -26,65 +38,121 @@ def configure(parser: CommandParser) -> None:
     completion.offer(folder, completion.files)
     name = sent.add_argument("name", metavar="NAME", help="The dataset's name.")
     completion.offer(name, completion.datasets)
-    options.add_json(sent)
-    options.add_environment(sent)
+    _add_transfer(sent, "Say what would be sent, and send nothing.")
+    data_options.add_store(sent)
 
-    listed = parser.add_command(
-        "ls", "List datasets and their versions, the newest of each first.", list_versions
-    )
-    name = listed.add_argument("name", metavar="NAME", nargs="?", help="One; all without it.")
-    completion.offer(name, completion.datasets)
-    options.add_json(listed)
-    options.add_environment(listed)
 
+def _configure_pull(parser: CommandParser) -> None:
     pulled = parser.add_command(
         "pull", "Write a dataset's files into a folder; those that are there and equal stay.", pull
     )
     ref = pulled.add_argument("ref", metavar="NAME[@N]", help="A dataset, or one version.")
-    completion.offer(ref, completion.datasets)
+    completion.offer(ref, completion.dataset_versions)
     options.add_to(pulled)
-    options.add_json(pulled)
-    options.add_environment(pulled)
+    pulled.add_argument(
+        "--delete",
+        action="store_true",
+        help="Take away what the version does not have, after showing it.",
+    )
+    pulled.add_argument("-y", "--yes", action="store_true", help="Do not ask before deleting.")
+    _add_transfer(pulled, "Say what would be received, and write nothing.")
+    data_options.add_store(pulled)
 
 
-def push(*, folder: Path, name: str, stack: str, env: Path | None, json: bool) -> None:
+def _add_transfer(parser: CommandParser, dry_run: str) -> None:
+    parser.add_argument("--dry-run", action="store_true", help=dry_run)
+    parser.add_argument(
+        "--limit-rate",
+        metavar="RATE",
+        type=bytes_per_s,
+        help="No more bytes a second than this, as in 500k or 20M.",
+    )
+
+
+def bytes_per_s(text: str) -> int:
+    """The type of `--limit-rate`: 500k, 20M, 1.5G."""
+    number, factor = text, 1
+    units = {"k": 1000, "m": 1000**2, "g": 1000**3}
+    if text[-1:].lower() in units:
+        number, factor = text[:-1], units[text[-1].lower()]
+    try:
+        rate = int(float(number) * factor)
+    except (ValueError, OverflowError):
+        rate = 0
+    if rate < 1:
+        from argparse import ArgumentTypeError
+
+        message = f"`{text}` is no rate: bytes a second, as in 500k or 20M"
+        raise ArgumentTypeError(message)
+    return rate
+
+
+def push(
+    *,
+    folder: Path,
+    name: str,
+    dry_run: bool,
+    limit_rate: int | None,
+    sas: Path | None,
+    stack: str,
+    env: Path | None,
+    json: bool,
+) -> None:
     """Send a folder to the store as a new version of a dataset; equal content is not sent."""
-    from jobs.data import Datasets
+    from jobs.dataset_push import Reports
     from jobs.progress import ProgressLine
 
-    datasets = Datasets.of(options.open_environment(stack, env))
-    pushed = datasets.push(folder, name, ProgressLine("sending"))
+    environment = options.open_environment(stack, env)
+    reports = Reports(
+        reading=ProgressLine("reading", after_s=1.0),
+        sending=ProgressLine("sending"),
+        warn=console.warn,
+    )
+    pushed = data_options.open_datasets(environment, sas).push(
+        folder, name, reports, is_dry=dry_run, max_bytes_per_s=limit_rate
+    )
     record = pushed.dataset
+    if not dry_run:
+        data_options.tell_azure_ml(record, environment)
     if json:
         console.out_json(
             {
-                **_fields(record),
+                **data_options.record_fields(record),
                 "already": pushed.already,
                 "files_sent": pushed.files_sent,
                 "bytes_sent": pushed.bytes_sent,
+                **({"dry_run": True} if dry_run else {}),
             }
         )
         return
+    size = console.size_text(record.bytes)
     if pushed.already:
         console.say(f"the store has this content already, as {record.ref}")
+    elif dry_run:
+        missing = console.size_text(pushed.bytes_sent)
+        console.say(
+            f"would send {pushed.files_sent} of {record.files} files ({missing} of {size}) "
+            f"as {record.ref}"
+        )
     else:
-        size = console.size_text(record.bytes)
         console.say(f"{record.ref}: {record.files} files, {size}, digest {record.digest[:12]}")
     console.out(record.ref)
 
 
-def list_versions(*, name: str | None, stack: str, env: Path | None, json: bool) -> None:
+def list_versions(
+    *, name: str | None, sas: Path | None, stack: str, env: Path | None, json: bool
+) -> None:
     """List datasets and their versions, the newest of each first."""
-    from jobs.data import Datasets, check_name
+    from jobs.dataset_records import check_name
 
     if name is not None:
         check_name(name)
-    datasets = Datasets.of(options.open_environment(stack, env))
+    datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
     records = datasets.versions(name)
     if name is not None and not records:
         datasets.resolve(name)  # says what there is instead
     if json:
-        console.out_json([_fields(record) for record in records])
+        console.out_json([data_options.record_fields(record) for record in records])
         return
     if not records:
         console.say("no dataset yet\n\nhint: launch data push DIR NAME")
@@ -104,35 +172,63 @@ def list_versions(*, name: str | None, stack: str, env: Path | None, json: bool)
     console.out(console.table(header, rows, right=(1, 2, 3)))
 
 
-def pull(*, ref: str, to: Path, stack: str, env: Path | None, json: bool) -> None:
+def pull(
+    *,
+    ref: str,
+    to: Path,
+    delete: bool,
+    yes: bool,
+    dry_run: bool,
+    limit_rate: int | None,
+    sas: Path | None,
+    stack: str,
+    env: Path | None,
+    json: bool,
+) -> None:
     """Write a dataset's files into a folder; those that are there and equal stay."""
-    from jobs.data import Datasets
     from jobs.progress import ProgressLine
 
-    datasets = Datasets.of(options.open_environment(stack, env))
+    datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
     record = datasets.resolve(ref)
-    pulled = datasets.pull(record.pinned(), to, ProgressLine("receiving"))
+    pulled = datasets.pull(
+        record.pinned(),
+        to,
+        ProgressLine("receiving"),
+        is_dry=dry_run,
+        delete=_confirm_deleting(record, to, is_agreed=yes or dry_run) if delete else None,
+        max_bytes_per_s=limit_rate,
+    )
     if json:
         console.out_json(
             {
-                **_fields(record),
+                **data_options.record_fields(record),
                 "folder": str(to.absolute()),
                 "files_received": pulled.files_received,
                 "bytes_received": pulled.bytes_received,
+                "files_deleted": pulled.files_deleted,
+                **({"dry_run": True} if dry_run else {}),
             }
         )
         return
-    if not pulled.files_received:
+    if dry_run:
+        size = console.size_text(pulled.bytes_received)
+        text = f"would receive {console.count_text(pulled.files_received, 'file')} ({size})"
+        if delete:
+            text += f" and delete {console.count_text(pulled.files_deleted, 'file')}"
+        console.say(text)
+    elif not pulled.files_received and not pulled.files_deleted:
         console.say(f"{record.ref} is there already")
     console.out(str(to))
 
 
-def _fields(record: DatasetRecord) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "version": record.version,
-        "digest": record.digest,
-        "files": record.files,
-        "bytes": record.bytes,
-        "created": record.created,
-    }
+def _confirm_deleting(record: DatasetRecord, folder: Path, *, is_agreed: bool) -> Confirm:
+    def confirm(surplus: Surplus) -> bool:
+        files = console.count_text(surplus.count, "file")
+        console.say(f"{files} of {folder} that {record.ref} does not have:")
+        for path in surplus.first:
+            console.say(f"  {path if path.isprintable() else ascii(path)}")
+        if surplus.count > len(surplus.first):
+            console.say(f"  ... and {surplus.count - len(surplus.first)} more")
+        return is_agreed or console.confirm(f"Delete {files} from {folder}?")
+
+    return confirm
