@@ -85,6 +85,8 @@ def open_data_store(environment: Environment, *, sas_file: Path | None = None) -
     `sas_file` holds a SAS of that container, which then stands in for key and identity.
     """
     storage = environment.storage
+    if environment.engine == "local":
+        _revive(environment)
     if sas_file is not None:
         authority = _sas(sas_file)
     else:
@@ -94,8 +96,6 @@ def open_data_store(environment: Environment, *, sas_file: Path | None = None) -
     if not (container.address.is_secure or container.address.is_loopback):
         message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
         raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
-    if environment.engine == "local":
-        _revive(environment)
     return AzureStore(container, storage.containers.data, partial(_explain, environment))
 
 
