@@ -1,167 +1,143 @@
-"""The local side of datasets: what they may hold, digests, and writing inside a folder only."""
+"""The local side of datasets: which files, in which order, and none outside their folder."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import random
 
 import pytest
 
-from jobs.dataset_files import (
-    CheckedReader,
-    DatasetFile,
-    check_path,
-    check_space,
-    digest_of,
-    inside,
-    scan_folder,
-    write_checked,
-)
+from jobs.dataset_files import Inside, case_clash, check_path, check_space, folds_case
+from jobs.dataset_scan import digest_blocks
+from jobs.dataset_walk import Found, walk, walk_names
 from jobs.errors import EnvironmentFailure, LaunchError
+from tests.folders import make_folder
 
 
-def file_of(path: str, content: bytes) -> DatasetFile:
-    return DatasetFile(
-        path=path,
-        bytes=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-        md5=hashlib.md5(content).hexdigest(),
-    )
+class TestWalk:
+    def test_files_come_by_whole_path_as_a_store_lists_them(self, tmp_path):
+        paths = ["a-b", "a.b", "a/b", "a/b-", "a/c/d", "a0", "ab/c", "b", "ä", "日/本", "😀", ".h"]
+        make_folder(tmp_path, {path: path.encode() for path in paths})
+        found = list(walk(tmp_path))
+        assert [each.path for each in found] == sorted(paths)
+        assert [each.path.encode() for each in found] == sorted(path.encode() for path in paths)
+        status = (tmp_path / "a0").stat()
+        assert next(each for each in found if each.path == "a0") == Found(
+            "a0", 2, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        )
 
+    def test_any_tree_comes_in_order(self, tmp_path):
+        draw = random.Random(7)
+        letters = "ab-./0ü"
+        for number in range(300):
+            path = "".join(draw.choices(letters, k=draw.randint(1, 9)))
+            parts = [f"{part.strip('.')}x" for part in path.split("/")]
+            try:
+                make_folder(tmp_path, {"/".join(parts): str(number).encode()})
+            except (FileExistsError, IsADirectoryError, NotADirectoryError):
+                continue
+        found = [each.path for each in walk(tmp_path)]
+        assert found == sorted(found)
+        assert len(found) > 150
 
-class TestScan:
-    def test_every_file_is_found_with_its_digests(self, tmp_path):
-        (tmp_path / "b").mkdir()
-        (tmp_path / "b" / "x").write_bytes(b"one")
-        (tmp_path / "a").write_bytes(b"")
-        (tmp_path / ".hidden").write_bytes(b"two")
+    def test_a_link_to_a_file_is_its_content(self, tmp_path):
+        make_folder(tmp_path, {"b/x": b"one"})
         (tmp_path / "link").symlink_to("b/x")
-        assert scan_folder(tmp_path) == [
-            file_of(".hidden", b"two"),
-            file_of("a", b""),
-            file_of("b/x", b"one"),
-            file_of("link", b"one"),
-        ]
+        assert [(each.path, each.bytes) for each in walk(tmp_path)] == [("b/x", 3), ("link", 3)]
 
-    def test_what_is_no_folder_of_files_is_refused(self, tmp_path):
+    def test_what_is_no_folder_is_refused(self, tmp_path):
         (tmp_path / "file").write_text("")
-        (tmp_path / "empty").mkdir()
         with pytest.raises(LaunchError, match="does not exist"):
-            scan_folder(tmp_path / "nothing")
+            list(walk(tmp_path / "nothing"))
         with pytest.raises(LaunchError, match="is a file, not a folder"):
-            scan_folder(tmp_path / "file")
-        with pytest.raises(LaunchError, match="holds no file"):
-            scan_folder(tmp_path / "empty")
+            list(walk(tmp_path / "file"))
 
     def test_what_a_store_cannot_hold_is_refused_by_name(self, tmp_path):
         for name, make, reason in (
             ("loop", lambda path: path.symlink_to(".."), "`.*/loop` is a link to a folder"),
             ("gone", lambda path: path.symlink_to("nowhere"), "`.*/gone` is neither a file nor"),
             ("pipe", os.mkfifo, "`.*/pipe` is neither a file nor"),
-            ("new\nline", lambda path: path.write_text(""), "holds a backslash or a character"),
-            ("back\\slash", lambda path: path.write_text(""), "holds a backslash or a character"),
         ):
             folder = tmp_path / hashlib.md5(name.encode()).hexdigest()
             folder.mkdir()
             (folder / "good").write_text("")
             make(folder / name)
             with pytest.raises(LaunchError, match=reason):
-                scan_folder(folder)
+                list(walk(folder))
 
-    def test_a_name_that_is_no_unicode_is_refused(self, tmp_path):
+    def test_names_that_only_case_parts_are_warned_of(self, tmp_path):
+        warned: list[str] = []
+        make_folder(tmp_path, {"x/A/1": b"", "x/a/2": b"", "y/B": b"", "y/c": b""})
+        assert len(list(walk(tmp_path, warned.append))) == 4
+        assert [text.partition(":")[0] for text in warned] == [
+            "`x/a/` and `x/A/` are one name on macOS and Windows"
+        ]
+
+    def test_names_alone_come_with_folders_and_links_are_not_followed(self, tmp_path):
+        make_folder(tmp_path, {"a/b": b"", "a-": b""})
+        (tmp_path / "up").symlink_to("..")
         (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"")
-        with pytest.raises(LaunchError, match="a character that cannot be shown"):
-            scan_folder(tmp_path)
-
-
-class TestDigest:
-    def test_it_is_that_of_the_sorted_lines(self):
-        files = [file_of("b", b"one"), file_of("a", b"")]
-        lines = "".join(
-            f"{hashlib.sha256(content).hexdigest()} {len(content)} {path}\n"
-            for path, content in (("a", b""), ("b", b"one"))
-        )
-        assert digest_of(files) == hashlib.sha256(lines.encode()).hexdigest()
-
-    def test_names_and_contents_both_count(self):
-        digests = {
-            digest_of([file_of("a", b"1"), file_of("b", b"2")]),
-            digest_of([file_of("a", b"2"), file_of("b", b"1")]),
-            digest_of([file_of("a", b"1")]),
-            digest_of([file_of("c", b"1"), file_of("b", b"2")]),
-        }
-        assert len(digests) == 4
+        assert list(walk_names(tmp_path)) == [
+            ("a-", False),
+            ("a", True),
+            ("a/b", False),
+            ("up", False),
+            ("\udcff", False),
+        ]
 
 
 class TestInside:
-    @pytest.mark.parametrize(
-        "path", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/.", "a\\..\\b", "a\0b"]
-    )
-    def test_a_hostile_name_is_refused(self, tmp_path, path):
-        with pytest.raises(LaunchError, match="cannot be used in a dataset"):
-            inside(tmp_path, path)
-
-    @pytest.mark.parametrize("path", ["a", "a/b/c", "..a/b..", "a b", "ü/日本", "-x", "a:b"])
-    def test_an_odd_but_harmless_name_is_not(self, tmp_path, path):
-        check_path(path)
-        assert inside(tmp_path, path) == tmp_path / path
-
     def test_a_link_that_leads_out_is_not_followed(self, tmp_path):
         (tmp_path / "in").mkdir()
         (tmp_path / "out").mkdir()
         (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
+        inside = Inside(tmp_path / "in")
+        assert inside.place("a/b") == tmp_path / "in" / "a" / "b"
         with pytest.raises(LaunchError, match="outside"):
-            inside(tmp_path / "in", "link/x")
+            inside.place("link/x")
+
+    @pytest.mark.parametrize("path", ["a", "a/b/c", "..a/b..x", "a b", "ü/日本", "-x", "a:b", "x."])
+    def test_an_odd_but_harmless_name_is_fine(self, tmp_path, path):
+        if path == "x.":
+            with pytest.raises(LaunchError, match="ends with a dot"):
+                check_path(path)
+            return
+        check_path(path)
+        assert Inside(tmp_path).place(path) == tmp_path / path
 
 
-class TestReader:
-    def test_it_gives_what_was_scanned(self, tmp_path):
-        (tmp_path / "a").write_bytes(b"content")
-        with CheckedReader(tmp_path / "a", file_of("a", b"content")) as reader:
-            assert [reader.read(4), reader.read(4), reader.read(4)] == [b"cont", b"ent", b""]
-
+class TestCase:
     @pytest.mark.parametrize(
-        ("now", "how"),
-        [(b"CONTENT", "its content is another"), (b"con", "it became shorter")],
+        ("paths", "clash"),
+        [
+            (["a", "b/a", "b/c/a", "c/a"], None),
+            (["A", "a"], ("A", "a")),
+            (["A/x", "a/y"], ("A", "a/y")),
+            (["d/A/x", "d/b", "d/a/y"], ("d/A", "d/a/y")),
+            (["d/A", "e/a", "f/A"], None),
+            (["STRASSE", "straße"], ("STRASSE", "straße")),
+        ],
     )
-    def test_its_last_read_fails_where_the_file_changed(self, tmp_path, now, how):
-        (tmp_path / "a").write_bytes(now)
-        with (
-            CheckedReader(tmp_path / "a", file_of("a", b"content")) as reader,
-            pytest.raises(LaunchError, match=f"changed while it was being sent: {how}"),
-        ):
-            list(iter(lambda: reader.read(4), b""))
+    def test_two_names_for_one_file_are_found(self, paths, clash):
+        assert case_clash(iter(paths)) == clash
 
-    def test_what_was_added_behind_is_not_sent(self, tmp_path):
-        (tmp_path / "a").write_bytes(b"content and more")
-        with CheckedReader(tmp_path / "a", file_of("a", b"content")) as reader:
-            assert reader.read() == b"content"
-
-    def test_a_file_that_is_gone_is_named(self, tmp_path):
-        with pytest.raises(LaunchError, match="No such file"):
-            CheckedReader(tmp_path / "a", file_of("a", b"content"))
-
-
-class TestWrite:
-    def test_a_whole_file_gets_its_name_and_mode(self, tmp_path):
-        write_checked(tmp_path / "a", [b"con", b"tent"], file_of("a", b"content"), 0o444)
-        assert (tmp_path / "a").read_bytes() == b"content"
-        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o444
-
-    @pytest.mark.parametrize("chunks", [[], [b"conten"], [b"c0ntent"], [b"content", b"."]])
-    def test_another_content_leaves_what_was_there(self, tmp_path, chunks):
-        (tmp_path / "a").write_bytes(b"before")
-        with pytest.raises(EnvironmentFailure, match="`a` came from the store with another"):
-            write_checked(tmp_path / "a", chunks, file_of("a", b"content"), 0o644)
-        assert (tmp_path / "a").read_bytes() == b"before"
+    def test_this_disk_is_asked(self, tmp_path):
+        (tmp_path / "a").write_text("")
+        assert folds_case(tmp_path) == (tmp_path / "A").exists()
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
-    def test_a_link_is_replaced_not_followed(self, tmp_path):
-        (tmp_path / "out").write_bytes(b"before")
-        (tmp_path / "a").symlink_to("out")
-        write_checked(tmp_path / "a", [b"content"], file_of("a", b"content"), 0o644)
-        assert (tmp_path / "out").read_bytes() == b"before"
-        assert not (tmp_path / "a").is_symlink()
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_digests_of_blocks_are_those_of_the_whole_and_of_each(at_once):
+    blocks = [os.urandom(1000), os.urandom(1000), b"rest"]
+    whole = b"".join(blocks)
+    assert digest_blocks(iter(blocks), at_once=at_once) == (
+        hashlib.sha256(whole).digest(),
+        hashlib.md5(whole).digest(),
+        b"".join(hashlib.md5(block).digest() for block in blocks),
+        2004,
+    )
 
 
 def test_a_disk_without_room_is_named_before_anything_is_written(tmp_path):
