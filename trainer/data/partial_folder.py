@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from trainer.common.errors import TrainingError
-from trainer.data.durability import sync_files_of
+from trainer.data.locks import locked
 
 
 class PartialFolder:
@@ -27,25 +26,19 @@ class PartialFolder:
         self._partial = self.target.with_name(f".{self.target.name}.partial")
         self.data = self._partial / "data"
         self.state = self._partial / "state"
-        self._handle = -1
+        self._lock = ExitStack()
 
     def __enter__(self) -> Self:
         try:
             for folder in (self.data, self.state):
                 folder.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(self._partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._lock.enter_context(locked(self._partial, "wait for it, or give another --to"))
         except OSError as error:
             raise self.unwritable(error) from None
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._handle)
-            message = f"another process is making `{self.target}`"
-            raise TrainingError(message, hint="wait for it, or give another folder") from None
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
+        self._lock.close()
 
     def empty(self) -> None:
         """Drop what was begun."""
@@ -68,11 +61,9 @@ class PartialFolder:
             raise TrainingError(message, hint="free some space, or give a folder of another disk")
 
     def finish(self) -> None:
-        """Give the folder its name, once it is on the disk for good."""
+        """Give the folder its name. Its files reach the disk when the system sees fit, as a copy's."""
         try:
-            sync_files_of(self.data)
             self.data.rename(self.target)
-            sync_files_of(self.target.parent)
         except OSError as error:
             raise self.unwritable(error) from None
         shutil.rmtree(self._partial, ignore_errors=True)

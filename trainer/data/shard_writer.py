@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
 
 from trainer.common.errors import TrainingError
 from trainer.common.whole_file import write_whole
@@ -24,6 +23,7 @@ from trainer.data.shard_index import Format, Shard, encode_places
 Encode = Callable[[int, Sample, PictureHeader, bytes], tuple[list[bytes], int]]
 
 PICTURE_KEY = "image/encoded"
+_BUFFER_BYTES = 1 << 20
 _MAX_STEM_CHARS = 64
 _NO_KEY_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -82,7 +82,15 @@ def _write(task: ShardTask, path: Path) -> WrittenShard:
     offsets, lengths, wrong = array("Q"), array("I"), list[TrainingError]()
     size = 0
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb", buffering=0) as file:
+    with path.open("wb", buffering=_BUFFER_BYTES) as file:
+
+        def write(parts: Sequence[bytes]) -> int:
+            # Hashed and written while the processor's cache still holds them.
+            for part in parts:
+                digest.update(part)
+            file.writelines(parts)
+            return sum(map(len, parts))
+
         for place, (sample, expected) in enumerate(zip(task.samples, task.sizes, strict=True)):
             try:
                 data = read_picture(sample.path, expected)
@@ -95,8 +103,8 @@ def _write(task: ShardTask, path: Path) -> WrittenShard:
             parts, offset = encode(task.first + place, sample, header, data)
             offsets.append(size + offset)
             lengths.append(len(data))
-            size += _write_parts(file.fileno(), parts, digest)
-        size += _write_parts(file.fileno(), [end], digest)
+            size += write(parts)
+        size += write([end])
     if wrong:
         return WrittenShard(task_path=task.path, shard=None, wrong=wrong)
     labels = array("I", (sample.label for sample in task.samples))
@@ -120,19 +128,6 @@ def read_picture(path: str, expected: int) -> bytes:
         message = f"`{path}` changed while it was being packed"
         raise TrainingError(message, hint="type the same again when nothing writes there")
     return data
-
-
-def _write_parts(file: int, parts: list[bytes], digest: Any) -> int:
-    total = 0
-    for part in parts:
-        digest.update(part)
-        total += len(part)
-    written = os.writev(file, parts)
-    if written != total:  # the disk is almost full: the rest says why
-        rest = memoryview(b"".join(parts))[written:]
-        while rest:
-            rest = rest[os.write(file, rest) :]
-    return total
 
 
 # --- what a sample is in each format -----------------------------------------------------------

@@ -16,7 +16,9 @@ Result = TypeVar("Result")
 
 def num_cores() -> int:
     """Give the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def run_tasks(
