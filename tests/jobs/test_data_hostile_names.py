@@ -1,0 +1,263 @@
+"""Two hundred names that mean harm or mischief: each is refused by name, or arrives equal."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobs.data import Datasets
+from jobs.dataset_files import check_path
+from jobs.errors import LaunchError
+from jobs.spec import DatasetVersion
+from tests.campaign import campaign
+from tests.fakes.blob_store import MemoryStore
+from tests.folders import read_folder
+
+CONTENT = b"mischief"
+
+LEAVING = [
+    *("..", "../x", "../../x", "a/../x", "a/../../x", "a/..", "a/b/../../../x", "./../x"),
+    *("/", "//", "/x", "//x", "/etc/passwd", "///etc/passwd", "/../x", "a//x", "a/", "a//"),
+    *("", ".", "./", "./x", "a/.", "a/./x", "././x", "/.", "/./x", "a/b/./c", ".//x", "..//x"),
+    *("\\", "\\x", "..\\x", "a\\..\\x", "C:\\x", "\\\\host\\share", "a\\b", "..\\..\\x", "x\\"),
+    *("../.ssh/authorized_keys", "a/../../.bashrc", "../../../../../../etc/cron.d/x", ".../../x"),
+]
+# Of C0, DEL and C1, and what a terminal or a text would take for something else.
+UNSHOWN = [
+    *(f"a{chr(code)}b" for code in (*range(32), 127, *range(128, 160, 4))),
+    *(
+        "a\u00a0b",
+        "a\u2028b",
+        "a\u2029b",
+        "a\u200bb",
+        "a\u202eb",
+        "a\u2066b",
+        "a\ufeffb",
+        "a\u00adb",
+    ),
+    *("a\u3000b", "a\ue000b", "a\uffffb", "a\ufffeb", "a\u0378b", "a\U000e0001b", "a\U0010ffffb"),
+    *("\udcff", "a/\udc80b", "\ud800", "a\udfffb", "x/\udcfe/y", "\udcc3\udca9"),
+]
+TOO_MUCH = [
+    *("x" * 1000, "x" * 891, "/".join(["y" * 200] * 5), "x" * 256, "ü" * 128, "日" * 86, "😀" * 64),
+    *("/".join("d" * 5000), "/".join("d" * 251), "a/" + "x" * 256, "x" * 256 + "/a"),
+]
+MISSED = [
+    *("x.", "x..", "a./x", "a/b./c", "...", "a/.../x", "x. .", " .", "....", "a/x."),
+    *(".trainyard-1.part", "a/.trainyard-x", ".trainyard-", ".trainyard-a/b", "a/.trainyard-b/c"),
+]
+FINE = [
+    *("x", "a/x", ".hidden", ".a/.b", "..x", "...x", "a..b", "x ", " x", " ", "a /b", "a/ b", "  "),
+    *(
+        "-",
+        "--",
+        "-rf",
+        "--to",
+        "-x/y",
+        "~",
+        "~root",
+        "$HOME",
+        "`x`",
+        "$(x)",
+        ";x",
+        "|x",
+        "&",
+        ">x",
+    ),
+    *(
+        "*",
+        "?",
+        "[a]",
+        "{a,b}",
+        "!x",
+        "#x",
+        "%",
+        "%2e%2e%2fx",
+        "%2F",
+        "%00",
+        "%25",
+        "+",
+        "a+b",
+        "=",
+    ),
+    *(
+        "a&b=c",
+        "a?b",
+        "a#b",
+        "a:b",
+        "c:",
+        "C:x",
+        '"',
+        "'",
+        "a'b\"c",
+        "<x>",
+        "(x)",
+        "@",
+        "@1",
+        "a@2",
+    ),
+    *(
+        "CON",
+        "con.txt",
+        "NUL",
+        "aux",
+        "COM1",
+        "LPT1.jpg",
+        "PRN/x",
+        "a/NUL",
+        "desktop.ini",
+        "Thumbs.db",
+    ),
+    *(
+        "ü",
+        "u\u0308",
+        "\u00e9",
+        "e\u0301",
+        "日本/語",
+        "😀",
+        "a\u0301\u0302b",
+        "ﬁ",
+        "ß",
+        "İ",
+        "ǅ",
+        "\u05d0\u05d1",
+    ),
+    *(
+        "_datasets",
+        "_datasets/x/1.json",
+        "1.json",
+        "index.json",
+        "trainyard",
+        "x.part",
+        ".git/config",
+    ),
+    *(
+        "x" * 255,
+        "ü" * 127,
+        "/".join("d" * 250),
+        "/".join(["y" * 200] * 4),
+        "a" * 200 + "/" + "b" * 255,
+    ),
+    *("0", "00", "1e9", "null", "true", "NaN", "{}", "[]", '{"path": "x"}', "a,b", "a;b", "x=y"),
+]
+HOSTILE = [*LEAVING, *UNSHOWN, *TOO_MUCH, *MISSED]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def test_there_are_two_hundred_of_them():
+    assert len(HOSTILE + FINE) == len({*HOSTILE, *FINE}) >= 200
+
+
+def store_with(path: str) -> tuple[MemoryStore, DatasetVersion]:
+    """A store in which somebody wrote a version with such a name, digest and all."""
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    line = f"{sha256} {len(CONTENT)} {path}\n".encode(errors="surrogatepass")
+    digest = hashlib.sha256(line).hexdigest()
+    store = MemoryStore()
+    fields = {"bytes": len(CONTENT), "sha256": sha256, "md5": hashlib.md5(CONTENT).hexdigest()}
+    try:
+        listed = msgspec.json.encode({"path": path, **fields})
+    except UnicodeEncodeError:  # half a pair: as an escape, which a reader may take
+        escaped = path.encode("unicode_escape").replace(b"\\x", b"\\u00")
+        listed = b'{"path":"' + escaped + b'",' + msgspec.json.encode(fields)[1:]
+    store.blobs[f"_datasets/d/{digest}.files.jsonl"] = listed + b"\n"
+    store.blobs[f"d/{digest}/{path}"] = CONTENT
+    return store, DatasetVersion(name="d", version=1, digest=digest, files=1, bytes=len(CONTENT))
+
+
+def test_a_list_with_a_hostile_name_writes_nothing(tmp_path):
+    target = tmp_path / "deep" / "target"
+    for path in HOSTILE:
+        store, dataset = store_with(path)
+        with pytest.raises(LaunchError) as error:
+            Datasets(store).pull(dataset, target)
+        assert error.value.hint, path
+        assert "\n" not in error.value.message, path
+        assert error.value.message.isprintable(), path
+    assert not (tmp_path / "deep").exists()
+    campaign("hostile names in a list of files", tried=len(HOSTILE), survived=len(HOSTILE))
+
+
+def test_a_folder_with_a_hostile_name_sends_nothing(tmp_path):
+    made = 0
+    for number, path in enumerate(HOSTILE):
+        folder = tmp_path / str(number)
+        (folder / "good").mkdir(parents=True)
+        (folder / "good" / "x").write_bytes(CONTENT)
+        if not _can_be_made(folder, path):
+            continue
+        made += 1
+        store = MemoryStore()
+        with pytest.raises(LaunchError, match="cannot be used in a dataset"):
+            Datasets(store).push(folder, "d")
+        assert store.blobs == {}
+    assert made > 60
+    campaign("hostile names in a folder", tried=made, survived=made)
+
+
+def test_a_tree_deeper_than_the_disk_can_name_is_refused(tmp_path):
+    folder = here = tmp_path / "deep"
+    folder.mkdir()
+    start = os.open(here, os.O_RDONLY)
+    opened = [start]
+    for _ in range(5000):
+        os.mkdir("d", dir_fd=opened[-1])
+        opened.append(os.open("d", os.O_RDONLY, dir_fd=opened[-1]))
+        if len(opened) > 2:
+            os.close(opened.pop(0))
+    for descriptor in opened:
+        os.close(descriptor)
+    with pytest.raises(LaunchError, match="deeper than 250 folders"):
+        Datasets(MemoryStore()).push(folder, "d")
+    # Python's own cleaning, and so pytest's, stops at such a depth.
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+def test_every_other_name_arrives_equal(tmp_path):
+    contents: dict[str, bytes] = {}
+    folder = tmp_path / "from"
+    for path in FINE:
+        check_path(path)
+        try:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(path.encode())
+        except OSError:  # a file and a folder of one name
+            continue
+        contents[path] = path.encode()
+    assert len(contents) >= len(FINE) - 5
+    store = MemoryStore()
+    dataset = Datasets(store).push(folder, "d").dataset.pinned()
+    Datasets(store).pull(dataset, tmp_path / "to")
+    assert read_folder(tmp_path / "to") == contents
+    campaign("odd names that arrive equal", tried=len(contents), survived=len(contents))
+
+
+def _on_disk(path: str) -> bytes:
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        return b""
+
+
+def _can_be_made(folder: Path, path: str) -> bool:
+    """Make a file of that name where a disk can have one; a name that leads out is not made."""
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return False
+    if os.fsdecode(_on_disk(path)) != path:
+        return False  # the disk gives its bytes back as another, harmless name
+    try:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(CONTENT)
+    except (OSError, ValueError):
+        return False
+    return True
