@@ -26,8 +26,9 @@ from jobs.container_engines import find_engine
 from jobs.containers import Recipe, read_recipe
 from jobs.package_index import find_settings
 from tests.fakes.containers import buildah, buildah_storage
+from trainer.data.digits import prepare_digits
+from trainer.data.events import Events
 from trainer.data.idx import read_idx
-from trainer.data.prepare import Events, prepare_digits
 
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/base/bookworm:debootstrap"

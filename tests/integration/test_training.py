@@ -19,8 +19,9 @@ from jobs.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
+from trainer.data.digits import prepare_digits
+from trainer.data.events import Events
 from trainer.data.idx import read_idx, write_idx
-from trainer.data.prepare import Events, prepare_digits
 
 REPO = Path(__file__).parents[2]
 PROGRAM = ("python", "-m", "trainer.pytorch.mnist")

@@ -13,6 +13,13 @@ from pathlib import Path
 
 from trainer.common.errors import TrainingError
 
+# Training pictures and labels, then those for testing.
+MNIST_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 _UNSIGNED_BYTE = 8
 
 

@@ -1,140 +1,261 @@
-"""Makes a data set's folder in the form its trainers read.
+"""Makes a data set's folder in the form its trainers read, from the archives it is published as.
 
+    python -m trainer.data.prepare imagenet --from archives --to data/imagenet
+    python -m trainer.data.prepare coco|mnist|hymenoptera --from archives --to DIR --download
     python -m trainer.data.prepare digits --to data/digits
-    launch data prepare digits --to data/digits
 
-digits: the 1,797 handwritten digits that scikit-learn brings along (8x8 pixels, 17 greys;
-https://archive.ics.uci.edu/dataset/80), written as MNIST's four IDX files. A pixel becomes a
-block of 3x3, with a border of 2 around the picture: 28x28 without a value made up. Of each
-digit every fifth picture goes to the test set, so equal input gives equal bytes everywhere.
+Interrupted at any time, the same command goes on. The folder gets its name when all of it is there
+and checked. docs/prepare.md says what to get, from where, and how long it takes.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from trainer.common.errors import TrainingError
-from trainer.data.idx import write_idx
+from trainer.data import imagenet, published, zipped_sets
+from trainer.data.archive_file import ArchiveFile
+from trainer.data.digits import prepare_digits
+from trainer.data.events import Events
+from trainer.data.fetch import fetch_archives
+from trainer.data.idx import MNIST_FILES, read_idx
+from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
+from trainer.data.staging import Staging, Unpacked, is_prepared
+from trainer.data.tar_members import Member
+from trainer.data.unpack import Progress, unpack
 
-FILES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
-_EVERY_NTH_TO_TEST = 5
+_IMAGENET_PAGE = "https://www.image-net.org/download-images"
 
 
-class Events:
-    """Tells how far the work is: JSON lines for a program, plain lines for a person."""
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """One archive to unpack, and the folders and files that come out of it."""
 
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
+    name: str
+    files: Callable[[ArchiveFile], Iterator[Member]]
+    unpacked_bytes: int
+    roots: tuple[str, ...]
 
-    def tell(self, event: str, text: str, **figures: object) -> None:
-        """Print one event with its figures, or its sentence, to stdout."""
-        line = json.dumps({"event": event, "text": text, **figures}) if self._as_json else text
-        print(line, flush=True)
+
+# Gives the parts of a data set, after a look at its archives.
+Plan = Callable[[Path, Mapping[str, Checksum], Staging], list[_Part]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DataSet:
+    archives: tuple[Archive, ...]
+    plan: Plan
+    check: Callable[[Path], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m trainer.data.prepare", allow_abbrev=False)
-    parser.add_argument("dataset", choices=["digits"])
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
-    arguments = parser.parse_args(argv)
+    arguments = _parser().parse_args(argv)
+    events = Events(as_json=arguments.json)
     try:
-        prepare_digits(arguments.to, Events(as_json=arguments.json))
+        if arguments.dataset == "digits":
+            prepare_digits(arguments.to, events)
+        else:
+            prepare_archives(
+                arguments.dataset,
+                _source(arguments.source, arguments.dataset),
+                arguments.to,
+                events,
+                checksums=arguments.checksums,
+                download=arguments.download,
+            )
     except (TrainingError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("error: interrupted (hint: type the same again: it goes on)", file=sys.stderr)
+        return 130
     return 0
 
 
-def prepare_digits(folder: Path, events: Events) -> None:
-    """Write the four files into `folder`; equal files that are there already stay untouched.
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainer.data.prepare", allow_abbrev=False)
+    parser.add_argument("dataset", choices=[*_DATASETS, "digits"])
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="DIR",
+        help="where the archives are (digits: none)",
+    )
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--download", action="store_true", help="get archives that are missing")
+    parser.add_argument(
+        "--checksums",
+        type=Path,
+        metavar="FILE",
+        help="of archives you packed yourself, as md5sum or sha256sum writes them",
+    )
+    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
+    return parser
 
-    Everything is written to a folder beside it first, so a kill leaves no half file.
+
+def _source(source: Path | None, dataset: str) -> Path:
+    if source is None:
+        message = f"{dataset} is made from archives, and no --from says where they are"
+        raise TrainingError(message, hint=f"prepare {dataset} --from DIR --to DIR")
+    return source
+
+
+def prepare_archives(
+    dataset: str,
+    source: Path,
+    target: Path,
+    events: Events,
+    *,
+    checksums: Path | None = None,
+    download: bool = False,
+) -> None:
+    """Make the folder `target` from the archives in `source`; a whole one that is there stays.
+
+    Raises TrainingError where an archive is missing, wrong, cut off or unsafe.
     """
-    folder = folder.absolute()
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        num_train, num_test = _write_digits(partial, events)
-        changed = _move_changed(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    what = f"{num_train} training and {num_test} test pictures in {folder}"
+    wanted = _DATASETS[dataset]
+    if download and dataset == "imagenet":
+        names = ", ".join(archive.name for archive in wanted.archives)
+        message = f"ImageNet asks its users to register: get {names} from {_IMAGENET_PAGE}"
+        raise TrainingError(message, hint=f"put them into {source}, leave --download out")
+    if there := is_prepared(target, dataset):
+        _tell_done(target, there, events, changed=False)
+        return
+    expected = expected_checksums(wanted.archives, read_checksums(checksums) if checksums else None)
+    if download:
+        fetch_archives(wanted.archives, source, events)
+    _require_archives(wanted.archives, source, dataset)
+    with Staging(target, dataset) as staging:
+        parts = wanted.plan(source, expected, staging)
+        _unpack_all(parts, source, expected, staging, events)
+        wanted.check(staging.folder)
+        made = staging.finish(tuple(root for part in parts for root in part.roots))
+    _tell_done(target, made, events, changed=True)
+
+
+def _require_archives(archives: Sequence[Archive], source: Path, dataset: str) -> None:
+    missing = [archive.name for archive in archives if not (source / archive.name).is_file()]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        hint = f"get it from {_IMAGENET_PAGE}" if dataset == "imagenet" else "--download gets it"
+        message = f"`{source}` holds no {names}"
+        raise TrainingError(message, hint=hint)
+
+
+def _unpack_all(
+    parts: Sequence[_Part],
+    source: Path,
+    expected: Mapping[str, Checksum],
+    staging: Staging,
+    events: Events,
+) -> None:
+    staging.require_room(sum(part.unpacked_bytes for part in parts))
+    archives_bytes = sum((source / part.name).stat().st_size for part in parts)
+    progress = Progress(events=events, archives_bytes=archives_bytes)
+    for part in parts:
+        unpack(
+            staging,
+            source / part.name,
+            files=part.files,
+            roots=part.roots,
+            expected=expected[part.name],
+            progress=progress,
+        )
+
+
+def _tell_done(target: Path, made: tuple[int, int], events: Events, *, changed: bool) -> None:
+    num_files, num_bytes = made
+    there = "" if changed else " (there already)"
     events.tell(
         "done",
-        what if changed else f"{what} (there already)",
-        folder=str(folder),
-        train=num_train,
-        test=num_test,
+        f"{num_files:,} files, {num_bytes / 1e6:,.1f} MB in {target}{there}",
+        folder=str(target.absolute()),
+        files=num_files,
+        bytes=num_bytes,
         changed=changed,
     )
 
 
-def _write_digits(folder: Path, events: Events) -> tuple[int, int]:
-    images, labels = _load_digits()
-    train, test = split(labels)
-    for number, (name, rows) in enumerate(zip(FILES, (train, train, test, test), strict=True), 1):
-        if "images" in name:
-            content = enlarge(images[rows])
-            write_idx(folder / name, content.shape, content.tobytes())
-        else:
-            write_idx(folder / name, (len(rows),), bytes(labels[row] for row in rows))
-        events.tell("progress", f"{name}: {len(rows)}", done=number, total=len(FILES), file=name)
-    return len(train), len(test)
+def _plan_imagenet(source: Path, expected: Mapping[str, Checksum], staging: Staging) -> list[_Part]:
+    devkit = source / imagenet.DEVKIT
+    checksum = expected[imagenet.DEVKIT]
+    classes = imagenet.read_val_classes(devkit, checksum)
+    used = replace(
+        Unpacked.beginning(devkit),
+        is_done=True,
+        checksum=f"{checksum.algorithm}:{checksum.digest}",
+    )
+    staging.note(used)
+    # The small one first: what is wrong with the labels shows before an hour of training pictures.
+    return [
+        _Part(
+            name=imagenet.VAL,
+            files=imagenet.val_files(classes),
+            unpacked_bytes=(source / imagenet.VAL).stat().st_size,
+            roots=("val",),
+        ),
+        _Part(
+            name=imagenet.TRAIN,
+            files=imagenet.train_files,
+            unpacked_bytes=(source / imagenet.TRAIN).stat().st_size,
+            roots=("train",),
+        ),
+    ]
 
 
-def _load_digits() -> tuple[Any, list[int]]:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        message = "scikit-learn is not installed here, and the digits come with it"
-        raise TrainingError(message, hint="uv sync --group data") from None
-    bundle: Any = load_digits()
-    return bundle.images, [int(label) for label in bundle.target]
+def _plan_coco(source: Path, _: Mapping[str, Checksum], __: Staging) -> list[_Part]:
+    roots = ("annotations", "val2017", "train2017")
+    parts: list[_Part] = []
+    for archive, root in zip(published.COCO, roots, strict=True):
+        files, unpacked_bytes = zipped_sets.coco_files(source / archive.name)
+        parts.append(
+            _Part(name=archive.name, files=files, unpacked_bytes=unpacked_bytes, roots=(root,))
+        )
+    return parts
 
 
-def split(labels: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Give the rows for training and for testing: of each label every fifth goes to testing."""
-    seen: dict[int, int] = {}
-    train: list[int] = []
-    test: list[int] = []
-    for row, label in enumerate(labels):
-        seen[label] = seen.get(label, 0) + 1
-        (test if seen[label] % _EVERY_NTH_TO_TEST == 0 else train).append(row)
-    return train, test
+def _plan_hymenoptera(source: Path, _: Mapping[str, Checksum], __: Staging) -> list[_Part]:
+    name = published.HYMENOPTERA[0].name
+    files, unpacked_bytes = zipped_sets.hymenoptera_files(source / name)
+    return [_Part(name=name, files=files, unpacked_bytes=unpacked_bytes, roots=("train", "val"))]
 
 
-def enlarge(images: Any) -> Any:
-    """Turn N x 8 x 8 values of 0 to 16 into N x 28 x 28 bytes of 0 to 255."""
-    import numpy as np
+def _plan_mnist(source: Path, _: Mapping[str, Checksum], __: Staging) -> list[_Part]:
+    parts: list[_Part] = []
+    for archive in published.MNIST:
+        files, unpacked_bytes = zipped_sets.mnist_files(source / archive.name)
+        root = archive.name.removesuffix(".gz")
+        parts.append(
+            _Part(name=archive.name, files=files, unpacked_bytes=unpacked_bytes, roots=(root,))
+        )
+    return parts
 
-    greys = (images * 255 / 16).round().astype(np.uint8)
-    blocks = greys.repeat(3, axis=1).repeat(3, axis=2)
-    return np.pad(blocks, ((0, 0), (2, 2), (2, 2)))
+
+def _check_nothing_more(_: Path) -> None:
+    """The checksums have said all there is to say."""
 
 
-def _move_changed(partial: Path, folder: Path) -> bool:
-    folder.mkdir(parents=True, exist_ok=True)
-    changed = False
-    for name in FILES:
-        target = folder / name
-        if not target.is_file() or target.read_bytes() != (partial / name).read_bytes():
-            (partial / name).replace(target)
-            changed = True
-    return changed
+def _check_mnist(folder: Path) -> None:
+    for name in MNIST_FILES:
+        read_idx(folder, name)
+
+
+_DATASETS: dict[str, _DataSet] = {
+    "imagenet": _DataSet(
+        archives=published.IMAGENET, plan=_plan_imagenet, check=imagenet.require_same_classes
+    ),
+    "coco": _DataSet(archives=published.COCO, plan=_plan_coco, check=_check_nothing_more),
+    "mnist": _DataSet(archives=published.MNIST, plan=_plan_mnist, check=_check_mnist),
+    "hymenoptera": _DataSet(
+        archives=published.HYMENOPTERA, plan=_plan_hymenoptera, check=_check_nothing_more
+    ),
+}
 
 
 if __name__ == "__main__":

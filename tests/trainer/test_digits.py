@@ -10,8 +10,9 @@ from collections import Counter
 
 import pytest
 
-from trainer.data.idx import read_idx
-from trainer.data.prepare import FILES, Events, enlarge, prepare_digits, split
+from trainer.data.digits import enlarge, prepare_digits, split
+from trainer.data.events import Events
+from trainer.data.idx import MNIST_FILES, read_idx
 
 # Equal on every machine: the digest of a dataset hangs on it.
 SHA256 = {
@@ -32,7 +33,7 @@ def digits(tmp_path_factory):
 def test_the_files_are_the_same_on_every_machine(digits):
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in digits.iterdir()}
     assert found == SHA256
-    assert tuple(sorted(found)) == tuple(sorted(FILES))
+    assert tuple(sorted(found)) == tuple(sorted(MNIST_FILES))
 
 
 def test_every_picture_of_scikit_learn_is_there_once_unchanged_but_in_size(digits):
@@ -74,13 +75,15 @@ def test_a_second_time_nothing_is_written_and_a_damaged_file_is_made_again(digit
     times = {path.name: path.stat().st_mtime_ns for path in digits.iterdir()}
     prepare_digits(digits, Events(as_json=True))
     assert {path.name: path.stat().st_mtime_ns for path in digits.iterdir()} == times
-    (digits / FILES[1]).write_bytes(b"half")
+    (digits / MNIST_FILES[1]).write_bytes(b"half")
     prepare_digits(digits, Events(as_json=True))
     changed = {
         path.name for path in digits.iterdir() if path.stat().st_mtime_ns != times[path.name]
     }
-    assert changed == {FILES[1]}
-    assert hashlib.sha256((digits / FILES[1]).read_bytes()).hexdigest() == SHA256[FILES[1]]
+    assert changed == {MNIST_FILES[1]}
+    assert (
+        hashlib.sha256((digits / MNIST_FILES[1]).read_bytes()).hexdigest() == SHA256[MNIST_FILES[1]]
+    )
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     ends = [event["changed"] for event in events if event["event"] == "done"]
     assert ends == [False, True]

@@ -1,0 +1,102 @@
+"""Writes the handwritten digits that scikit-learn brings along as MNIST's four files.
+
+1,797 digits of 8x8 pixels in 17 greys (https://archive.ics.uci.edu/dataset/80). A pixel becomes a
+block of 3x3, with a border of 2 around the picture: 28x28 without a value made up. Of each digit
+every fifth picture goes to the test set, so equal input gives equal bytes everywhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trainer.common.errors import TrainingError
+from trainer.data.events import Events
+from trainer.data.idx import MNIST_FILES, write_idx
+
+_EVERY_NTH_TO_TEST = 5
+
+
+def prepare_digits(folder: Path, events: Events) -> None:
+    """Write the four files into `folder`; equal files that are there already stay untouched.
+
+    Everything is written to a folder beside it first, so a kill leaves no half file.
+    """
+    folder = folder.absolute()
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        num_train, num_test = _write_digits(partial, events)
+        changed = _move_changed(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    what = f"{num_train} training and {num_test} test pictures in {folder}"
+    events.tell(
+        "done",
+        what if changed else f"{what} (there already)",
+        folder=str(folder),
+        train=num_train,
+        test=num_test,
+        changed=changed,
+    )
+
+
+def _write_digits(folder: Path, events: Events) -> tuple[int, int]:
+    images, labels = _load_digits()
+    train, test = split(labels)
+    num_bytes = 0
+    for number, (name, rows) in enumerate(
+        zip(MNIST_FILES, (train, train, test, test), strict=True), 1
+    ):
+        if "images" in name:
+            content = enlarge(images[rows])
+            write_idx(folder / name, content.shape, content.tobytes())
+        else:
+            write_idx(folder / name, (len(rows),), bytes(labels[row] for row in rows))
+        num_bytes += (folder / name).stat().st_size
+        events.progress("writing", files_done=number, bytes_done=num_bytes, files=len(MNIST_FILES))
+    return len(train), len(test)
+
+
+def _load_digits() -> tuple[Any, list[int]]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        message = "scikit-learn is not installed here, and the digits come with it"
+        raise TrainingError(message, hint="uv sync --group data") from None
+    bundle: Any = load_digits()
+    return bundle.images, [int(label) for label in bundle.target]
+
+
+def split(labels: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Give the rows for training and for testing: of each label every fifth goes to testing."""
+    seen: dict[int, int] = {}
+    train: list[int] = []
+    test: list[int] = []
+    for row, label in enumerate(labels):
+        seen[label] = seen.get(label, 0) + 1
+        (test if seen[label] % _EVERY_NTH_TO_TEST == 0 else train).append(row)
+    return train, test
+
+
+def enlarge(images: Any) -> Any:
+    """Turn N x 8 x 8 values of 0 to 16 into N x 28 x 28 bytes of 0 to 255."""
+    import numpy as np
+
+    greys = (images * 255 / 16).round().astype(np.uint8)
+    blocks = greys.repeat(3, axis=1).repeat(3, axis=2)
+    return np.pad(blocks, ((0, 0), (2, 2), (2, 2)))
+
+
+def _move_changed(partial: Path, folder: Path) -> bool:
+    folder.mkdir(parents=True, exist_ok=True)
+    changed = False
+    for name in MNIST_FILES:
+        target = folder / name
+        if not target.is_file() or target.read_bytes() != (partial / name).read_bytes():
+            (partial / name).replace(target)
+            changed = True
+    return changed
