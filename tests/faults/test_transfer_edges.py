@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -20,7 +21,8 @@ from tests.fakes.flaky_proxy import Refuse, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
 from tests.folders import make_folder, read_folder
 
-DISK_BYTES = 12 << 20
+# What a pull wants to be left free, and room for what is pulled.
+DISK_BYTES = 80 << 20
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of DISK_BYTES."""
+    """A file system of DISK_BYTES, all of it free."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
@@ -52,14 +54,13 @@ def fill(disk: Path, *, leave: int) -> Path:
     return ballast
 
 
-def pull_while_the_disk_fills(store: FlakyStore, disk: Path, when: int) -> str:
+def pull_while_the_disk_fills(store: FlakyStore, target: Path, when: int) -> str:
     """Fill the disk at the `when`th content request of a pull; gives what was said."""
     requests = itertools.count()
-    target = disk / "to"
 
     def plan(seen: Seen) -> None:
         if seen.kind == "get" and not seen.name.startswith("_") and next(requests) == when:
-            fill(disk, leave=0)
+            fill(target.parent, leave=0)
 
     store.proxy.clear(plan)
     done = store.launch("pull", "disk", "--to", str(target))
@@ -73,32 +74,34 @@ def pull_while_the_disk_fills(store: FlakyStore, disk: Path, when: int) -> str:
 def test_a_disk_that_fills_is_a_clear_error_and_the_rest_comes_when_there_is_room(
     store: FlakyStore, small_disk: Path, tmp_path: Path
 ) -> None:
-    contents = {f"{number:02}": os.urandom(100_000) for number in range(40)}
+    contents = {f"{number:02}": os.urandom(50_000) for number in range(80)}
     store.succeed("push", str(make_folder(tmp_path / "from", contents)), "disk")
-    tried = 0
-    for when in (0, 5, 30):
-        said = pull_while_the_disk_fills(store, small_disk, when)
+    moments = (0, 20, 70)
+    for when in moments:
+        target = small_disk / str(when)
+        said = pull_while_the_disk_fills(store, target, when)
         assert "No space left on device" in said
-        there = read_folder(small_disk / "to")
+        there = read_folder(target)
         whole = {name: content for name, content in there.items() if name in contents}
         assert whole == {name: contents[name] for name in whole}
         (small_disk / "ballast").unlink()
-        tried += 1
-    store.succeed("pull", "disk", "--to", str(small_disk / "to"))
-    assert read_folder(small_disk / "to") == contents
-    campaign("pulls onto a disk that filled", tried=tried, survived=tried)
+        store.succeed("pull", "disk", "--to", str(target))
+        assert read_folder(target) == contents
+        shutil.rmtree(target)
+    campaign("pulls onto a disk that filled", tried=len(moments), survived=len(moments))
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_received(
     store: FlakyStore, small_disk: Path, tmp_path: Path
 ) -> None:
-    contents = {"large": os.urandom(DISK_BYTES + 1)}
-    store.succeed("push", str(make_folder(tmp_path / "from", contents)), "too-large")
+    ballast = fill(small_disk, leave=10 << 20)
+    store.succeed("push", str(make_folder(tmp_path / "from", {"large": b"1" * (11 << 20)})), "big")
     store.proxy.clear()
-    done = store.launch("pull", "too-large", "--to", str(small_disk / "to"))
+    done = store.launch("pull", "big", "--to", str(small_disk / "to"))
     assert done.returncode == 1
     assert "hint: " in done.stderr
     assert [seen.name for seen in store.proxy.clear() if seen.name.endswith("/large")] == []
+    ballast.unlink()
 
 
 # --- Signatures that expire -----------------------------------------------------------------
