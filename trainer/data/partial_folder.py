@@ -51,8 +51,10 @@ class PartialFolder:
 
     def require_room(self, num_bytes: int) -> None:
         """Raise TrainingError where the disk has no room for so many bytes, less what is there."""
-        there = sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
         free = shutil.disk_usage(self.data).free
+        if num_bytes <= free:
+            return
+        there = sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
         if num_bytes - there > free:
             message = (
                 f"`{self.target.parent}` has {free / 1e9:.1f} GB free, "

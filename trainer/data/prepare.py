@@ -23,6 +23,7 @@ from trainer.data.digits import prepare_digits
 from trainer.data.events import Events
 from trainer.data.fetch import fetch_archives
 from trainer.data.idx import MNIST_FILES, read_idx
+from trainer.data.partial_folder import PartialFolder
 from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.staging import Staging, Unpacked, is_prepared
 from trainer.data.tar_members import Member
@@ -125,6 +126,7 @@ def prepare_archives(
         message = f"ImageNet asks its users to register: get {names} from {_IMAGENET_PAGE}"
         raise TrainingError(message, hint=f"put them into {source}, leave --download out")
     if there := is_prepared(target, dataset):
+        PartialFolder(target).forget_finished()
         _tell_done(target, there, events, changed=False)
         return
     expected = expected_checksums(wanted.archives, read_checksums(checksums) if checksums else None)

@@ -1,8 +1,8 @@
-"""The folder beside the target in which a data set is put together, and what is known of it.
+"""What is known of a data set while it is put together from archives.
 
-    .NAME.partial/             becomes NAME by one rename, when everything is checked
-    .NAME.partial/.state.json  which archives are unpacked, how much of the others is on the disk
-    NAME/prepared.json         what the data set was made from
+    .NAME.partial/data                   becomes NAME by one rename, when everything is checked
+    .NAME.partial/state/archives.json    which archives are unpacked, how far the others are
+    NAME/prepared.json                   what the data set was made from
 
 A file of the right size is whole if the machine has not restarted since: it was written front to
 back. After a restart only those count that are known to have reached the disk.
@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import shutil
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -22,10 +21,9 @@ from typing import Any, Self
 from trainer.common.errors import TrainingError
 from trainer.common.whole_file import write_whole
 from trainer.data.durability import boot_id, sync_files_of
-from trainer.data.locks import locked
+from trainer.data.partial_folder import PartialFolder, is_free
 
 RECEIPT = "prepared.json"
-_STATE = ".state.json"
 _SCHEMA = 1
 # Kept free on a disk beside what is written to it.
 _SPARE_BYTES = 256 << 20
@@ -58,29 +56,23 @@ class Unpacked:
 
 
 class Staging:
-    """The folder of one `prepare`; another one for the same target is refused meanwhile."""
+    """The data set on its way; a context in which no other program works on it."""
 
     def __init__(self, target: Path, dataset: str) -> None:
-        self.target = target.absolute()
-        self.folder = self.target.with_name(f".{self.target.name}.partial")
+        self._partial = PartialFolder(target)
+        self.folder = self._partial.data
+        self._state = self._partial.state / "archives.json"
         self._dataset = dataset
-        self._lock = ExitStack()
         self._archives: dict[str, Unpacked] = {}
         self._has_restarted = False
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        hint = "wait for it, or choose another --to"
-        self._lock.enter_context(locked(self.folder, hint))
+        self._partial.__enter__()
         self._read_state()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._archives:
-            # Nothing came of it.
-            with suppress(OSError):
-                self.folder.rmdir()
-        self._lock.close()
+        self._partial.__exit__()
 
     def begin(self, path: Path, roots: tuple[str, ...]) -> tuple[Unpacked, int | None]:
         """Give what is known of an archive, and how many of its files can be trusted (None: all).
@@ -103,13 +95,7 @@ class Staging:
 
     def require_room(self, num_bytes: int) -> None:
         """Raise TrainingError where so many bytes, less what is there already, have no room."""
-        free = shutil.disk_usage(self.folder).free
-        if free > num_bytes + _SPARE_BYTES:
-            return
-        missing = num_bytes + _SPARE_BYTES - free - count_files(self.folder)[1]
-        if missing > 0:
-            message = f"`{self.target.parent}` lacks {missing / 1e9:.1f} GB of room"
-            raise TrainingError(message, hint="free it, or choose another --to")
+        self._partial.require_room(num_bytes + _SPARE_BYTES)
 
     def finish(self, roots: tuple[str, ...]) -> tuple[int, int]:
         """Put the folder in its place; gives its number of files and bytes, without the receipt.
@@ -117,7 +103,7 @@ class Staging:
         What else lies in the folder is from an earlier, interrupted program, and goes.
         """
         for path in list(self.folder.iterdir()):
-            if path.name not in {*roots, _STATE}:
+            if path.name not in roots:
                 _remove(path)
         num_files = sum(each.num_files for each in self._archives.values())
         num_bytes = sum(each.num_bytes for each in self._archives.values())
@@ -133,21 +119,13 @@ class Staging:
         }
         write_whole(self.folder / RECEIPT, (json.dumps(receipt, indent=1) + "\n").encode())
         sync_files_of(self.folder)
-        state = (self.folder / _STATE).read_bytes()
-        (self.folder / _STATE).unlink()
-        try:
-            self.folder.rename(self.target)
-        except OSError as error:
-            write_whole(self.folder / _STATE, state)
-            message = f"`{self.folder}` cannot become `{self.target}`: {error.strerror}"
-            hint = "take away what lies there, and type the same again"
-            raise TrainingError(message, hint=hint) from None
-        sync_files_of(self.target.parent)
+        self._partial.finish()
+        sync_files_of(self._partial.target.parent)
         return num_files, num_bytes
 
     def _read_state(self) -> None:
         try:
-            state: Any = json.loads((self.folder / _STATE).read_bytes())
+            state: Any = json.loads(self._state.read_bytes())
             if state["schema"] != _SCHEMA or state["dataset"] != self._dataset:
                 return
             archives = [Unpacked(**each) for each in state["archives"]]
@@ -165,7 +143,7 @@ class Staging:
             "boot": None if self._has_restarted else boot_id(),
             "archives": [dataclasses.asdict(each) for each in self._archives.values()],
         }
-        write_whole(self.folder / _STATE, json.dumps(state).encode())
+        write_whole(self._state, json.dumps(state).encode())
 
 
 def is_prepared(target: Path, dataset: str) -> tuple[int, int] | None:
@@ -173,7 +151,7 @@ def is_prepared(target: Path, dataset: str) -> tuple[int, int] | None:
 
     Raises TrainingError where something else lies there, or where files were lost since.
     """
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+    if is_free(target):
         return None
     try:
         receipt: Any = json.loads((target / RECEIPT).read_bytes())
