@@ -14,7 +14,8 @@ from trainer.common.errors import TrainingError
 PictureFormat = Literal["JPEG", "PNG"]
 
 JPEG_START, JPEG_END = b"\xff\xd8", b"\xff\xd9"
-PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND"
+# A PNG ends with an empty chunk and its checksum, which are always the same.
+PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 # SOF0 to SOF15 but DHT, JPG and DAC, which lie between them: baseline, progressive, lossless, ...
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # RST0 to RST7 and TEM have neither length nor content.
