@@ -39,18 +39,26 @@ def plan_removal(store: BlobStore, ref: str) -> Removal:
         message = f"`{ref}` names no version, and one is removed at a time"
         raise LaunchError(message, hint=f"launch data ls {name}, then launch data rm {name}@N")
     records = Records(store)
-    record = records.record(name, version)
+    record = records.record(name, version) or _half_removed(records, name, version)
     if record is None:
-        gone = records.removed(name, version)
-        if gone is None or gone.record.digest not in records.shelf(name).leaving:
-            record = records.resolve(ref)  # says what there is instead
-        else:
-            record = gone.record
+        record = records.resolve(ref)  # says what there is instead
     if record.prefix is not None:
         stays = f"it was registered where it lay: {record.prefix}"
     else:
         stays = None
     return Removal(dataset=record, content_stays=stays)
+
+
+def _half_removed(records: Records, name: str, version: int) -> DatasetRecord | None:
+    """A version whose removal was cut off: nobody else has its content, which is still there."""
+    gone = records.removed(name, version)
+    if gone is None:
+        return None
+    shelf, digest = records.shelf(name), gone.record.digest
+    if digest in shelf.leaving:
+        return gone.record
+    is_left = digest in shelf.listed and records.with_digest(name, digest, shelf) is None
+    return gone.record if is_left else None
 
 
 def remove(store: BlobStore, removal: Removal) -> None:

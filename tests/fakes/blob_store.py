@@ -30,6 +30,18 @@ class MemoryStore:
         self.max_bytes_per_s: int | None = None
         self._md5: dict[str, bytes] = {}
         self._lock = Lock()
+        self._kill: tuple[int, type[BaseException]] | None = None
+
+    def kill_before_write(self, number: int | None, how: type[BaseException]) -> None:
+        """Let the write (or deletion) of that number from now on raise; None for none."""
+        self._kill = None if number is None else (number, how)
+
+    def _write(self) -> None:
+        if self._kill is not None:
+            left, how = self._kill
+            if left == 0:
+                raise how
+            self._kill = left - 1, how
 
     def list(self, prefix: str) -> Iterator[Blob]:
         """See BlobStore."""
@@ -50,6 +62,7 @@ class MemoryStore:
     def create(self, name: str, content: bytes) -> bool:
         """See BlobStore."""
         self.requests.append(f"create {name}")
+        self._write()
         self.before_create(name)
         with self._lock:
             if name in self.blobs:
@@ -69,6 +82,7 @@ class MemoryStore:
         """See BlobStore."""
         for name in names:
             self.requests.append(f"delete {name}")
+            self._write()
             with self._lock:
                 self.blobs.pop(name, None)
 
@@ -79,6 +93,7 @@ class MemoryStore:
         self.max_bytes_per_s = max_bytes_per_s
         for file in files:
             self.before_send(file.name)
+            self._write()
             content = file.path.read_bytes()
             if (len(content), hashlib.md5(content).digest()) != (file.bytes, file.md5):
                 message = f"`{file.path}` changed while it was being sent"
