@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench.extraction import extraction_rows
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
 from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
@@ -78,8 +79,9 @@ PAGES = {
         ),
     ),
     "data": Page(
-        title="Data: pushing",
+        title="Data: preparing and pushing",
         benchmarks={
+            "extraction": extraction_rows,
             "pushes": push_rows,
         },
         notes=(
@@ -91,6 +93,7 @@ PAGES = {
             "MD5 of each request. azcopy does neither by itself; with `--put-md5` it finds an MD5.",
             "- Bare sockets: the same files read and sent over eight connections by a loop in "
             "Python, without signature, hash or a look at the answers.",
+            "- Shards (U4): files of 128 MiB and one with the rest.",
             "- Growth: files of 4 kB; the time of a push of one file is taken off.",
         ),
     ),
