@@ -91,7 +91,7 @@ def _warn_of_case(prefix: str, names: Sequence[str], warn: Callable[[str], None]
     if len({hash(name.casefold()) for name in names}) == len(names):
         return
     first: dict[str, str] = {}
-    for name in names:
+    for name in reversed(names):
         other = first.setdefault(name.casefold(), name)
         if other != name:
             warn(
