@@ -16,7 +16,7 @@ demo:
 
 test: setup
 	@$(TOOLS).testbed
-	$(BIN)/pytest -n 2 --dist loadfile -rs --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=15
 
 check:
 	@$(TOOLS).setup environment

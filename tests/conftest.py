@@ -1,17 +1,34 @@
-"""What holds for all tests: signals do what they do in a shell, and campaigns show their counts."""
+"""What holds for all tests: signals as in a shell, the longest files first, campaigns' counts."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import campaign
 
+TESTS = Path(__file__).parent
+# Each takes a minute or more: begun last, one of them would leave all other processes idle.
+LONGEST = (
+    "integration/test_maskrcnn.py",
+    "integration/local_stack/test_killed.py",
+    "faults/test_resume_tf.py",
+    "integration/test_training.py",
+    "integration/test_resnet50_tf.py",
+    "integration/test_resnet50_pytorch.py",
+    "integration/test_parity.py",
+    "integration/test_hymenoptera.py",
+    "faults/test_resume_pytorch.py",
+)
+LONG = ("integration", "faults")
+
 
 def pytest_configure() -> None:
     """Take back what `nohup` or a background shell has the tests, and all they start, ignore."""
+    assert [each for each in LONGEST if not (TESTS / each).is_file()] == []
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -23,6 +40,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["campaigns"] = campaign.lines()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest (`--no-loadscope-reorder` keeps that order)."""
+    items.sort(key=lambda item: _place(item.path.relative_to(TESTS)))
+
+
+def _place(path: Path) -> int:
+    if path.as_posix() in LONGEST:
+        return LONGEST.index(path.as_posix())
+    return len(LONGEST) + (path.parts[0] not in LONG)
 
 
 @pytest.hookimpl(optionalhook=True)
