@@ -67,7 +67,8 @@ EVERY_COMMAND = [
     *("image install x", "image build x", "image push x", "image pin x"),
     *("data prepare digits --to x", "data pack x --to y"),
     *("data synthesize imagenet --images 9 --to x",),
-    *("data push x y", "data ls", "data pull x --to y"),
+    *("data push x y", "data ls", "data pull x --to y", "data show x", "data diff x y"),
+    *("data rm x@1", "data register x y"),
     *("env ls", "env show", "env export", "env check", "env repair"),
 ]
 
