@@ -122,6 +122,32 @@ class TestPush:
         assert (pushed.already, pushed.files_sent, pushed.bytes_sent) == (False, 1, 5)
         assert store.sent == [lost]
 
+    def test_killed_before_any_write_the_next_push_ends_it(self, store, tmp_path):
+        contents = {"a": b"1", "b/c": b"22", "b/d": b"", "e": bytes(9 << 20)}
+        folder = make_folder(tmp_path / "f", contents)
+
+        class Killed(BaseException):
+            pass
+
+        num_writes = 0
+        while True:
+            store.blobs.clear()
+            store.kill_before_write(num_writes, Killed)
+            try:
+                Datasets(store).push(folder, "digits")
+                break
+            except Killed:
+                num_writes += 1
+            assert Datasets(store).versions() == []
+            before = len([name for name in store.blobs if name.startswith("digits/")])
+            store.kill_before_write(None, Killed)
+            pushed = Datasets(store).push(folder, "digits")
+            assert (pushed.dataset.ref, pushed.files_sent) == ("digits@1", 4 - before)
+            target = tmp_path / f"to-{num_writes}"
+            Datasets(store).pull(pushed.dataset.pinned(), target)
+            assert read_folder(target) == contents
+        assert num_writes == 6  # four files, their list, and the record
+
     def test_pushes_at_once_of_different_contents_get_different_versions(self, tmp_path, store):
         folders = [
             make_folder(tmp_path / str(number), {"a": str(number).encode()}) for number in range(16)
