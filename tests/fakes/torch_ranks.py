@@ -33,16 +33,20 @@ class Zygote:
     """The process that forks; it knows which of its ranks have ended, and how."""
 
     def __init__(self, python: Path, folder: Path, modules: Sequence[str] = ()) -> None:
-        """Import `modules`, or what PyTorch's programs need, and wait until that is done."""
+        """Import `modules`, or what PyTorch's programs need, and wait until that is done.
+
+        What ranks leave in the temporary folder when they are killed stays in `folder`.
+        """
         self._folder = folder
         self._pids: list[int] = []
         self._codes: dict[int, int] = {}
         self._news = threading.Condition()
         self._is_ready = False
+        given = {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
         with (folder / "zygote.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [str(python), str(ZYGOTE), *modules],
-                env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
+                env={**os.environ, **given},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
