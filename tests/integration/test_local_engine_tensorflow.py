@@ -31,7 +31,9 @@ def submit(gangs: Gangs, script: str, *arguments: str, **changes: Any) -> RunHan
         ["python", script, *arguments],
         launcher="tensorflow",
         code=str(PROGRAMS),
-        **{"code_only": (script,), "env": QUIET, **changes},
+        # A rank that is killed leaves TensorFlow's generated files behind.
+        env={**QUIET, "TMPDIR": str(gangs.workspace)},
+        **{"code_only": (script,), **changes},
     )
 
 
