@@ -216,18 +216,20 @@ def test_a_small_cache_stays_within_its_bound_and_gives_all(streaming, num_block
     assert len(streaming.blocks()) >= 1
 
 
-def test_the_block_that_was_used_longest_ago_gives_way(streaming, monkeypatch):
-    monkeypatch.setattr("trainer.data.stream_cache.USE_NOTED_EVERY_S", 0.0)
-    sizes = [file.stat().st_size for file in sorted((streaming.packed / "train").glob("*.tar"))]
-    assert all(size > BLOCK_BYTES for size in sizes)
+def test_the_block_that_was_wanted_longest_ago_gives_way(streaming):
     pictures = streaming.open(cache_bytes=3 * BLOCK_BYTES + BLOCK_BYTES // 2)
     blocks = pictures._blocks
-    for number in (0, 1, 0):
+    for number in (0, 1):
         blocks.read(0, number * BLOCK_BYTES, 1)
         time.sleep(0.01)
-    blocks.read(1, 0, 1)
-    time.sleep(0.01)
-    blocks.read(1, BLOCK_BYTES, 1)
+    # There already, and wanted once more.
+    first = streaming.blocks()[0]
+    before = first.stat().st_mtime_ns
+    blocks.begin([(0, 0, 1)])
+    wait_until(lambda: first.stat().st_mtime_ns != before)
+    for number in (0, 1):
+        time.sleep(0.01)
+        blocks.read(1, number * BLOCK_BYTES, 1)
     names = [file.name for file in streaming.blocks()]
     assert names == ["train-000000-000000", "train-000001-000000", "train-000001-000001"]
 

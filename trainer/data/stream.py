@@ -101,21 +101,18 @@ class StreamedPictures:
             RemoteFile(path=shard.path, bytes=shard.bytes, md5=source.md5.get(shard.path))
             for shard in self.split.shards
         ]
+        largest = max((file.bytes for file in files), default=0)
+        window = min(WINDOW_SHARDS, len(files)) * -(-largest // BLOCK_BYTES)
+        # The window that is being read stays in the cache, and some room for what others want.
+        spare = source.cache_bytes // BLOCK_BYTES * 9 // 10 - window
         return Blocks(
             files,
             RangeStore(source.endpoint, source.sas_file),
             BlockCache(source.cache, name, source.cache_bytes),
             name=self._split_name,
-            max_ahead=self._max_ahead(),
+            window=window,
+            max_ahead=max(2 * NUM_FETCHERS, min(window, spare)),
         )
-
-    def _max_ahead(self) -> int:
-        """As many blocks as the next window has, if the cache holds the window before it, too."""
-        shards = self.split.shards
-        largest = max((shard.bytes for shard in shards), default=0)
-        window = min(WINDOW_SHARDS, len(shards)) * -(-largest // BLOCK_BYTES)
-        spare = self._source.cache_bytes // BLOCK_BYTES * 9 // 10 - window
-        return max(2 * NUM_FETCHERS, min(window, spare))
 
     def name(self, index: int) -> str:
         """Give the shard's path and the picture's place in it."""

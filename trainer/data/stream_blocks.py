@@ -34,7 +34,7 @@ class Block(NamedTuple):
 class Blocks:
     """The bytes of some remote files, by way of a cache; for any number of threads.
 
-    Of what is to be read soon at most `max_ahead` blocks are fetched before they are read: more
+    They are read in any order within `window` blocks, and those are not wanted again soon. Of what is to be read soon at most `max_ahead` blocks are fetched before they are read: more
     would push out of the cache what is being read now.
     """
 
@@ -45,6 +45,7 @@ class Blocks:
         cache: BlockCache,
         *,
         name: str,
+        window: int,
         max_ahead: int,
     ) -> None:
         self._files = files
@@ -53,12 +54,12 @@ class Blocks:
         self._name = name
         self._lock = threading.Lock()
         self._under_way: dict[Block, Future[bytes | None]] = {}
-        # What was asked for, numbered in this order; the numbers of old ones are forgotten.
+        # What was asked for, numbered in this order, and up to which number it was read.
         self._queue: deque[tuple[int, Block]] = deque()
         self._numbers: dict[Block, int] = {}
-        self._max_numbers = max(64, cache.max_bytes // BLOCK_BYTES // 2)
         self._num_asked = 0
         self._num_reached = 0
+        self._window = window
         self._max_ahead = max_ahead
         self._changed = threading.Condition(self._lock)
         self._num_fetchers = 0
@@ -92,10 +93,14 @@ class Blocks:
                     self._numbers[block] = self._num_asked
                     self._queue.append((self._num_asked, block))
                     self._num_asked += 1
-            # What was asked for long ago may have given way in the cache.
-            while len(self._numbers) > self._max_numbers:
-                del self._numbers[next(iter(self._numbers))]
+            self._forget()
             self._wake_fetchers()
+
+    def _forget(self) -> None:
+        """Let what was read a window ago be asked for anew: it may have given way in the cache."""
+        last = self._num_reached - self._window
+        while self._numbers and self._numbers[oldest := next(iter(self._numbers))] < last:
+            del self._numbers[oldest]
 
     def _wake_fetchers(self) -> None:
         """Let those that wait look at the queue, and start as many as are missing."""
@@ -112,7 +117,7 @@ class Blocks:
     def _fetch_queue(self) -> None:
         """Fetch what is queued; what fails is left for its reader to meet."""
         while (block := self._next()) is not None:
-            if not self._cache.has(self._name_of(block)):
+            if not self._cache.want(self._name_of(block)):
                 with contextlib.suppress(TrainingError):
                     self._get(block, waits=False)
 

@@ -3,10 +3,11 @@
     DIR/lock                    held while room is made and counted
     DIR/used                    bytes taken, 8 bytes little-endian; more than there are after a kill
     DIR/claims                  a locked byte for each block that a process is fetching
-    DIR/<set>/<block>           a block and its trailer; its time is that of its last use
+    DIR/<set>/<block>           a block and its trailer; its time is when it was wanted last
     DIR/<set>/<block>.<n>.new   a block that is being written, locked by who writes it
 
-The oldest blocks give way. What is under a block's name is whole or is not given: a trailer of
+The blocks that were wanted longest ago give way: not read, since of what is fetched ahead of its
+use all is needed, and of what was read yesterday nothing. What is under a block's name is whole or is not given: a trailer of
 length and CRC-32 is looked at before a process's first read of it. The folder may be taken away
 at any time; the cache begins anew.
 """
@@ -32,7 +33,6 @@ _FLOCK = struct.Struct("@hhqqi")
 NEW_SUFFIX = ".new"
 # A look at all blocks makes room for several: 1/32 of the cache, so many blocks at most.
 SLACK_DIVISOR, MAX_SLACK_BYTES = 32, 128 << 20
-USE_NOTED_EVERY_S = 10.0
 # Blocks that need no second look; to forget them costs one.
 MAX_KNOWN = 1 << 14
 # After a disk was full or did not answer.
@@ -50,8 +50,8 @@ class BlockCache:
         self._lock = threading.Lock()
         self._locked: int | None = None
         self._claims: int | None = None
-        # Which file of that name was looked at and found whole, and when its use was noted.
-        self._known: dict[str, tuple[int, float]] = {}
+        # Which file of that name was looked at and found whole.
+        self._known: dict[str, int] = {}
         self._rests_until_s = 0.0
 
     def takes(self, block_bytes: int) -> bool:
@@ -59,9 +59,13 @@ class BlockCache:
         is_large_enough = block_bytes + _TRAILER.size <= self.max_bytes
         return is_large_enough and time.monotonic() >= self._rests_until_s
 
-    def has(self, block: str) -> bool:
-        """Whether something has the block's name."""
-        return (self._blocks / block).exists()
+    def want(self, block: str) -> bool:
+        """Let a block be among the last to give way; False where it is not there."""
+        try:
+            os.utime(f"{self._blocks}/{block}")
+        except OSError:
+            return False
+        return True
 
     def read(self, block: str, start: int, length: int, *, block_bytes: int) -> bytes | None:
         """Give a part of a block of `block_bytes`, or None where it is not there or not whole."""
@@ -72,14 +76,11 @@ class BlockCache:
             return None
         try:
             number = os.fstat(file).st_ino
-            known, noted_s = self._known.get(block, (None, 0.0))
-            if known != number and not _is_whole(file, block_bytes):
-                _remove(path)
-                return None
-            if known != number or time.monotonic() - noted_s > USE_NOTED_EVERY_S:
+            if self._known.get(block) != number:
+                if not _is_whole(file, block_bytes):
+                    _remove(path)
+                    return None
                 self._remember(block, number)
-                with contextlib.suppress(OSError):  # it has given way meanwhile, or is another's
-                    os.utime(file)
             return os.pread(file, length, start)
         except OSError:
             return None
@@ -111,7 +112,7 @@ class BlockCache:
     def _remember(self, block: str, number: int) -> None:
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        self._known[block] = (number, time.monotonic())
+        self._known[block] = number
 
     def _rest(self, error: OSError) -> None:
         # Where the folder was taken away the next block finds a new one.
