@@ -22,6 +22,7 @@ from jobs.errors import LaunchError
 from jobs.launchers import GangRequest
 from jobs.preparation import prepare
 from jobs.runs import RunEvent, append_event, now, read_record, use_reserve, write_file
+from jobs.signatures import forget_signatures
 from jobs.slots import Slots
 from jobs.spec import RunRecord, RunState
 from jobs.supervision import Handover
@@ -63,6 +64,7 @@ class Supervisor:
             outcome = self._attempt.give_up(str(error))
         try:
             use_reserve(self._run_dir)
+            forget_signatures(self._run_dir)
             if outcome.error is not None:
                 with contextlib.suppress(OSError):  # the event says the main thing, too
                     write_file(self._run_dir / "error.json", msgspec.json.encode(outcome.error))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from jobs.errors import LaunchError, Refused
 from jobs.spec import Cluster, JobSpec, Launcher
 
 LOOPBACK = "127.0.0.1"
+STREAM_CACHE = "TRAINYARD_STREAM_CACHE_BYTES"
 # Quick start: no site, no environment of the interpreter's own. rank.py needs neither.
 RANK_ARGV = ("python", "-I", "-S", "rank.py", "rank.json")
 
@@ -102,10 +103,7 @@ def _check(spec: JobSpec, cluster: Cluster) -> None:
     if spec.chief and spec.world_size < 2:
         message = "a chief needs at least one worker beside it, and the job has one process"
         raise LaunchError(message, hint="--set processes_per_node=2")
-    for name, each in spec.inputs.items():
-        if each.mode == "stream":
-            message = f"input `{name}`: the local engine does not stream yet"
-            raise LaunchError(message, hint="mode: download")
+    stream_cache_bytes(spec.env)
     if spec.nodes > cluster.max_nodes or spec.processes_per_node > cluster.processes_per_node:
         asked = f"{spec.nodes} x {spec.processes_per_node}"
         largest = f"{cluster.max_nodes} x {cluster.processes_per_node}"
@@ -117,6 +115,20 @@ def _check(spec: JobSpec, cluster: Cluster) -> None:
         fitting_processes = min(spec.processes_per_node, cluster.processes_per_node)
         hint = f"--nodes {fitting_nodes} --set processes_per_node={fitting_processes}"
         raise Refused(message, hint=hint)
+
+
+def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
+    """How many bytes the job wants its streamed inputs to keep, or None where it does not say.
+
+    Raises LaunchError for what is no number of bytes.
+    """
+    text = env.get(STREAM_CACHE)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        message = f"`env: {STREAM_CACHE}`: `{text}` is no number of bytes"
+        raise LaunchError(message, hint=f"{STREAM_CACHE}: '20000000000' for 20 GB")
+    return int(text)
 
 
 def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:

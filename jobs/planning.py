@@ -45,6 +45,10 @@ def plan_on(
         datasets=known | {name: _version(environment, name) for name in sorted(datasets)},
         code=code,
     )
+    if any(each.mode == "stream" for each in spec.inputs.values()):
+        from jobs.inputs import require_packed
+
+        require_packed(spec.inputs, environment)
     return engine.plan(structs.replace(spec, resume=resume))
 
 

@@ -49,7 +49,7 @@ def prepare(
     for name in spec.outputs:
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
     (run_dir / "rank.py").write_bytes(Path(__file__).with_name("rank.py").read_bytes())
-    inputs = _fetch_inputs(spec, environment, run_dir.parent.parent, wait) if spec.inputs else {}
+    inputs = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
     job = RankJob(
         run_dir=str(run_dir),
         command=request.command,
@@ -76,7 +76,7 @@ def prepare(
 
 
 def _fetch_inputs(
-    spec: JobSpec, environment: Environment, workspace: Path, wait: Callable[..., None]
+    spec: JobSpec, environment: Environment, run_dir: Path, wait: Callable[..., None]
 ) -> dict[str, str]:
     """Download the inputs in a child, which can be killed at any moment when the run is ended."""
     answer, inlet = os.pipe()
@@ -88,7 +88,7 @@ def _fetch_inputs(
             signal.signal(number, signal.SIG_DFL)
         # It holds the run's lock as well: without its parent the run must count as lost.
         end_with_parent(parent)
-        _answer_with_inputs(spec, environment, workspace, inlet)
+        _answer_with_inputs(spec, environment, run_dir, inlet)
     os.close(inlet)
     received = b""
     try:
@@ -118,20 +118,14 @@ def _read_when_ready(fd: int, wait: Callable[..., None]) -> bytes:
             wait(None, fd)
 
 
-def _answer_with_inputs(
-    spec: JobSpec, environment: Environment, workspace: Path, inlet: int
-) -> None:
+def _answer_with_inputs(spec: JobSpec, environment: Environment, run_dir: Path, inlet: int) -> None:
     """In the child: fetch and tell. Does not return."""
     try:
         # Only a job with inputs pays for the store's client.
-        from jobs.data import materialise
+        from jobs.inputs import give_inputs
 
         try:
-            folders = {
-                name: str(materialise(each.dataset, environment, workspace))
-                for name, each in spec.inputs.items()
-            }
-            answer = _Answer(folders=folders)
+            answer = _Answer(folders=give_inputs(spec, environment, run_dir))
         except LaunchError as error:
             answer = _Answer(error=error.message, hint=error.hint)
         except Exception as error:  # noqa: BLE001 (the process's edge: the supervisor must hear)

@@ -15,6 +15,7 @@ from types import FrameType
 from jobs.failure import signal_name
 from jobs.processes import kill_leftovers, read_process
 from jobs.runs import RunEvent, append_event, now, read_events, read_record, use_reserve
+from jobs.signatures import forget_signatures
 from jobs.slots import Slots
 from jobs.spec import RunState
 
@@ -51,6 +52,7 @@ def watch(run_dir: Path, supervisor: int) -> int:
     _, status = os.waitpid(supervisor, 0)
     # Most runs leave nothing behind, and then this looks once.
     kill_leftovers(read_process(os.getpid()), run_dir, timeout_s=KILL_TIMEOUT_S)
+    forget_signatures(run_dir)
     events = read_events(run_dir)
     if not events or not events[-1].state.is_terminal():
         use_reserve(run_dir)

@@ -15,7 +15,6 @@ from jobs.launchers import (
     share_gpus,
     tensorflow_environments,
 )
-from jobs.spec import DatasetVersion, InputSpec
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 
 
@@ -183,13 +182,6 @@ def test_each_task_is_told_the_whole_cluster_and_which_port_is_its_own() -> None
         rank: ({"cluster": cluster, "task": {"type": kind, "index": index}}, str(port))
         for rank, (kind, index, port) in enumerate(tasks)
     }
-
-
-def test_what_this_engine_cannot_do_is_said_before_anything_starts() -> None:
-    dataset = DatasetVersion(name="d", version=1, digest="0", files=1, bytes=1)
-    streamed = {"d": InputSpec(dataset=dataset, mode="stream")}
-    with pytest.raises(LaunchError, match="input `d`: the local engine does not stream yet"):
-        gang_request(make_spec(["true"], inputs=streamed), make_cluster())
 
 
 def test_unknown_cluster_is_named_with_those_there_are(tmp_path) -> None:

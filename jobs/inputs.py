@@ -1,0 +1,213 @@
+"""Gives a run its inputs: a folder that holds a dataset, or one through which it is streamed.
+
+docs/inputs.md says what each mode does. Runs in a process of its own, which may be killed at any
+moment: what it has done is found by the next one.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from jobs.data import Datasets, materialise
+from jobs.dataset_files import DatasetFile, Inside, disk_errors
+from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.launchers import stream_cache_bytes
+from jobs.signatures import forget_signatures_of_the_dead, signature_file, write_signature
+from jobs.spec import DatasetVersion, Environment, InputSpec, JobSpec
+from jobs.store import BlobStore, Incoming, open_data_store
+
+INDEX_FILE = "index.json"
+STREAM_FILE = "stream.json"
+STREAM_SCHEMA = 1
+# The longest that Azure signs for an identity; a run's limit may be longer only where we sign.
+SAS_VALID_S = 7 * 86400
+LOCAL_SAS_VALID_S = 90 * 86400
+
+
+class _Shard(Struct, frozen=True):
+    path: str
+
+
+class _Split(Struct, frozen=True):
+    shards: tuple[_Shard, ...]
+
+
+class _Index(Struct, frozen=True):
+    """What is needed here of a packed dataset's `index.json` (docs/shards.md)."""
+
+    splits: dict[str, _Split]
+
+
+class StreamSource(Struct, frozen=True, kw_only=True):
+    """`stream.json`, as trainer.data.stream reads it; holds no secret."""
+
+    schema: int
+    endpoint: str
+    sas_file: str
+    cache: str
+    cache_bytes: int
+    md5: dict[str, str]
+
+
+def give_inputs(spec: JobSpec, environment: Environment, run_dir: Path) -> dict[str, str]:
+    """Make all inputs of a run ready; gives the folder of each.
+
+    Raises LaunchError for one that cannot be given as the job wants it, or that does not arrive.
+    """
+    workspace = run_dir.parent.parent
+    if any(each.mode == "stream" for each in spec.inputs.values()):
+        forget_signatures_of_the_dead(workspace)
+    return {
+        name: str(
+            _stream(name, each, spec, environment, run_dir)
+            if each.mode == "stream"
+            else materialise(each.dataset, environment, workspace)
+        )
+        for name, each in spec.inputs.items()
+    }
+
+
+def require_packed(inputs: Mapping[str, InputSpec], environment: Environment) -> None:
+    """Raises LaunchError where an input is to be streamed and is no packed dataset."""
+    streamed = {name: each for name, each in inputs.items() if each.mode == "stream"}
+    store = open_data_store(environment) if streamed else None
+    for name, each in streamed.items():
+        assert store is not None
+        blob = each.dataset.content_prefix + INDEX_FILE
+        if not any(found.name == blob for found in store.list(blob)):
+            raise _not_packed(name, each.dataset)
+
+
+# --- streams ----------------------------------------------------------------------------------
+
+
+def _stream(
+    name: str, given: InputSpec, spec: JobSpec, environment: Environment, run_dir: Path
+) -> Path:
+    """Write the folder through which a run streams a dataset."""
+    workspace, dataset = run_dir.parent.parent, given.dataset
+    store = open_data_store(environment)
+    kept = _bring_index(name, dataset, store, workspace)
+    cache = workspace / "cache"
+    folder, sas_file = run_dir / "inputs" / name, signature_file(run_dir, name)
+    with disk_errors(folder):
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        cache.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir()
+        for entry in (kept / "files").iterdir():
+            (folder / entry.name).symlink_to(entry)
+        source = StreamSource(
+            schema=STREAM_SCHEMA,
+            endpoint=_address(environment, dataset),
+            sas_file=str(sas_file),
+            cache=str(cache),
+            cache_bytes=_cache_bytes(spec.env, cache),
+            md5=msgspec.json.decode((kept / "md5.json").read_bytes(), type=dict[str, str]),
+        )
+        (folder / STREAM_FILE).write_bytes(msgspec.json.encode(source))
+        valid_s = LOCAL_SAS_VALID_S if environment.engine == "local" else SAS_VALID_S
+        write_signature(sas_file, store.read_only_sas(dataset.content_prefix, valid_s))
+    return folder
+
+
+def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace: Path) -> Path:
+    """Give `WORKSPACE/inputs/DIGEST.stream`: all files but the shards, and the shards' MD5s.
+
+    Fetched by the first run that asks, under a lock that the others wait for.
+    """
+    inputs = workspace / "inputs"
+    final = inputs / f"{dataset.digest}.stream"
+    if final.is_dir():
+        return final
+    with disk_errors(inputs):
+        inputs.mkdir(parents=True, exist_ok=True)
+        lock = (inputs / f".{final.name}.lock").open("wb")
+    with lock, Datasets(store).files(dataset) as (files,):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if final.is_dir():
+            return final
+        partial = inputs / f".{final.name}.partial"
+        with disk_errors(partial):
+            shutil.rmtree(partial, ignore_errors=True)
+            (partial / "files").mkdir(parents=True)
+        index = [file for file in files if file.path == INDEX_FILE]
+        if not index:
+            raise _not_packed(name, dataset)
+        _receive(store, dataset, index, partial / "files")
+        shards = _shards_of(partial / "files" / INDEX_FILE, dataset)
+        others = (file for file in files if file.path not in {INDEX_FILE, *shards})
+        _receive(store, dataset, others, partial / "files")
+        md5 = {
+            file.path: base64.b64encode(bytes.fromhex(file.md5)).decode()
+            for file in files
+            if file.path in shards
+        }
+        if missing := shards - md5.keys():
+            message = f"`{_ref(dataset)}` has no file `{min(missing)}`, which its index names"
+            raise EnvironmentFailure(
+                message, hint="launch data pack DIR --to PACKED, push it again"
+            )
+        with disk_errors(partial):
+            (partial / "md5.json").write_bytes(msgspec.json.encode(md5))
+            partial.rename(final)
+    return final
+
+
+def _receive(
+    store: BlobStore, dataset: DatasetVersion, files: Iterable[DatasetFile], folder: Path
+) -> None:
+    inside = Inside(folder)
+    incoming = (
+        Incoming(
+            name=dataset.content_prefix + file.path,
+            path=inside.place(file.path),
+            bytes=file.bytes,
+            sha256=file.sha256,
+            mode=0o444,
+        )
+        for file in files
+    )
+    with disk_errors(folder):
+        store.receive(incoming, lambda _files, _bytes: None)
+
+
+def _shards_of(path: Path, dataset: DatasetVersion) -> set[str]:
+    try:
+        index = msgspec.json.decode(path.read_bytes(), type=_Index)
+    except msgspec.MsgspecError as error:
+        message = f"`{INDEX_FILE}` of `{_ref(dataset)}` is no index of shards: {error}"
+        raise LaunchError(message, hint="launch data pack DIR --to PACKED, and push that") from None
+    return {shard.path for split in index.splits.values() for shard in split.shards}
+
+
+def _cache_bytes(env: Mapping[str, str], cache: Path) -> int:
+    """As the job says, else half of what is free or taken by the cache already."""
+    wanted = stream_cache_bytes(env)
+    if wanted is not None:
+        return wanted
+    taken = sum(file.stat().st_size for file in cache.glob("*/*"))
+    return (shutil.disk_usage(cache).free + taken) // 2
+
+
+def _address(environment: Environment, dataset: DatasetVersion) -> str:
+    storage = environment.storage
+    prefix = dataset.content_prefix.rstrip("/")
+    return f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{quote(prefix)}"
+
+
+def _not_packed(name: str, dataset: DatasetVersion) -> LaunchError:
+    message = f"input `{name}`: `{_ref(dataset)}` is not packed, so it cannot be streamed"
+    hint = "mode: download, or launch data pack DIR --to PACKED and push that"
+    return LaunchError(message, hint=hint)
+
+
+def _ref(dataset: DatasetVersion) -> str:
+    return f"{dataset.name}@{dataset.version}"

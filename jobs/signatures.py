@@ -1,0 +1,36 @@
+"""Files of a run that hold a store's signature: for their owner only, and gone when the run ends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from jobs.supervision import is_supervised
+
+# Not below outputs/ or logs/, which `launch fetch` copies.
+_PATTERN = "inputs/*.sas"
+
+
+def signature_file(run_dir: Path, name: str) -> Path:
+    """Where the signature for an input lies."""
+    return run_dir / "inputs" / f"{name}.sas"
+
+
+def write_signature(path: Path, text: str) -> None:
+    """Write it so that nobody else can read it, from the moment it is there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
+        file.write(text)
+
+
+def forget_signatures(run_dir: Path) -> None:
+    """Take them away; for a run that is over."""
+    for path in run_dir.glob(_PATTERN):
+        path.unlink(missing_ok=True)
+
+
+def forget_signatures_of_the_dead(workspace: Path) -> None:
+    """Do so for runs that were killed together with all that looked after them."""
+    for path in workspace.glob(f"runs/*/{_PATTERN}"):
+        if not is_supervised(path.parents[1]):
+            path.unlink(missing_ok=True)
