@@ -56,6 +56,11 @@ def run_ranks(
 def train(zygote: Zygote, module: str, *argv: str, folder: Path, **options: Any) -> Trained:
     """Train on real ranks."""
     run_ranks(zygote, ["train", module, *argv], folder=folder, **options)
+    return read_run(folder)
+
+
+def read_run(folder: Path) -> Trained:
+    """Read a run's directory."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return Trained(
         folder=folder,

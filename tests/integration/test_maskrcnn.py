@@ -15,13 +15,24 @@ import pytest
 from jobs.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from jobs.spec import RunState
+from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
+from tests.fakes.picture_runs import Trained, read_run, train
+from tests.fakes.torch_ranks import Zygote
 from trainer.data.synthetic_coco import make_coco
 
 REPO = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "programs" / "maskrcnn_checks.py"
-PROGRAM = ("python", "-m", "trainer.pytorch.maskrcnn")
-SMALL = ("--backbone", "resnet18", "--regions-per-image", "32", "--log-every", "1")
+MODULE = "trainer.pytorch.maskrcnn"
+# What the program loads at its first step.
+EARLY = (
+    "torch._dynamo",
+    "torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks",
+    "tensorboard.compat.proto.event_pb2",
+    "tensorboard.summary.writer.event_file_writer",
+)
+# Most of a step is for the regions.
+SMALL = ("--backbone", "resnet18", "--regions-per-image", "16", "--log-every", "1")
 RUN_TIMEOUT_S = 400
 NUM_LEARNING_STEPS = 40
 
@@ -48,34 +59,11 @@ def gangs(python, tmp_path_factory) -> Iterator[Gangs]:
     made.end()
 
 
-def train(gangs: Gangs, *arguments: str, ranks: int = 2, launcher: str = "torch") -> Path:
-    """Run the program to its good end; gives the run's directory."""
-    handle = gangs.submit(
-        [*PROGRAM, *SMALL, *arguments],
-        launcher=launcher,
-        processes_per_node=ranks,
-        code=str(REPO),
-        code_only=("trainer",),
-        outputs=("model",),
-        hang_s=240.0,
-        env={"OMP_NUM_THREADS": "1"},
-    )
-    status = gangs.wait(handle, RUN_TIMEOUT_S)
-    assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
-    return Path(handle.run_dir)
-
-
-def summary(run_dir: Path) -> dict[str, Any]:
-    return json.loads((run_dir / "summary.json").read_text())
-
-
-def curve(run_dir: Path, split: str, name: str) -> list[tuple[int, float]]:
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [
-        (line["step"], line["value"])
-        for line in lines
-        if (line["split"], line["name"]) == (split, name)
-    ]
+@pytest.fixture(scope="module")
+def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
+    made = Zygote(python, tmp_path_factory.mktemp("zygote"), (*EARLY, picture_runs.CHECKS, MODULE))
+    yield made
+    made.close()
 
 
 def run(python: Path, cwd: Path, *argv: str) -> str:
@@ -93,38 +81,47 @@ def run(python: Path, cwd: Path, *argv: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def learnt(gangs, shapes) -> Path:
-    """Two ranks of Horovod on fresh weights."""
-    return train(
-        gangs,
+def learnt(gangs, shapes) -> Trained:
+    """Two ranks of Horovod on fresh weights, as a job of the local engine."""
+    arguments = (
         *("--data", str(shapes), "--strategy", "horovod", "--image-size", "96"),
         *("--max-steps", str(NUM_LEARNING_STEPS), "--warmup-steps", "12"),
         *("--lr", "0.03", "--schedule", "cosine"),
-        launcher="horovod",
     )
+    handle = gangs.submit(
+        ["python", "-m", MODULE, *SMALL, *arguments],
+        launcher="horovod",
+        processes_per_node=2,
+        code=str(REPO),
+        code_only=("trainer",),
+        outputs=("model",),
+        hang_s=240.0,
+        env={"OMP_NUM_THREADS": "1"},
+    )
+    status = gangs.wait(handle, RUN_TIMEOUT_S)
+    assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
+    return read_run(Path(handle.run_dir))
 
 
 class TestLearning:
     def test_two_ranks_of_horovod_learn_the_shapes(self, learnt):
-        found = summary(learnt)
+        found = learnt.summary
         fixed = ("program", "strategy", "world_size", "device", "precision", "backbone")
-        assert [found[key] for key in fixed] == [
-            *("trainer.pytorch.maskrcnn", "horovod", 2, "cpu", "fp32", "resnet18")
-        ]
+        assert [found[key] for key in fixed] == [*(MODULE, "horovod", 2, "cpu", "fp32", "resnet18")]
         sizes = ("image_size", "steps", "batch_size", "train_images", "val_images")
         assert [found[key] for key in sizes] == [96, NUM_LEARNING_STEPS, 4, 165, 24]
         assert len(found["weights_sha256"]) == 2
         assert len(set(found["weights_sha256"])) == 1
         assert found["images_per_s"] > 0
         assert 1 < found["boxes_per_image"] < 4
-        losses = [value for _, value in curve(learnt, "train", "loss")]
+        losses = [value for _, value in learnt.curve("train", "loss")]
         assert len(losses) == NUM_LEARNING_STEPS
         assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
         assert found["val_box_ap50"] >= 0.25
         assert found["val_mask_ap50"] >= 0.3
 
     def test_all_figures_that_there_are_objects_for_are_metrics_too(self, learnt):
-        found = summary(learnt)
+        found = learnt.summary
         named = {key.removeprefix("val_") for key in found if key.startswith("val_")} - {"images"}
         sizes = ("", "50", "75", "_small", "_medium")
         recalls = ("1", "10", "100", "_small", "_medium")
@@ -134,13 +131,13 @@ class TestLearning:
             for name in [*(f"ap{size}" for size in sizes), *(f"ar{size}" for size in recalls)]
         }
         for name in named:
-            assert curve(learnt, "val", name) == [(NUM_LEARNING_STEPS, found[f"val_{name}"])]
+            assert learnt.curve("val", name) == [(NUM_LEARNING_STEPS, found[f"val_{name}"])]
 
     def test_a_picture_is_drawn_from_the_weights(self, learnt, python, shapes, tmp_path):
         picture = min((shapes / "val2017").iterdir())
-        weights = learnt / "outputs" / "model" / "maskrcnn.safetensors"
+        weights = learnt.folder / "outputs" / "model" / "maskrcnn.safetensors"
         arguments = ("--predict", str(picture), "--weights", str(weights))
-        said = run(python, tmp_path, "-m", "trainer.pytorch.maskrcnn", *arguments)
+        said = run(python, tmp_path, "-m", MODULE, *arguments)
         drawn = tmp_path / "outputs" / "predictions" / f"{picture.stem}.png"
         assert said.splitlines()[-1].endswith(f" objects, drawn in {drawn}")
         assert drawn.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
@@ -149,39 +146,50 @@ class TestLearning:
 class TestResume:
     @pytest.fixture(scope="class")
     @classmethod
-    def six_steps(cls, gangs, shapes, tmp_path_factory) -> tuple[Path, tuple[str, ...]]:
-        """A run with a checkpoint every two steps, and its arguments."""
-        folder = tmp_path_factory.mktemp("kept") / "checkpoints"
+    def six_steps(cls, zygote, learnt, tmp_path_factory) -> tuple[Trained, tuple[str, ...]]:
+        """A run with a checkpoint every two steps, and its arguments.
+
+        Two ranks cannot share its nine validation pictures evenly; weights that have learnt find
+        something in them.
+        """
+        data, kept = tmp_path_factory.mktemp("few") / "shapes", tmp_path_factory.mktemp("kept")
+        make_coco(data, num_train=32, num_val=9, seed=2)
+        folder = kept / "checkpoints"
         arguments = (
-            *("--data", str(shapes), "--image-size", "64", "--max-steps", "6"),
+            *(*SMALL, "--data", str(data), "--image-size", "64", "--max-steps", "6"),
+            *("--weights", str(learnt.folder / "outputs" / "model" / "maskrcnn.safetensors")),
             *("--precision", "bf16"),
             *("--checkpoint-dir", str(folder), "--checkpoint-every", "2"),
         )
-        return train(gangs, *arguments), arguments
+        return train(zygote, MODULE, *arguments, folder=kept / "run", size=2), arguments
 
-    def test_a_training_cut_short_ends_as_one_that_was_not(self, gangs, six_steps, tmp_path):
+    def test_a_training_cut_short_ends_as_one_that_was_not(self, zygote, six_steps, tmp_path):
         whole, arguments = six_steps
         folder = tmp_path / "checkpoints"
         shutil.copytree(arguments[-3], folder)
         for name in ("step-000000004-*", "step-000000006-*"):
             (late,) = folder.glob(name)
             shutil.rmtree(late)
-        again = train(gangs, *arguments[:-3], str(folder), *arguments[-2:])
+        given = (*arguments[:-3], str(folder), *arguments[-2:])
+        again = train(zygote, MODULE, *given, folder=tmp_path / "run", size=2)
         kept = ("weights_sha256", "val_box_ap", "val_mask_ar100", "steps")
-        assert [summary(again)[key] for key in kept] == [summary(whole)[key] for key in kept]
-        assert summary(again)["resumed_from_step"] == 2
-        assert curve(again, "train", "loss") == curve(whole, "train", "loss")[2:]
+        assert [again.summary[key] for key in kept] == [whole.summary[key] for key in kept]
+        assert again.summary["resumed_from_step"] == 2
+        assert again.curve("train", "loss") == whole.curve("train", "loss")[2:]
 
-    def test_one_rank_finds_what_two_ranks_found(self, gangs, six_steps):
+    def test_one_rank_finds_what_two_ranks_found(self, zygote, six_steps, tmp_path):
         """Each picture is looked at once, alone, whatever the number of ranks."""
         whole, arguments = six_steps
-        alone = train(gangs, *arguments, "--batch-per-rank", "4", ranks=1, launcher="none")
-        assert summary(alone)["resumed_from_step"] == 6
+        more = (*arguments, "--batch-per-rank", "4")
+        alone = train(zygote, MODULE, *more, folder=tmp_path, strategy="single")
+        assert alone.summary["resumed_from_step"] == 6
         figures = [
-            {key: value for key, value in summary(each).items() if key.startswith("val_")}
+            {key: value for key, value in each.summary.items() if key.startswith("val_")}
             for each in (whole, alone)
         ]
         assert figures[0] == figures[1]
+        assert figures[0]["val_box_ap50"] > 0
+        assert figures[0]["val_mask_ap50"] > 0
 
 
 class TestFigures:
