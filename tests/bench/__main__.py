@@ -12,6 +12,7 @@ from tests.bench.extraction import extraction_rows
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
 from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
+from tests.bench.packing import packing_rows
 from tests.bench.resnet import resnet_rows, transfer_rows
 from tests.bench.starts import start_rows
 from tests.bench.table import Row, table_text
@@ -79,12 +80,16 @@ PAGES = {
         ),
     ),
     "data": Page(
-        title="Data: preparing and pushing",
+        title="Data: preparing, packing and pushing",
         benchmarks={
             "extraction": extraction_rows,
+            "packing": packing_rows,
             "pushes": push_rows,
         },
         notes=(
+            "- Packing: wall time of the whole program, with the files in the page cache; nobody "
+            "waits for the disk. The peer of TFRecord does what the usual script for ImageNet "
+            "does; its imports and listing are left out, ours are not.",
             "- Pushes: wall time of the whole command, its start, its reading and hashing of the "
             "files and its listing included, to an empty store each time. The store is a sink on "
             "a core of its own that drops what it gets; in U1, U2, U4, U5 and growth the client "
