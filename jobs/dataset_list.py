@@ -18,6 +18,8 @@ from jobs.scan_state import WORK_PREFIX, cache_folder, sweep
 from jobs.spec import DatasetVersion
 from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
 
+_READ_BYTES = 1 << 20
+
 
 class FileList(Struct, frozen=True, kw_only=True):
     """A list on disk with what it comes to; `digest` is that of docs/data.md."""
@@ -99,7 +101,7 @@ def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileL
 def send_list(store: BlobStore, name: str, files: FileList) -> None:
     """Send a version's list; whoever sends it for the same digest sends the same bytes."""
     with files.path.open("rb") as source:
-        _, md5, block_md5s, num_bytes = digest_blocks(iter(lambda: source.read(BLOCK_BYTES), b""))
+        _, md5, block_md5s, num_bytes = digest_blocks(iter(lambda: source.read(_READ_BYTES), b""))
     blob = list_name(name, files.digest)
     outgoing = Outgoing(
         name=blob,

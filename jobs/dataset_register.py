@@ -11,7 +11,7 @@ from jobs.dataset_files import DatasetFile, check_path
 from jobs.dataset_list import FileList, send_list, work_folder, write_list
 from jobs.dataset_push import Pushed
 from jobs.dataset_records import RECORDS, DatasetRecord, Records, check_name, utc_now
-from jobs.dataset_scan import digest_blocks
+from jobs.dataset_scan import digest
 from jobs.errors import LaunchError
 from jobs.parallel import in_order
 from jobs.progress import Counter, Progress, silent
@@ -63,7 +63,7 @@ def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> 
         counter = Counter(count, num_bytes, progress)
 
         def read(path: str) -> DatasetFile:
-            sha256, md5, _, length = digest_blocks(store.content(prefix + path))
+            sha256, md5, length = digest(store.content(prefix + path))
             return DatasetFile(path=path, bytes=length, sha256=sha256.hex(), md5=md5.hex())
 
         def files() -> Iterator[DatasetFile]:

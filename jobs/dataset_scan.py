@@ -121,57 +121,76 @@ def _read(root: str, found: Found, *, with_md5: bool) -> Scanned:
 
 
 def _digest(descriptor: int, size: int, *, with_md5: bool) -> tuple[bytes, bytes, bytes, int]:
+    def chunks(at_most: int = _READ_BYTES) -> Iterator[bytes]:
+        # One more than there should be: the end is seen without asking twice.
+        return iter(lambda: os.read(descriptor, min(size + 1, at_most)), b"")
+
     if not with_md5:
         sha256, num_bytes = hashlib.sha256(), 0
-        while chunk := os.read(descriptor, min(size + 1, _READ_BYTES)):
+        for chunk in chunks():
             sha256.update(chunk)
             num_bytes += len(chunk)
         return sha256.digest(), b"", b"", num_bytes
     if size <= BLOCK_BYTES:
-        return _digest_small(descriptor, size)
-    return digest_blocks(iter(lambda: _read_block(descriptor), b""), at_once=size >= _LARGE_BYTES)
+        sha256, md5, num_bytes = digest(chunks())
+        return sha256, md5, b"", num_bytes
+    if size < _LARGE_BYTES:
+        return digest_blocks(chunks())
+    with ThreadPoolExecutor(2) as pool:
+        return digest_blocks(chunks(BLOCK_BYTES), pool)
 
 
-def _digest_small(descriptor: int, size: int) -> tuple[bytes, bytes, bytes, int]:
+def digest(chunks: Iterable[bytes]) -> tuple[bytes, bytes, int]:
+    """Give SHA-256, MD5 and length of a content."""
     sha256, md5, num_bytes = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
-    while chunk := os.read(descriptor, min(size + 1, _READ_BYTES)):
+    for chunk in chunks:
         sha256.update(chunk)
         md5.update(chunk)
         num_bytes += len(chunk)
-    return sha256.digest(), md5.digest(), b"", num_bytes
+    return sha256.digest(), md5.digest(), num_bytes
 
 
 def digest_blocks(
-    blocks: Iterator[bytes], *, at_once: bool = False
+    chunks: Iterable[bytes], pool: ThreadPoolExecutor | None = None
 ) -> tuple[bytes, bytes, bytes, int]:
-    """Give SHA-256, MD5, the blocks' MD5s and the length of a content that comes in blocks."""
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    block_md5s: list[bytes] = []
+    """Give SHA-256, MD5, the MD5s of its blocks, joined, and length; with a pool all at once."""
+    sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), _BlockMd5s()
     num_bytes = 0
-
-    def of_block(block: bytes) -> None:
-        block_md5s.append(hashlib.md5(block, usedforsecurity=False).digest())
-
-    with ThreadPoolExecutor(2) as pool:
-        for block in blocks:
-            num_bytes += len(block)
-            if at_once:
-                others = [pool.submit(md5.update, block), pool.submit(of_block, block)]
-                sha256.update(block)
-                for each in others:
-                    each.result()
-            else:
-                sha256.update(block)
-                md5.update(block)
-                of_block(block)
-    return sha256.digest(), md5.digest(), b"".join(block_md5s), num_bytes
+    for chunk in chunks:
+        num_bytes += len(chunk)
+        if pool is None:
+            sha256.update(chunk)
+            md5.update(chunk)
+            blocks.update(chunk)
+        else:
+            others = [pool.submit(md5.update, chunk), pool.submit(blocks.update, chunk)]
+            sha256.update(chunk)
+            for each in others:
+                each.result()
+    return sha256.digest(), md5.digest(), blocks.digests(), num_bytes
 
 
-def _read_block(descriptor: int) -> bytes:
-    block = os.read(descriptor, BLOCK_BYTES)
-    while 0 < len(block) < BLOCK_BYTES and (more := os.read(descriptor, BLOCK_BYTES - len(block))):
-        block += more
-    return block
+class _BlockMd5s:
+    """The MD5 of each BLOCK_BYTES of a content that comes in any pieces."""
+
+    def __init__(self) -> None:
+        self._done: list[bytes] = []
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._left = BLOCK_BYTES
+
+    def update(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        while view:
+            piece, view = view[: self._left], view[self._left :]
+            self._md5.update(piece)
+            self._left -= len(piece)
+            if not self._left:
+                self._done.append(self._md5.digest())
+                self._md5, self._left = hashlib.md5(usedforsecurity=False), BLOCK_BYTES
+
+    def digests(self) -> bytes:
+        rest = [] if self._left == BLOCK_BYTES else [self._md5.digest()]
+        return b"".join([*self._done, *rest])
 
 
 def _unreadable(path: str, error: OSError) -> LaunchError:

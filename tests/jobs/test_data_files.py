@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from jobs import dataset_scan
 from jobs.dataset_files import Inside, case_clash, check_path, check_space, folds_case
 from jobs.dataset_scan import digest_blocks
 from jobs.dataset_walk import Found, walk, walk_names
@@ -128,16 +130,21 @@ class TestCase:
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_digests_of_blocks_are_those_of_the_whole_and_of_each(at_once):
-    blocks = [os.urandom(1000), os.urandom(1000), b"rest"]
-    whole = b"".join(blocks)
-    assert digest_blocks(iter(blocks), at_once=at_once) == (
-        hashlib.sha256(whole).digest(),
-        hashlib.md5(whole).digest(),
-        b"".join(hashlib.md5(block).digest() for block in blocks),
-        2004,
-    )
+@pytest.mark.parametrize("piece", [1000, 1024, 3000, 10**6])
+@pytest.mark.parametrize("is_parallel", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 1024, 2048, 5000])
+def test_digests_are_those_of_the_whole_and_of_each_block(monkeypatch, size, piece, is_parallel):
+    monkeypatch.setattr(dataset_scan, "BLOCK_BYTES", 1024)
+    whole = os.urandom(size)
+    blocks = [whole[at : at + 1024] for at in range(0, size, 1024)]
+    pieces = [whole[at : at + piece] for at in range(0, size, piece)]
+    with ThreadPoolExecutor(2) as pool:
+        assert digest_blocks(pieces, pool if is_parallel else None) == (
+            hashlib.sha256(whole).digest(),
+            hashlib.md5(whole).digest(),
+            b"".join(hashlib.md5(block).digest() for block in blocks),
+            size,
+        )
 
 
 def test_a_disk_without_room_is_named_before_anything_is_written(tmp_path):
