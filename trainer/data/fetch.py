@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import time
 import urllib.error
 import urllib.parse
@@ -147,6 +148,10 @@ class _Part:
         self._hash = hashlib.new(self._archive.checksum.algorithm, usedforsecurity=False)
         self._about.unlink(missing_ok=True)
 
+    def note(self, text: str) -> None:
+        """Tell what keeps it from growing."""
+        self._progress.events.tell("note", f"{self._archive.name}: {text}")
+
     def validator(self, url: str) -> str | None:
         """What says that the server's file is still the one this is the beginning of."""
         try:
@@ -219,7 +224,9 @@ def _fetch_from(
             num_failures = 1 if part.size > before else num_failures + 1
             if num_failures > len(backoff_s):
                 raise _Unreachable(str(cut)) from None
-            time.sleep(backoff_s[num_failures - 1])
+            wait_s = backoff_s[num_failures - 1]
+            part.note(f"{_host(url)}: {cut}; once more in {wait_s:.0f} s")
+            time.sleep(wait_s)
 
 
 def _transfer(url: str, archive: Archive, part: _Part, file: IO[bytes]) -> None:
@@ -255,6 +262,9 @@ def _open(url: str, part: _Part, file: IO[bytes]) -> http.client.HTTPResponse:
             raise _Unreachable(message) from None
         raise _CutOff(message) from None
     except (OSError, http.client.HTTPException) as error:
+        if getattr(getattr(error, "reason", None), "errno", None) == socket.EAI_NONAME:
+            message = "there is no such server, or no network"
+            raise _Unreachable(message) from None
         raise _CutOff(_reason(error)) from None
 
 

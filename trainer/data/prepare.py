@@ -33,6 +33,15 @@ _IMAGENET_PAGE = "https://www.image-net.org/download-images"
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Sources:
+    """The archives of a data set, the folder they are in, and what their checksums must be."""
+
+    archives: Sequence[Archive]
+    folder: Path
+    expected: Mapping[str, Checksum]
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Part:
     """One archive to unpack, and the folders and files that come out of it."""
 
@@ -42,14 +51,12 @@ class _Part:
     roots: tuple[str, ...]
 
 
-# Gives the parts of a data set, after a look at its archives.
-Plan = Callable[[Path, Mapping[str, Checksum], Staging], list[_Part]]
-
-
 @dataclass(frozen=True, kw_only=True)
 class _DataSet:
+    """`plan` looks into the archives and says what to unpack; `check` sees what came out."""
+
     archives: tuple[Archive, ...]
-    plan: Plan
+    plan: Callable[[_Sources, Staging], list[_Part]]
     check: Callable[[Path], None]
 
 
@@ -115,27 +122,32 @@ def prepare_archives(
     *,
     checksums: Path | None = None,
     download: bool = False,
+    archives: Sequence[Archive] | None = None,
 ) -> None:
     """Make the folder `target` from the archives in `source`; a whole one that is there stays.
 
-    Raises TrainingError where an archive is missing, wrong, cut off or unsafe.
+    `archives` stand in for the published ones of the same names, from other places. Raises TrainingError where an archive is missing, wrong, cut off or unsafe.
     """
     wanted = _DATASETS[dataset]
+    archives = archives or wanted.archives
     if download and dataset == "imagenet":
-        names = ", ".join(archive.name for archive in wanted.archives)
+        names = ", ".join(archive.name for archive in archives)
         message = f"ImageNet asks its users to register: get {names} from {_IMAGENET_PAGE}"
         raise TrainingError(message, hint=f"put them into {source}, leave --download out")
     if there := is_prepared(target, dataset):
         PartialFolder(target).forget_finished()
         _tell_done(target, there, events, changed=False)
         return
-    expected = expected_checksums(wanted.archives, read_checksums(checksums) if checksums else None)
+    listed = read_checksums(checksums) if checksums else None
+    sources = _Sources(
+        archives=archives, folder=source, expected=expected_checksums(archives, listed)
+    )
     if download:
-        fetch_archives(wanted.archives, source, events)
-    _require_archives(wanted.archives, source, dataset)
+        fetch_archives(archives, source, events)
+    _require_archives(archives, source, dataset)
     with Staging(target, dataset) as staging:
-        parts = wanted.plan(source, expected, staging)
-        _unpack_all(parts, source, expected, staging, events)
+        parts = wanted.plan(sources, staging)
+        _unpack_all(parts, sources, staging, events)
         wanted.check(staging.folder)
         made = staging.finish(tuple(root for part in parts for root in part.roots))
     _tell_done(target, made, events, changed=True)
@@ -151,22 +163,18 @@ def _require_archives(archives: Sequence[Archive], source: Path, dataset: str) -
 
 
 def _unpack_all(
-    parts: Sequence[_Part],
-    source: Path,
-    expected: Mapping[str, Checksum],
-    staging: Staging,
-    events: Events,
+    parts: Sequence[_Part], sources: _Sources, staging: Staging, events: Events
 ) -> None:
     staging.require_room(sum(part.unpacked_bytes for part in parts))
-    archives_bytes = sum((source / part.name).stat().st_size for part in parts)
-    progress = Progress(events=events, archives_bytes=archives_bytes)
-    for part in parts:
+    paths = [sources.folder / part.name for part in parts]
+    progress = Progress(events=events, archives_bytes=sum(path.stat().st_size for path in paths))
+    for part, path in zip(parts, paths, strict=True):
         unpack(
             staging,
-            source / part.name,
+            path,
             files=part.files,
             roots=part.roots,
-            expected=expected[part.name],
+            expected=sources.expected[part.name],
             progress=progress,
         )
 
@@ -184,59 +192,58 @@ def _tell_done(target: Path, made: tuple[int, int], events: Events, *, changed: 
     )
 
 
-def _plan_imagenet(source: Path, expected: Mapping[str, Checksum], staging: Staging) -> list[_Part]:
-    devkit = source / imagenet.DEVKIT
-    checksum = expected[imagenet.DEVKIT]
+def _plan_imagenet(sources: _Sources, staging: Staging) -> list[_Part]:
+    devkit = sources.folder / imagenet.DEVKIT
+    checksum = sources.expected[imagenet.DEVKIT]
     classes = imagenet.read_val_classes(devkit, checksum)
-    used = replace(
-        Unpacked.beginning(devkit),
-        is_done=True,
-        checksum=f"{checksum.algorithm}:{checksum.digest}",
-    )
-    staging.note(used)
+    text = f"{checksum.algorithm}:{checksum.digest}"
+    staging.note(replace(Unpacked.beginning(devkit), is_done=True, checksum=text))
     # The small one first: what is wrong with the labels shows before an hour of training pictures.
     return [
         _Part(
-            name=imagenet.VAL,
-            files=imagenet.val_files(classes),
-            unpacked_bytes=(source / imagenet.VAL).stat().st_size,
-            roots=("val",),
-        ),
-        _Part(
-            name=imagenet.TRAIN,
-            files=imagenet.train_files,
-            unpacked_bytes=(source / imagenet.TRAIN).stat().st_size,
-            roots=("train",),
-        ),
+            name=name,
+            files=files,
+            unpacked_bytes=(sources.folder / name).stat().st_size,
+            roots=(root,),
+        )
+        for name, files, root in (
+            (imagenet.VAL, imagenet.val_files(classes), "val"),
+            (imagenet.TRAIN, imagenet.train_files, "train"),
+        )
     ]
 
 
-def _plan_coco(source: Path, _: Mapping[str, Checksum], __: Staging) -> list[_Part]:
-    roots = ("annotations", "val2017", "train2017")
-    parts: list[_Part] = []
-    for archive, root in zip(published.COCO, roots, strict=True):
-        files, unpacked_bytes = zipped_sets.coco_files(source / archive.name)
-        parts.append(
-            _Part(name=archive.name, files=files, unpacked_bytes=unpacked_bytes, roots=(root,))
+def _plan_coco(sources: _Sources, _: Staging) -> list[_Part]:
+    return [
+        _part(sources, archive, zipped_sets.coco_files, (root,))
+        for archive, root in zip(
+            sources.archives, ("annotations", "val2017", "train2017"), strict=True
         )
-    return parts
+    ]
 
 
-def _plan_hymenoptera(source: Path, _: Mapping[str, Checksum], __: Staging) -> list[_Part]:
-    name = published.HYMENOPTERA[0].name
-    files, unpacked_bytes = zipped_sets.hymenoptera_files(source / name)
-    return [_Part(name=name, files=files, unpacked_bytes=unpacked_bytes, roots=("train", "val"))]
+def _plan_hymenoptera(sources: _Sources, _: Staging) -> list[_Part]:
+    (archive,) = sources.archives
+    return [_part(sources, archive, zipped_sets.hymenoptera_files, ("train", "val"))]
 
 
-def _plan_mnist(source: Path, _: Mapping[str, Checksum], __: Staging) -> list[_Part]:
-    parts: list[_Part] = []
-    for archive in published.MNIST:
-        files, unpacked_bytes = zipped_sets.mnist_files(source / archive.name)
-        root = archive.name.removesuffix(".gz")
-        parts.append(
-            _Part(name=archive.name, files=files, unpacked_bytes=unpacked_bytes, roots=(root,))
-        )
-    return parts
+def _plan_mnist(sources: _Sources, _: Staging) -> list[_Part]:
+    return [
+        _part(sources, archive, zipped_sets.mnist_files, (archive.name.removesuffix(".gz"),))
+        for archive in sources.archives
+    ]
+
+
+def _part(
+    sources: _Sources,
+    archive: Archive,
+    look: Callable[[Path], zipped_sets.Contents],
+    roots: tuple[str, ...],
+) -> _Part:
+    found = look(sources.folder / archive.name)
+    return _Part(
+        name=archive.name, files=found.files, unpacked_bytes=found.unpacked_bytes, roots=roots
+    )
 
 
 def _check_nothing_more(_: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
@@ -22,22 +23,35 @@ from trainer.data.zip_members import member_path, read_directory, zip_members
 
 # The largest of MNIST's files has 47 MB.
 _MOST_IDX_BYTES = 256 << 20
-_COCO = re.compile(r"((?:train|val)2017/[^/]+\.jpg|annotations/instances_(?:train|val)2017\.json)")
-_HYMENOPTERA = re.compile(r"hymenoptera_data/((?:train|val)/(?:ants|bees)/[^/]+\.jpg)")
+_PICTURE = r"[^/.][^/]*\.(?:jpg|jpeg|png)"
+_COCO = re.compile(
+    rf"((?:train|val)2017/{_PICTURE}|annotations/instances_(?:train|val)2017\.json)", re.IGNORECASE
+)
+_HYMENOPTERA = re.compile(
+    rf"hymenoptera_data/((?:train|val)/(?:ants|bees)/{_PICTURE})", re.IGNORECASE
+)
 
 
-def coco_files(path: Path) -> tuple[Callable[[ArchiveFile], Iterator[Member]], int]:
-    """Give the reader of one of COCO's archives, and how many bytes it unpacks to."""
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What an archive holds of a data set: a reader of its files, and how many bytes they take."""
+
+    files: Callable[[ArchiveFile], Iterator[Member]]
+    unpacked_bytes: int
+
+
+def coco_files(path: Path) -> Contents:
+    """Look into one of COCO's archives; raises TrainingError where it is unsafe."""
     return _zip_files(path, _COCO)
 
 
-def hymenoptera_files(path: Path) -> tuple[Callable[[ArchiveFile], Iterator[Member]], int]:
-    """Give the reader of the ants and bees' archive, and how many bytes it unpacks to."""
+def hymenoptera_files(path: Path) -> Contents:
+    """Look into the ants and bees' archive; raises TrainingError where it is unsafe."""
     return _zip_files(path, _HYMENOPTERA)
 
 
-def mnist_files(path: Path) -> tuple[Callable[[ArchiveFile], Iterator[Member]], int]:
-    """Give the reader of one of MNIST's gzip files, and how many bytes it unpacks to at most."""
+def mnist_files(path: Path) -> Contents:
+    """Say what one of MNIST's gzip files holds."""
     name = path.name.removesuffix(".gz")
 
     def files(source: ArchiveFile) -> Iterator[Member]:
@@ -45,12 +59,10 @@ def mnist_files(path: Path) -> tuple[Callable[[ArchiveFile], Iterator[Member]], 
         content = b"".join(Inflated(source, _MOST_IDX_BYTES).rest())
         yield Member(name=name, bytes=len(content), content=iter([memoryview(content)]))
 
-    return files, _MOST_IDX_BYTES
+    return Contents(files=files, unpacked_bytes=_MOST_IDX_BYTES)
 
 
-def _zip_files(
-    path: Path, kept: re.Pattern[str]
-) -> tuple[Callable[[ArchiveFile], Iterator[Member]], int]:
+def _zip_files(path: Path, kept: re.Pattern[str]) -> Contents:
     """Keep the members whose names match, under what the pattern's group says."""
     directory = [info for info in read_directory(path) if kept.fullmatch(member_path(info))]
     if not directory:
@@ -64,4 +76,4 @@ def _zip_files(
             member.name = matched[1]
             yield member
 
-    return files, sum(info.file_size for info in directory)
+    return Contents(files=files, unpacked_bytes=sum(info.file_size for info in directory))
