@@ -6,7 +6,9 @@ import hashlib
 import itertools
 import os
 import random
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ import pytest
 
 from jobs.store import BLOCK_BYTES
 from tests.campaign import campaign
-from tests.fakes.flaky_proxy import Seen
+from tests.fakes.flaky_proxy import Late, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
 
 SEED = 5
@@ -194,6 +196,43 @@ def test_killed_transfers_go_on_at_the_block(store: FlakyStore, tmp_path: Path) 
     run_campaign(
         store, tmp_path, "transfers killed, resumed at the block", num_blocks=3, random_kills=4
     )
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_interrupted_transfers_end_at_once_and_go_on_later(
+    store: FlakyStore, tmp_path: Path, way: Way
+) -> None:
+    content = os.urandom(2 * BLOCK_BYTES)
+    sha256 = write_large(tmp_path / "from" / "large", content, 0)
+    arguments = ["push", str(tmp_path / "from"), f"interrupted-{way}"]
+    if way == "down":
+        store.succeed(*arguments)
+        arguments = ["pull", f"interrupted-{way}", "--to", str(tmp_path / "to")]
+    kind = "block" if way == "up" else "get"
+    moment = threading.Event()
+
+    def plan(seen: Seen) -> Late | None:
+        if seen.kind != kind or block_of(seen) is None:
+            return None
+        moment.set()
+        return Late(delay_s=5)
+
+    store.proxy.clear(plan)
+    with store.start(*arguments) as process:
+        assert moment.wait(60)
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert time.monotonic() - started < 4, "it waited for answers that were under way"
+    assert "Traceback" not in err
+    store.proxy.clear()
+    assert not (tmp_path / "to" / "large").exists()
+    store.succeed(*arguments)
+    if way == "down":
+        assert file_sha256(tmp_path / "to" / "large") == sha256
+    else:
+        assert stored_sha256(store, f"interrupted-{way}") == sha256
 
 
 @pytest.mark.faults
