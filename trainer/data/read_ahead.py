@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+# Samples that are announced before they are begun: enough to outlast a store's answer or two.
+NUM_ANNOUNCED = 512
 # Batches that are decoded while one is trained on: enough to outlast a slow file or two.
 NUM_AHEAD = 3
 
@@ -45,6 +47,22 @@ def read_ahead(
         for begun in waiting:
             for part in begun.parts:
                 part.cancel()
+
+
+def announced(
+    order: Iterable[Sequence[int]], announce: Callable[[Sequence[int]], None]
+) -> Iterator[Sequence[int]]:
+    """Give the batches as they come, each once NUM_ANNOUNCED samples behind it are known."""
+    waiting: deque[Sequence[int]] = deque()
+    num_waiting = 0
+    for samples in order:
+        announce(samples)
+        waiting.append(samples)
+        num_waiting += len(samples)
+        while num_waiting - len(waiting[0]) >= NUM_ANNOUNCED:
+            num_waiting -= len(waiting[0])
+            yield waiting.popleft()
+    yield from waiting
 
 
 def _finished(begun: W, finish: Callable[[W], B]) -> B:

@@ -22,8 +22,9 @@ from torchvision.io import ImageReadMode, decode_image
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
 from trainer.data.crops import Crop
+from trainer.data.jpeg_crop import open_cropper
 from trainer.data.pictures import Pictures
-from trainer.data.read_ahead import read_ahead
+from trainer.data.read_ahead import announced, read_ahead
 
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -102,13 +103,15 @@ class Loader:
         self._device = device
         self._size = size
         self._threads = threads
+        self._cropper = open_cropper()
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
 
         Raises TrainingError, naming the file, for a picture that cannot be read.
         """
-        return read_ahead(order, lambda samples: self._begin(samples, crop_of), self._finish)
+        known = announced(order, self._pictures.announce)
+        return read_ahead(known, lambda samples: self._begin(samples, crop_of), self._finish)
 
     def _begin(self, samples: Sequence[int], crop_of: CropOf) -> _Decoding:
         # Rows of pixels with their three colours together: channels last once it is permuted.
@@ -131,7 +134,21 @@ class Loader:
 
     def _put(self, target: Tensor, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
-        picture = decode(self._pictures.read(index), lambda: self._pictures.name(index))
+        data = self._pictures.read(index)
+        if not self._put_plain(target, data, index, crop_of):
+            self._put_any(target, data, index, crop_of)
+
+    def _put_plain(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> bool:
+        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
+        size = self._cropper.size(data) if self._cropper else None
+        if self._cropper is None or size is None:
+            return False
+        crop, address = crop_of(index, *size), target.data_ptr()
+        return self._cropper.crop(data, crop, side=self._size, address=address)
+
+    def _put_any(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> None:
+        """Do it step by step, for all else; what one gives is what the other would give."""
+        picture = decode(data, lambda: self._pictures.name(index))
         _, height, width = picture.shape
         crop = crop_of(index, width, height)
         left, top, right, bottom = crop.box

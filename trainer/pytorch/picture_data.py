@@ -42,6 +42,8 @@ class Data:
     num_train: int
     num_val: int
     classes: Sequence[str]
+    # Of the training pictures, where they are in shards: the order keeps to few of them.
+    shard_sizes: Sequence[int] = ()
 
 
 def make_on_each_node(made: MadeSet, ranks: Ranks) -> Path:
@@ -72,6 +74,7 @@ def open_loaders(
         num_train=len(train.labels),
         num_val=len(val.labels),
         classes=train.classes,
+        shard_sizes=train.shard_sizes,
     )
     return data, train, val
 

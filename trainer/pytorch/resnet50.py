@@ -248,9 +248,17 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
     options, schedule = job.options, job.schedule
     job.model.train()
     epoch = position.epoch + 1
-    order = shuffled_batches(job.data.num_train, job.batch_size, seed=options.seed, epoch=epoch)
-    left = itertools.islice(order, position.batch, job.num_batches)
-    mine = (shard(batch, job.ranks.world) for batch in left)
+    left = shuffled_batches(
+        job.data.num_train,
+        job.batch_size,
+        seed=options.seed,
+        epoch=epoch,
+        shard_sizes=job.data.shard_sizes,
+        first=position.batch,
+    )
+    # Without the last one where it is smaller.
+    full = itertools.islice(left, job.num_batches - position.batch)
+    mine = (shard(batch, job.ranks.world) for batch in full)
 
     def crop_of(index: int, width: int, height: int) -> Crop:
         return random_crop(width, height, picture_rng(options.seed, epoch, index))

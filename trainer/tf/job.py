@@ -53,6 +53,8 @@ class Data:
     num_train: int
     num_val: int
     num_classes: int
+    # Of the training pictures, where they are in shards: the order keeps to few of them.
+    shard_sizes: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +92,17 @@ class Job:
         def crop_of(index: int, width: int, height: int) -> Crop:
             return random_crop(width, height, picture_rng(seed, epoch, index))
 
-        order = shuffled_batches(self.data.num_train, self.batch_size, seed=seed, epoch=epoch)
-        left = itertools.islice(order, position.batch, self.num_batches)
-        mine = (shard(batch, self.ranks.world) for batch in left)
+        left = shuffled_batches(
+            self.data.num_train,
+            self.batch_size,
+            seed=seed,
+            epoch=epoch,
+            shard_sizes=self.data.shard_sizes,
+            first=position.batch,
+        )
+        # Without the last one where it is smaller.
+        full = itertools.islice(left, self.num_batches - position.batch)
+        mine = (shard(batch, self.ranks.world) for batch in full)
         return self.data.train.batches(mine, crop_of)
 
     def val_batches(self) -> Iterator[Batch]:
@@ -199,6 +209,7 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
         num_train=len(train.labels),
         num_val=len(val.labels),
         num_classes=len(train.classes),
+        shard_sizes=train.shard_sizes,
     )
 
 
