@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -96,10 +95,12 @@ def open_data_store(environment: Environment, *, sas_file: Path | None = None) -
     if not (container.address.is_secure or container.address.is_loopback):
         message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
         raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
-    return AzureStore(container, storage.containers.data, partial(_explain, environment))
+    return AzureStore(container, storage.containers.data, partial(_explain, environment, sas_file))
 
 
-def _explain(environment: Environment, error: StoreError) -> EnvironmentFailure:
+def _explain(
+    environment: Environment, sas_file: Path | None, error: StoreError
+) -> EnvironmentFailure:
     """Say what a store's error means here, and what to do about it."""
     where = environment.storage.blob_endpoint
     stack = environment.stack
@@ -115,11 +116,12 @@ def _explain(environment: Environment, error: StoreError) -> EnvironmentFailure:
         return EnvironmentFailure(message, hint=hint)
     if error.status in (401, 403):
         message = f"the store {where} refuses us: {error.text}"
-        hint = (
-            f"launch env check -s {stack}"
-            if environment.storage.folder
-            else "az login, with an identity that has the role Storage Blob Data Contributor"
-        )
+        if sas_file is not None:
+            hint = f"see that the SAS in `{sas_file}` is of this container, and what it allows"
+        elif environment.storage.folder:
+            hint = f"launch env check -s {stack}"
+        else:
+            hint = "az login, with an identity that has the role Storage Blob Data Contributor"
         return EnvironmentFailure(message, hint=hint)
     message = f"the store {where} answered {error.status}: {error.text}"
     return EnvironmentFailure(message, hint=f"launch env check -s {stack}")
@@ -157,6 +159,8 @@ def _revive(environment: Environment) -> None:
     storage = environment.storage
     if storage.folder is None or _listens(storage.blob_endpoint):
         return
+    import subprocess
+
     # -P: a folder `infra` where `launch` was typed must not stand in for ours.
     program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "start", storage.folder]
     done = subprocess.run(

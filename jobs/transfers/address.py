@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
-import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Generator
-from errno import EINPROGRESS
 from functools import cached_property
-from select import EPOLLIN, EPOLLOUT
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from jobs.transfers.portable import CONNECTING, READ, WRITE, tune
+
+if TYPE_CHECKING:
+    import ssl
 
 _LONGEST_ANSWER = 16 << 10
 
@@ -29,27 +30,34 @@ class Address:
         self.is_loopback = self.host in ("localhost", "::1") or self.host.startswith("127.")
         # As the Host header has it.
         self.name = parts.netloc
+        # What a socket says where it would block.
+        self.wants_read: tuple[type[OSError], ...] = (BlockingIOError,)
+        self.wants_write: tuple[type[OSError], ...] = (BlockingIOError,)
         self._proxy = _proxy_for(self.host) if self.is_secure else None
         self._places: list[tuple[int, Any]] = []
 
     @cached_property
     def tls(self) -> ssl.SSLContext | None:
-        """What TLS needs; None for plain HTTP."""
-        return ssl.create_default_context() if self.is_secure else None
+        """What TLS needs; None for plain HTTP, which is spared the library's 10 ms."""
+        if not self.is_secure:
+            return None
+        import ssl
+
+        self.wants_read, self.wants_write = (ssl.SSLWantReadError,), (ssl.SSLWantWriteError,)
+        return ssl.create_default_context()
 
     def connect(
         self, keep: Callable[[socket.socket], None]
     ) -> Generator[int | float, None, socket.socket]:
         """Open a socket without blocking; `keep` gets it before the first wait. Raises OSError."""
-        if not self._places:
-            self._places = self._resolve()
-        family, place = self._places[0]
-        made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        keep(made)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        family, place = (self._places or self._resolve())[0]
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setblocking(False)
+        tune(made)
         failed = made.connect_ex(place)
-        if failed == EINPROGRESS:
-            yield EPOLLOUT
+        keep(made)
+        if failed in CONNECTING:
+            yield WRITE
             failed = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failed:
             # The next try takes the name's next address, and asks anew after the last one.
@@ -64,7 +72,8 @@ class Address:
         if self._proxy is not None:
             host, port = self._proxy.hostname, self._proxy.port or 80
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [(family, place) for family, _, _, _, place in found]
+        self._places = [(family, place) for family, _, _, _, place in found]
+        return self._places
 
     def _pass_proxy(
         self, made: socket.socket, proxy: SplitResult
@@ -80,7 +89,7 @@ class Address:
             try:
                 some = made.recv(4096)
             except BlockingIOError:
-                yield EPOLLIN
+                yield READ
                 continue
             answer += some
             if not some or len(answer) > _LONGEST_ANSWER:
@@ -92,8 +101,12 @@ class Address:
 
 
 def _proxy_for(host: str) -> SplitResult | None:
-    """The proxy that the environment names for https, as `https_proxy` and `no_proxy` say."""
-    proxy = urllib.request.getproxies().get("https")
-    if not proxy or urllib.request.proxy_bypass(host):
+    """The proxy that the environment names for https; `no_proxy` lists hosts and domains."""
+    proxy = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
+    if not proxy:
+        return None
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    names = [name.strip().lower().lstrip(".") for name in direct.split(",") if name.strip()]
+    if any(name == "*" or f".{host}".endswith(f".{name}") for name in names):
         return None
     return urlsplit(proxy if "://" in proxy else f"http://{proxy}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import weakref
 from base64 import b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -39,15 +40,17 @@ class AzureStore:
         self._name = name
         self._explain = explain
         self._idle: list[Connection] = []
+        weakref.finalize(self, _close_all, self._idle)
 
     def list(self, prefix: str) -> Iterator[Blob]:
         """See BlobStore; asks for one page at a time."""
         marker: str | None = None
         while True:
-            ask = partial(list_page, self._container, prefix=prefix, marker=marker)
-            page = self._ask(ask)
-            yield from page.blobs
+            page = self._ask(partial(list_page, self._container, prefix=prefix, marker=marker))
             marker = page.marker
+            yield from page.blobs
+            # One page at a time in memory.
+            page.blobs.clear()
             if marker is None:
                 return
 
@@ -162,6 +165,11 @@ class AzureStore:
             yield
         except StoreError as error:
             raise self._explain(error) from error
+
+
+def _close_all(connections: list[Connection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 def _iso(seconds: float) -> str:

@@ -6,20 +6,19 @@ there; so one thread drives hundreds of connections (crew.py) or just one (`driv
 
 from __future__ import annotations
 
-import os
-import select
+import selectors
 import socket
-import ssl
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from jobs.transfers.address import Address
 from jobs.transfers.pace import Bandwidth
+from jobs.transfers.portable import CAN_SEND_TWO, READ, WRITE, read_at
 
-READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 # A server that neither reads nor answers for so long counts as gone.
 STALL_S = 60.0
 CONNECT_S = 10.0
@@ -35,11 +34,15 @@ Sink = Callable[[memoryview], None]
 
 
 class Cut(Exception):
-    """The connection failed, or what came over it is no HTTP; `was_reused` if it was not new."""
+    """The connection failed, or what came over it is no HTTP.
 
-    def __init__(self, reason: object, *, was_reused: bool = False) -> None:
+    `was_reused`: it was not new. `is_final`: another would fail as well.
+    """
+
+    def __init__(self, reason: Exception, *, was_reused: bool) -> None:
         super().__init__(str(reason) or type(reason).__name__)
         self.was_reused = was_reused
+        self.is_final = type(reason).__name__ == "SSLCertVerificationError"
 
 
 class WrongLength(Exception):
@@ -54,8 +57,7 @@ class Shortened(Exception):
     """The file became shorter while it was being sent."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileRange:
+class FileRange(Struct, frozen=True, kw_only=True):
     """A piece of an open file as a request's body, read again for each try."""
 
     descriptor: int
@@ -63,8 +65,7 @@ class FileRange:
     length: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """What the store said, at last; `body` is empty where a sink took it."""
 
     status: int
@@ -85,10 +86,14 @@ class Answer:
         return code or ""
 
 
+def _ignore(_number: int) -> None:
+    pass
+
+
 class Connection:
     """Opened at the first request and kept; opened anew after a failure.
 
-    `watch` hears of each new socket. `buffer` may be shared by all connections of a thread: nothing
+    `opened` and `closing` hear of each socket, `count` of bytes that went or came. `buffer` may be shared by all connections of a thread: nothing
     stays in it while a generator waits.
     """
 
@@ -98,12 +103,16 @@ class Connection:
         *,
         buffer: memoryview | None = None,
         bandwidth: Bandwidth | None = None,
-        watch: Callable[[socket.socket], None] | None = None,
+        opened: Callable[[int], None] = _ignore,
+        closing: Callable[[int], None] = _ignore,
+        count: Callable[[int], None] = _ignore,
     ) -> None:
         self._address = address
         self._buffer = buffer or memoryview(bytearray(BUFFER_BYTES))
         self._bandwidth = bandwidth
-        self._watch = watch
+        self._opened = opened
+        self._closing = closing
+        self._count = count
         self._socket: socket.socket | None = None
         self._is_used = False
         # How long to wait for what it does now.
@@ -117,6 +126,7 @@ class Connection:
     def close(self) -> None:
         """Close the socket, if there is one; the next request opens another."""
         if self._socket is not None:
+            self._closing(self._socket.fileno())
             self._socket.close()
             self._socket = None
 
@@ -167,17 +177,16 @@ class Connection:
         while True:
             try:
                 secure.do_handshake()
-            except ssl.SSLWantReadError:
+            except self._address.wants_read:
                 yield READ
-            except ssl.SSLWantWriteError:
+            except self._address.wants_write:
                 yield WRITE
             else:
                 return
 
     def _keep(self, opened: socket.socket) -> None:
         self._socket = opened
-        if self._watch is not None:
-            self._watch(opened)
+        self._opened(opened.fileno())
 
     # --- Sending --------------------------------------------------------------------------------
 
@@ -202,16 +211,19 @@ class Connection:
         sent = 0
         if self._address.tls is None:
             with suppress(BlockingIOError):
-                sent = to.sendmsg((first, second)) if second else to.send(first)
+                sent = to.sendmsg((first, second)) if CAN_SEND_TWO else to.send(first)
+            self._count(sent)
             if sent == total:
                 return
         rest = memoryview(first + second if second else first)[sent:]
         while rest:
             try:
-                rest = rest[to.send(rest) :]
-            except (BlockingIOError, ssl.SSLWantWriteError):
+                sent = to.send(rest)
+                rest = rest[sent:]
+                self._count(sent)
+            except self._address.wants_write:
                 yield WRITE
-            except ssl.SSLWantReadError:
+            except self._address.wants_read:
                 yield READ
 
     # --- Receiving ------------------------------------------------------------------------------
@@ -251,14 +263,9 @@ class Connection:
         """Give an answer's head, and what came of its body with it."""
         got = b""
         while True:
-            got += bytes((yield from self._some(source)))
-            end = got.find(b"\r\n\r\n")
-            if end < 0:
-                if len(got) > _LONGEST_HEAD:
-                    message = "the answer is no HTTP"
-                    raise ValueError(message)
-                continue
-            if not got.startswith(b"HTTP/1."):
+            while (end := got.find(b"\r\n\r\n")) < 0 and len(got) < _LONGEST_HEAD:
+                got += bytes((yield from self._some(source)))
+            if end < 0 or not got.startswith(b"HTTP/1."):
                 message = "the answer is no HTTP"
                 raise ValueError(message)
             head, got = got[: end + 2], got[end + 4 :]
@@ -310,15 +317,16 @@ class Connection:
         while True:
             try:
                 got = source.recv_into(self._buffer, min(most, BUFFER_BYTES))
-            except (BlockingIOError, ssl.SSLWantReadError):
+            except self._address.wants_read:
                 yield READ
                 continue
-            except ssl.SSLWantWriteError:
+            except self._address.wants_write:
                 yield WRITE
                 continue
             if not got:
                 message = "it closed the connection"
                 raise ConnectionResetError(message)
+            self._count(got)
             if self._bandwidth is not None:
                 # Waits before the bytes are taken, not after: the buffer is shared.
                 some = bytes(self._buffer[:got])
@@ -338,20 +346,20 @@ def drive(steps: Steps[Result], connection: Connection) -> Result:
                 wanted = next(steps)
                 continue
             assert connection.socket is not None
-            poll = select.poll()
-            poll.register(connection.socket, wanted)
-            patience_s = connection.patience_s
-            if poll.poll(patience_s * 1000):
+            with selectors.DefaultSelector() as selector:
+                selector.register(connection.socket, wanted)
+                is_ready = bool(selector.select(connection.patience_s))
+            if is_ready:
                 wanted = next(steps)
             else:
-                wanted = steps.throw(TimeoutError(f"no answer for {patience_s:.0f} s"))
+                wanted = steps.throw(TimeoutError(f"no answer for {connection.patience_s:.0f} s"))
     except StopIteration as end:
         return end.value
 
 
 def _read(descriptor: int, length: int, offset: int) -> bytes:
     try:
-        chunk = os.pread(descriptor, length, offset)
+        chunk = read_at(descriptor, length, offset)
     except OSError as error:
         raise Unreadable(error.strerror) from error
     if length and not chunk:

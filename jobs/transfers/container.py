@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from email.utils import formatdate
 from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec.structs import replace
 
 from jobs.transfers.address import Address
 from jobs.transfers.authority import API_VERSION, Authority
@@ -26,6 +26,8 @@ from jobs.transfers.pace import Pace, wait_s
 CONTROL_TRIES, TRANSFER_TRIES = 6, 10
 # Answers that a damaged request may have got: worth one more try.
 _REFUSAL_TRIES = 2
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _THROTTLED = (429, 503)
 _PASSING = (408, 500, 502, 504, *_THROTTLED)
 
@@ -103,7 +105,7 @@ class Container:
         if proof is not None:
             fields["authorization"] = proof
         given = self.authority.query()
-        ask = urlencode(query) + ("&" if query and given else "") + given
+        ask = urlencode(query, quote_via=quote) + ("&" if query and given else "") + given
         lines = "".join([f"{field}: {value}\r\n" for field, value in fields.items()])
         target = f"{path}?{ask}" if ask else path
         return f"{method} {target} HTTP/1.1\r\nhost: {self.address.name}\r\n{lines}\r\n".encode()
@@ -111,7 +113,7 @@ class Container:
     def _now(self) -> str:
         now = time.time()
         if now >= self._date_ends:
-            self._date, self._date_ends = formatdate(now, usegmt=True), now + 1
+            self._date, self._date_ends = _date(now), now + 1
         return self._date
 
 
@@ -130,6 +132,8 @@ class _Tries:
             self._num_refusals += 1
             if self._num_refusals >= _REFUSAL_TRIES:
                 raise error
+        elif error.is_final:
+            raise StoreError(None, "", str(error)) from error
         elif error.was_reused and self.num == 1:
             # A store may close what was idle for a while: that is no failure.
             self.num += 1
@@ -153,6 +157,13 @@ class _Tries:
         if self._num_failures >= self._most:
             raise error
         return wait_s(self._num_failures, asked_s)
+
+
+def _date(now: float) -> str:
+    """As HTTP writes it, in English whatever the locale."""
+    at = time.gmtime(now)
+    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
+    return f"{day}, {at.tm_mday:02} {month} {at.tm_year} {time.strftime('%H:%M:%S', at)} GMT"
 
 
 def _error_of(answer: Answer) -> StoreError:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import select
-import socket
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -12,6 +10,7 @@ from typing import Protocol
 from jobs.transfers.address import Address
 from jobs.transfers.connection import BUFFER_BYTES, Connection, Steps
 from jobs.transfers.pace import Bandwidth, Pace
+from jobs.transfers.portable import open_poll
 
 # How often `tell` is called, stalled connections are looked for and the pace is reviewed.
 _LOOK_EVERY_S = 0.1
@@ -47,7 +46,7 @@ class Crew:
         self._pace = pace
         self._bandwidth = Bandwidth(max_bytes_per_s) if max_bytes_per_s else None
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
-        self._poll = select.epoll()
+        self._poll = open_poll()
         self._by_descriptor: dict[int, _Worker] = {}
         self._workers: list[_Worker] = []
         self._free: list[_Worker] = []
@@ -84,25 +83,30 @@ class Crew:
         return True
 
     def _hire(self) -> _Worker:
-        def watch(opened: socket.socket) -> None:
-            descriptor = opened.fileno()
+        def opened(descriptor: int) -> None:
             self._by_descriptor[descriptor] = worker
-            # Edge-triggered, once for its life: whoever waits has met EAGAIN before.
-            self._poll.register(descriptor, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+            self._poll.add(descriptor)
 
         worker = _Worker(
-            Connection(self._address, buffer=self._buffer, bandwidth=self._bandwidth, watch=watch)
+            Connection(
+                self._address,
+                buffer=self._buffer,
+                bandwidth=self._bandwidth,
+                opened=opened,
+                closing=self._poll.remove,
+                count=self._pace.did,
+            )
         )
         self._workers.append(worker)
         return worker
 
     def _wait(self, before: float, look_at: float) -> None:
         wake_at = min(look_at, self._asleep[0][0]) if self._asleep else look_at
-        events = self._poll.poll(0)
-        if not events:
-            events = self._poll.poll(max(0.0, wake_at - before))
+        ready = self._poll.wait(0)
+        if not ready:
+            ready = self._poll.wait(max(0.0, wake_at - before))
             self._pace.idled(time.monotonic() - before)
-        for descriptor, _ in events:
+        for descriptor in ready:
             worker = self._by_descriptor[descriptor]
             if worker.steps is not None and not worker.is_asleep:
                 self._step(worker)
@@ -126,6 +130,9 @@ class Crew:
         if isinstance(wanted, float):
             worker.is_asleep = True
             heapq.heappush(self._asleep, (worker.since + wanted, id(worker), worker))
+        else:
+            assert worker.connection.socket is not None
+            self._poll.want(worker.connection.socket.fileno(), wanted)
 
     def _look(self, now: float) -> None:
         self._pace.review(now, is_full=self._is_full)

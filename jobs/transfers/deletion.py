@@ -28,4 +28,3 @@ class Deletion:
         yield from self._container.request(
             connection, "DELETE", name, accept=("BlobNotFound",), pace=self._pace
         )
-        self._pace.did(1)

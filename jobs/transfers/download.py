@@ -113,7 +113,6 @@ class Download:
         except BaseException:
             part.discard()
             raise
-        self._pace.did(file.bytes)
         self._tally.add(1, file.bytes)
 
     def _get_once(self, file: Incoming, part: PartialFile, connection: Connection) -> Steps[str]:
@@ -157,7 +156,6 @@ class Download:
                 yield from self._checked_range(large, at, piece, connection)
         large.part.note(block)
         large.done.add(block)
-        self._pace.did(length)
         if large.num_tries == 1:
             self._tally.add(0, length)
         yield from self._check(large)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from base64 import b64decode
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from jobs.transfers.connection import Connection, Steps
+from jobs.transfers.connection import Connection, Sink, Steps
 from jobs.transfers.container import Container
 
 PAGE_BLOBS = 5_000
@@ -46,27 +45,53 @@ def list_page(
         query["prefix"] = prefix
     if marker:
         query["marker"] = marker
-    answer = yield from container.request(connection, "GET", query=query)
-    return parse_page(answer.body)
+    reader = _PageReader()
+    yield from container.request(connection, "GET", query=query, sink=reader.begin)
+    return Page(reader.blobs, reader.marker())
 
 
-def parse_page(body: bytes) -> Page:
-    """Read a page by patterns: a tree of its 75,000 elements costs several times as much."""
-    blobs = [
-        Blob(
-            name=_text(name, is_encoded=b"true" in attributes),
-            bytes=int(found[1]) if (found := _BYTES.search(rest)) else 0,
-            md5=b64decode(found[1]) if (found := _MD5.search(rest)) else None,
-            etag=found[1].decode().strip('"') if (found := _ETAG.search(rest)) else "",
-        )
-        for attributes, name, rest in _BLOB.findall(body)
-    ]
-    found = _MARKER.search(body)
-    return Page(blobs, _text(found[1]) if found else None)
+class _PageReader:
+    """Takes a page's XML as it comes, and keeps of it what is wanted: a tenth of its 3 MB.
+
+    By patterns: a tree of its 75,000 elements costs several times the time.
+    """
+
+    def __init__(self) -> None:
+        self.blobs: list[Blob] = []
+        self._rest = b""
+
+    def begin(self) -> Sink:
+        self.blobs.clear()
+        self._rest = b""
+        return self._take
+
+    def _take(self, chunk: memoryview) -> None:
+        self._rest += chunk
+        end = 0
+        for found in _BLOB.finditer(self._rest):
+            self.blobs.append(_blob(*found.groups()))
+            end = found.end()
+        self._rest = self._rest[end:]
+
+    def marker(self) -> str | None:
+        found = _MARKER.search(self._rest)
+        return _text(found[1]) if found else None
+
+
+def _blob(attributes: bytes, name: bytes, rest: bytes) -> Blob:
+    size, md5, etag = _BYTES.search(rest), _MD5.search(rest), _ETAG.search(rest)
+    return Blob(
+        name=_text(name, is_encoded=b"true" in attributes),
+        bytes=int(size[1]) if size else 0,
+        md5=b64decode(md5[1]) if md5 else None,
+        etag=etag[1].decode().strip('"') if etag else "",
+    )
 
 
 def _text(raw: bytes, *, is_encoded: bool = False) -> str:
     text = raw.decode()
     if "&" in text:
+        import html
+
         text = html.unescape(text)
     return unquote(text) if is_encoded else text

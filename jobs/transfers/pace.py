@@ -2,64 +2,78 @@
 
 from __future__ import annotations
 
-import random
 import time
 
 START, FEWEST, MOST = 32, 2, 256
-# How long one number of requests is watched before another is tried.
+# How long a number of requests is watched before it is judged.
 _WINDOW_S = 0.25
-# After a try that gained nothing, or a store that asked for less.
-_REST_S = 5.0
+# After a try that gained nothing, or a store that asked for less; longer after each.
+_FIRST_REST_S, _LONGEST_REST_S = 5.0, 60.0
 _GAIN = 1.05
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 
 
 class Pace:
-    """Grows `limit` while that brings throughput, halves it when the store asks for less."""
+    """Doubles `limit` while that brings throughput, halves it when the store asks for less."""
 
     def __init__(self) -> None:
         self.limit = START
-        self._window_ends = time.monotonic() + _WINDOW_S
-        self._rests_until = 0.0
-        self._work = 0
+        self._bytes = 0
         self._idle_s = 0.0
-        self._rate = 0.0
-        self._before: int | None = None
+        self._began = time.monotonic()
+        # The limit and rate before a try of more, and whether its first window is over: what new
+        # connections take into their buffers at once is no throughput.
+        self._before: tuple[int, float] | None = None
+        self._is_settled = False
+        self._rest_s = _FIRST_REST_S
+        self._rests_until = 0.0
         self._halved_at = 0.0
 
     def idled(self, seconds: float) -> None:
         """Count time in which every request waited for the store."""
         self._idle_s += seconds
 
-    def did(self, work: int) -> None:
-        """Count work done, in bytes."""
-        self._work += work
+    def did(self, count: int) -> None:
+        """Count bytes that went or came."""
+        self._bytes += count
 
     def review(self, now: float, *, is_full: bool) -> None:
         """Change the limit where a window is over; `is_full`: there is work for more requests."""
-        if now < self._window_ends:
+        length_s = now - self._began
+        if length_s < _WINDOW_S:
             return
-        length_s = now - self._window_ends + _WINDOW_S
-        rate, idle = self._work / length_s, self._idle_s / length_s
-        self._work, self._idle_s, self._window_ends = 0, 0.0, now + _WINDOW_S
-        if self._before is not None and rate < self._rate * _GAIN:
-            self.limit, self._before = self._before, None
-            self._rests_until = now + _REST_S
-            return
-        self._before = None
+        rate, idle = self._bytes / length_s, self._idle_s / length_s
+        self._bytes, self._idle_s, self._began = 0, 0.0, now
+        if self._before is not None:
+            self._judge(rate, now)
         # Without idle time the CPU is the limit, and more connections only cost more of it.
-        if is_full and idle > 0.2 and now >= self._rests_until and self.limit < MOST:
-            self._before, self._rate = self.limit, rate
+        elif is_full and idle > 0.2 and now >= self._rests_until and self.limit < MOST:
+            self._before, self._is_settled = (self.limit, rate), False
             self.limit = min(MOST, self.limit * 2)
+
+    def _judge(self, rate: float, now: float) -> None:
+        assert self._before is not None
+        if not self._is_settled:
+            self._is_settled = True
+            return
+        limit, before = self._before
+        self._before = None
+        if rate < before * _GAIN:
+            self.limit = limit
+            self._rest(now)
 
     def throttled(self) -> None:
         """Halve the limit, once a second at most: one overload refuses many requests."""
         now = time.monotonic()
-        self._before = None
-        self._rests_until = now + _REST_S
-        if now - self._halved_at >= 1:
-            self.limit = max(FEWEST, self.limit // 2)
-            self._halved_at = now
+        if now - self._halved_at < 1:
+            return
+        self.limit = max(FEWEST, self.limit // 2)
+        self._before, self._halved_at = None, now
+        self._rest(now)
+
+    def _rest(self, now: float) -> None:
+        self._rests_until = now + self._rest_s
+        self._rest_s = min(_LONGEST_REST_S, self._rest_s * 2)
 
 
 class Bandwidth:
@@ -79,5 +93,8 @@ class Bandwidth:
 
 def wait_s(num_failures: int, asked_s: float | None) -> float:
     """How long to wait before the next try; at least what the store asked for, never in step."""
+    # Five milliseconds of import that a transfer without failures is spared.
+    import random
+
     longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (num_failures - 1))
     return max(asked_s or 0.0, longest * random.uniform(0.5, 1.0))

@@ -6,14 +6,15 @@ The file is locked: two processes that receive the same content do not write int
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 from jobs.errors import EnvironmentFailure
 from jobs.transfers.files import BLOCK_BYTES, Incoming
+from jobs.transfers.portable import OPEN_FLAGS, lock, read_at, write_at
 
 PREFIX = ".trainyard-"
 _LONGEST_JOURNAL = 16 << 20
@@ -24,43 +25,52 @@ class PartialFile:
 
     def __init__(self, file: Incoming, *, is_resumable: bool) -> None:
         self._file = file
-        self._journal = -1
+        self._is_resumable = is_resumable
+        self._descriptors: list[int] = []
         # Made of what it will be: what another content left here is never taken for it.
         key = hashlib.sha256(f"{file.sha256} {file.path.name}".encode()).hexdigest()[:20]
         self._stem = f"{file.path.parent}/{PREFIX}{key}"
         try:
             self._descriptor = self._open_locked()
-            self._open_journal(is_resumable)
+            self._journal = self._open_journal() if is_resumable else -1
+            if not is_resumable and os.fstat(self._descriptor).st_size:
+                os.ftruncate(self._descriptor, 0)
         except OSError as error:
+            self.close()
             raise self._failure(error) from None
 
     def _open_locked(self) -> int:
         while True:
-            descriptor = _open(f"{self._stem}.part")
-            if not _is_lockable(descriptor):
+            part = f"{self._stem}.part"
+            try:
+                descriptor = _open(part)
+            except PermissionError:
+                # Killed between getting its mode, which may be read-only, and its name.
+                os.unlink(part)  # noqa: PTH108
+                continue
+            if not lock(descriptor):
                 os.close(descriptor)
                 self._stem += f"-{os.getpid()}"
                 continue
             # Whoever had the lock before may have given the file its name, or taken it away.
             with suppress(FileNotFoundError):
-                if os.path.samestat(Path(f"{self._stem}.part").stat(), os.fstat(descriptor)):
+                if os.path.samestat(Path(part).stat(), os.fstat(descriptor)):
+                    self._descriptors.append(descriptor)
                     return descriptor
             os.close(descriptor)
 
-    def _open_journal(self, is_resumable: bool) -> None:
-        size = os.fstat(self._descriptor).st_size
-        if is_resumable:
-            self._journal = _open(f"{self._stem}.ranges", os.O_APPEND)
-            if not size:
-                os.ftruncate(self._journal, 0)
-        elif size:
-            os.ftruncate(self._descriptor, 0)
+    def _open_journal(self) -> int:
+        journal = _open(f"{self._stem}.ranges", os.O_APPEND)
+        self._descriptors.append(journal)
+        if not os.fstat(self._descriptor).st_size:
+            os.ftruncate(journal, 0)
+        return journal
 
     def finished_blocks(self) -> set[int]:
         """Which blocks an earlier try has written."""
         size = os.fstat(self._descriptor).st_size
         # A line that a kill cut short lacks its end, and counts for nothing.
-        lines = os.pread(self._journal, _LONGEST_JOURNAL, 0).split(b"\n")[:-1]
+        lines = read_at(self._journal, _LONGEST_JOURNAL, 0).split(b"\n")[:-1]
         numbers = {int(line) for line in lines if line.isdigit()}
         return {each for each in numbers if min((each + 1) * BLOCK_BYTES, self._file.bytes) <= size}
 
@@ -78,41 +88,46 @@ class PartialFile:
     def write(self, chunk: memoryview, offset: int) -> None:
         """Write a piece, all of it."""
         try:
-            written = os.pwrite(self._descriptor, chunk, offset)
+            written = write_at(self._descriptor, chunk, offset)
             while written < len(chunk):
-                written += os.pwrite(self._descriptor, chunk[written:], offset + written)
+                written += write_at(self._descriptor, chunk[written:], offset + written)
         except OSError as error:
             raise self._failure(error) from None
 
     def read(self, length: int, offset: int) -> bytes:
         """Read a piece that was written."""
         try:
-            return os.pread(self._descriptor, length, offset)
+            return read_at(self._descriptor, length, offset)
         except OSError as error:
             raise self._failure(error) from None
 
     def finish(self) -> None:
         """Give the file its mode and name."""
+        part = f"{self._stem}.part"
         try:
-            os.fchmod(self._descriptor, self._file.mode)
-            os.replace(f"{self._stem}.part", self._file.path)  # noqa: PTH105 (10,000 a second)
+            os.chmod(part, self._file.mode)  # noqa: PTH101 (thousands a second)
+            if sys.platform == "win32":
+                self.close()  # an open file has its name for good there
+            os.replace(part, self._file.path)  # noqa: PTH105
         except OSError as error:
             raise self._failure(error) from None
-        if self._journal >= 0:
-            os.unlink(f"{self._stem}.ranges")  # noqa: PTH108
         self.close()
+        if self._is_resumable:
+            os.unlink(f"{self._stem}.ranges")  # noqa: PTH108
 
     def discard(self) -> None:
         """Take it away; for a small file, which a later try receives whole."""
+        if sys.platform == "win32":
+            self.close()
         with suppress(OSError):
             os.unlink(f"{self._stem}.part")  # noqa: PTH108
         self.close()
 
     def close(self) -> None:
-        """Leave it as it is."""
-        os.close(self._descriptor)
-        if self._journal >= 0:
-            os.close(self._journal)
+        """Leave it as it is; not while another may still want its lock."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
 
     def _failure(self, error: OSError) -> EnvironmentFailure:
         message = f"`{self._file.path}` cannot be written: {error.strerror}"
@@ -120,16 +135,5 @@ class PartialFile:
 
 
 def _open(path: str, flags: int = 0) -> int:
-    # No link is followed: it could lead out of the folder.
-    flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, flags, 0o600)
-
-
-def _is_lockable(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a network mount may have no locks
-    return True
+    # Through a link it could be a file outside the folder.
+    return os.open(path, flags | os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)

@@ -20,8 +20,10 @@ from jobs.transfers.container import Container, StoreError
 from jobs.transfers.crew import Job
 from jobs.transfers.files import BLOCK_BYTES, Outgoing, Tally
 from jobs.transfers.pace import Pace
+from jobs.transfers.portable import read_at, will_read
 
 MOST_BLOCKS = 50_000
+_FILES_AHEAD = 16
 # A store that lost blocks it had acknowledged gets them again so often.
 _COMMIT_TRIES = 4
 _UNCOMMITTED = re.compile(rb"<UncommittedBlocks>(.*?)</UncommittedBlocks>", re.DOTALL)
@@ -56,6 +58,7 @@ class Upload:
         self._tally = tally
         self._pace = pace
         self._large: deque[_Large] = deque()
+        self._ahead: deque[tuple[Outgoing, int]] = deque()
         self._open: set[int] = set()
 
     def next_job(self) -> Job | None:
@@ -65,20 +68,29 @@ class Upload:
             if large.missing:
                 return partial(self._stage, large, large.missing.popleft())
             self._large.popleft()
-        file = next(self._files, None)
-        if file is None:
+        self._read_ahead()
+        if not self._ahead:
             return None
-        return partial(self._begin if file.bytes > BLOCK_BYTES else self._put, file)
+        file, descriptor = self._ahead.popleft()
+        return partial(self._begin if file.bytes > BLOCK_BYTES else self._put, file, descriptor)
 
     def close(self) -> None:
-        """Close the large files that are still open."""
+        """Close the files that are still open."""
+        self._open.update(descriptor for _, descriptor in self._ahead)
         for descriptor in self._open:
             os.close(descriptor)
         self._open.clear()
+        self._ahead.clear()
 
-    def _put(self, file: Outgoing, connection: Connection) -> Steps[None]:
+    def _read_ahead(self) -> None:
+        """Let the kernel fetch the next files from a slow disk, while others are being sent."""
+        while len(self._ahead) < _FILES_AHEAD and (file := next(self._files, None)):
+            descriptor = _open(file)
+            self._ahead.append((file, descriptor))
+            will_read(descriptor, 0, min(file.bytes, BLOCK_BYTES))
+
+    def _put(self, file: Outgoing, descriptor: int, connection: Connection) -> Steps[None]:
         """Send a small file in one request."""
-        descriptor = _open(file)
         try:
             whole = FileRange(descriptor=descriptor, offset=0, length=file.bytes)
             headers = {"x-ms-blob-type": "BlockBlob"}
@@ -87,14 +99,14 @@ class Upload:
             os.close(descriptor)
         self._tally.add(1, file.bytes)
 
-    def _begin(self, file: Outgoing, connection: Connection) -> Steps[None]:
-        """Open a large file, and ask which of its blocks the store has from an earlier try."""
+    def _begin(self, file: Outgoing, descriptor: int, connection: Connection) -> Steps[None]:
+        """Ask which blocks of a large file the store has from an earlier try."""
+        self._open.add(descriptor)
         assert len(file.block_md5s) == -(-file.bytes // BLOCK_BYTES)
         if len(file.block_md5s) > MOST_BLOCKS:
             message = f"`{file.path}` is larger than a blob can be: {MOST_BLOCKS} blocks"
             raise LaunchError(message, hint="launch data pack makes shards of a folder")
-        large = _Large(file, _open(file))
-        self._open.add(large.descriptor)
+        large = _Large(file, descriptor)
         yield from self._plan(large, connection)
         there = file.bytes - sum(large.range_of(index).length for index in large.missing)
         self._tally.add(0, there)
@@ -120,6 +132,7 @@ class Upload:
     def _stage(self, large: _Large, index: int, connection: Connection) -> Steps[None]:
         """Send one block; whoever sends the last one commits the file."""
         body = large.range_of(index)
+        will_read(body.descriptor, body.offset, body.length)
         query = {"blockid": large.ids[index], "comp": "block"}
         md5 = large.file.block_md5s[index]
         yield from self._write(connection, large.file, body, md5, query=query)
@@ -183,18 +196,20 @@ class Upload:
         except Unreadable as error:
             raise _unreadable(file, str(error)) from None
         except StoreError as error:
-            if error.code != "Md5Mismatch":
+            if error.status != 400:
                 raise
             if _md5_of(body) != md5:
                 raise _changed(file, "its content is another") from None
+            # The second is what Azurite says.
+            if error.code not in ("Md5Mismatch", "InvalidOperation"):
+                raise
             message = f"what is sent of `{file.path}` arrives damaged at the store"
             raise EnvironmentFailure(message, hint="look for what damages it on the way") from None
-        self._pace.did(body.length)
 
 
 def _open(file: Outgoing) -> int:
     try:
-        descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(file.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
         raise _changed(file, "it is gone") from None
     except OSError as error:
@@ -218,7 +233,7 @@ def _unreadable(file: Outgoing, reason: str | None) -> LaunchError:
 def _md5_of(body: FileRange) -> bytes:
     digest = hashlib.md5(usedforsecurity=False)
     at, end = body.offset, body.offset + body.length
-    while chunk := os.pread(body.descriptor, min(1 << 20, end - at), at):
+    while chunk := read_at(body.descriptor, min(1 << 20, end - at), at):
         digest.update(chunk)
         at += len(chunk)
     return digest.digest()
