@@ -25,11 +25,10 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """One finished run: seconds of wall clock, CPU seconds and peak memory, its children's too."""
+    """One finished run: seconds of wall clock, and CPU seconds of it and its children."""
 
     wall_s: float
     cpu_s: float
-    peak_bytes: int
 
 
 def time_in_turn(
@@ -83,5 +82,4 @@ def time_once(command: Command) -> Timing:
             tail = output.read().decode(errors="replace")[-3000:]
             message = f"{command.name} ended with {process.returncode}:\n{tail}"
             raise RuntimeError(message)
-    cpu_s = usage.ru_utime + usage.ru_stime
-    return Timing(wall_s=wall_s, cpu_s=cpu_s, peak_bytes=usage.ru_maxrss << 10)
+    return Timing(wall_s=wall_s, cpu_s=usage.ru_utime + usage.ru_stime)
