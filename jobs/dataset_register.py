@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +18,8 @@ from jobs.parallel import in_order
 from jobs.progress import Counter, Progress, silent
 from jobs.store import Blob, BlobStore
 
+_DIGEST = re.compile(r"[0-9a-f]{64}/")
+
 
 def register(store: BlobStore, name: str, prefix: str, progress: Progress = silent) -> Pushed:
     """Read every blob below a prefix once, and make it a version of `name`; nothing is moved.
@@ -28,6 +31,10 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
     if prefix == "/" or prefix.split("/")[0] == RECORDS:
         message = f"`{prefix}` cannot be a dataset: it is not a folder of data"
         raise LaunchError(message, hint="launch data register NAME PREFIX, as in raw/photos")
+    owner = _owner(store, prefix)
+    if owner is not None:
+        message = f"`{prefix}` holds what was pushed as `{owner}`, and goes when that is removed"
+        raise LaunchError(message, hint=f"launch data ls {owner}, or a prefix of data of your own")
     with work_folder() as work:
         files = _read_all(store, prefix, progress, work)
         send_list(store, name, files)
@@ -43,6 +50,14 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
         )
         record, is_new = Records(store).claim(wanted)
     return Pushed(dataset=record, already=not is_new, files_sent=0, bytes_sent=0)
+
+
+def _owner(store: BlobStore, prefix: str) -> str | None:
+    """The dataset whose pushed content lies there."""
+    name, _, rest = prefix.partition("/")
+    if _DIGEST.match(rest):
+        return name
+    return name if not rest and Records(store).shelf(name).next_version > 1 else None
 
 
 def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> FileList:

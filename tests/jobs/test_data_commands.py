@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+from argparse import Namespace
 
 import msgspec
 import pytest
 
 from jobs import data
 from jobs.commands.data import bytes_per_s
+from jobs.completion import dataset_versions
 from jobs.errors import EnvironmentFailure
 from jobs.progress import ProgressLine, Transfer
 from jobs.runs import read_status
@@ -210,6 +212,18 @@ def test_two_names_that_only_case_parts_are_warned_of(launching, store):
     typed = launching.type("data", "push", "x", "d")
     assert typed.code == 0
     assert "warning: `A` and `a` are one name on macOS and Windows" in typed.err
+
+
+def test_versions_are_offered_after_tab(launching, folder):
+    (folder / "a").write_bytes(b"two!")
+    launching.type("data", "push", "digits", "d")
+    typed = Namespace(stack="local", env=launching.env_file)
+    assert dataset_versions("d", typed) == {
+        "d": "version 2",
+        "d@2": "3 files, 8 B",
+        "d@1": "3 files, 7 B",
+    }
+    assert dataset_versions("d@1", typed) == {"d@1": "3 files, 7 B"}
 
 
 @pytest.mark.parametrize(

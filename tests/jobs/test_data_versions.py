@@ -295,6 +295,12 @@ class TestRegister:
             datasets.register("photos", prefix)
         assert datasets.versions() == []
 
+    def test_what_was_pushed_belongs_to_its_own_dataset(self, datasets, folder):
+        digest = datasets.push(folder, "d").dataset.digest
+        for prefix in (f"d/{digest}", f"d/{digest}/sub", "d"):
+            with pytest.raises(LaunchError, match="holds what was pushed as `d`"):
+                datasets.register("photos", prefix)
+
     def test_a_name_that_no_dataset_may_have_is_refused(self, datasets, raw):
         raw.blobs["raw/p/../../etc/passwd"] = b""
         with pytest.raises(LaunchError, match="cannot be used in a dataset"):
