@@ -19,6 +19,7 @@ from tests.bench.workspace import launch_program
 
 PICTURE_BYTES = 110_000
 SHARD_BYTES = 128 << 20
+PIECE_BYTES = 8 << 20
 LARGE_BYTES = 2 << 30
 DELAY_MS = 20
 NUM_FEW, NUM_MANY = 2_000, 10_000
@@ -326,6 +327,6 @@ def _make_files(folder: Path, count: int, size: int) -> Path:
         if number % 1000 == 0:
             part.mkdir(parents=True)
         with (part / f"{number:08}").open("wb") as file:
-            for start in range(0, size, SHARD_BYTES):
-                file.write(os.urandom(min(SHARD_BYTES, size - start)))
+            for start in range(0, size, PIECE_BYTES):
+                file.write(os.urandom(min(PIECE_BYTES, size - start)))
     return folder
