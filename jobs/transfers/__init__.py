@@ -1,1 +1,1 @@
-"""Moves the bytes of datasets: one thread, many connections, no SDK between (ADR 0012)."""
+"""Moves the bytes of datasets: one thread, many connections, no SDK between (ADR 0013)."""
