@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
-# Samples that are announced before they are begun: enough to outlast a store's answer or two.
-NUM_ANNOUNCED = 512
+# Samples that are announced before they are begun: more than a window of shards has, so that the
+# next one is fetched while this one is trained on. Who fetches decides how much of it at a time.
+NUM_ANNOUNCED = 1 << 14
 # Batches that are decoded while one is trained on: enough to outlast a slow file or two.
 NUM_AHEAD = 3
 
