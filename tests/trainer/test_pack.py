@@ -315,7 +315,7 @@ def test_without_room_nothing_is_begun(tmp_path, monkeypatch):
     folder = write_classes(tmp_path / "pictures")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
-    with pytest.raises(TrainingError, match="GB are needed"):
+    with pytest.raises(TrainingError, match="MB are needed"):
         run_pack(folder, tmp_path / "shards")
 
 

@@ -57,8 +57,8 @@ class PartialFolder:
         there = sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
         if num_bytes - there > free:
             message = (
-                f"`{self.target.parent}` has {free / 1e9:.1f} GB free, "
-                f"and {(num_bytes - there) / 1e9:.1f} GB are needed"
+                f"`{self.target.parent}` has {free / 1e6:,.0f} MB free, "
+                f"and {(num_bytes - there) / 1e6:,.0f} MB are needed"
             )
             raise TrainingError(message, hint="free some space, or give a folder of another disk")
 

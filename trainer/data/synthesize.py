@@ -41,7 +41,7 @@ GREY_EVERY, CMYK_EVERY, PNG_EVERY = 50, 1000, 1500
 TRAIN_PER_VAL = 25
 # Another number for other pictures of the same arguments.
 _VERSION = 1
-_CHUNK = 64
+_CHUNK = 16
 _IMAGES_WORTH_A_PROCESS = 64
 _MEAN_BYTES = 110_000
 _INTERRUPTED = 130
