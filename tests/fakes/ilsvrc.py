@@ -25,6 +25,7 @@ def write_archives(
     num_val: int,
     sizes: Sequence[int] = (700, 3000, 1536),
     seed: int = 1,
+    pictures: Iterator[bytes] | None = None,
 ) -> dict[str, bytes | int]:
     """Write the three archives and SUMS; gives what they must unpack to.
 
@@ -34,7 +35,7 @@ def write_archives(
     folder.mkdir(parents=True, exist_ok=True)
     names = class_names(num_classes)
     expected: dict[str, bytes | int] = {}
-    pictures = _pictures(sizes, seed)
+    pictures = pictures or _pictures(sizes, seed)
     with tarfile.open(folder / TRAIN, "w") as outer:
         for name in names:
             packed = io.BytesIO()
