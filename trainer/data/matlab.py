@@ -29,6 +29,10 @@ class _Element:
     content: memoryview
 
 
+class _Structs(list[dict[str, Any]]):
+    """A struct array; an array of numbers is a list, too."""
+
+
 def read_structs(content: bytes, variable: str) -> list[dict[str, Any]]:
     """Give a struct array's elements; a value is a text, a number, a list of numbers, or None.
 
@@ -43,8 +47,8 @@ def read_structs(content: bytes, variable: str) -> list[dict[str, Any]]:
         for element in _elements(memoryview(content)[_HEADER_BYTES:], order):
             array = _inflate(element, order) if element.kind == _COMPRESSED else element
             name, value = _array(array, order)
-            if name == variable and isinstance(value, list):
-                return value
+            if name == variable and isinstance(value, _Structs):
+                return list(value)
     except (struct.error, ValueError, IndexError, StopIteration, zlib.error) as error:
         message = f"it is a damaged MATLAB file: {error!r}"
         raise TrainingError(message) from None
@@ -97,7 +101,7 @@ def _array(element: _Element, order: str) -> tuple[str, Any]:
     return name, None
 
 
-def _structs(parts: Iterator[_Element], order: str, count: int) -> list[dict[str, Any]]:
+def _structs(parts: Iterator[_Element], order: str, count: int) -> _Structs:
     """All fields of the first struct, then all of the second, ..."""
     width = int(_numbers(next(parts), order)[0])
     packed = bytes(next(parts).content)
@@ -105,7 +109,7 @@ def _structs(parts: Iterator[_Element], order: str, count: int) -> list[dict[str
         packed[start : start + width].split(b"\0", 1)[0].decode("ascii")
         for start in range(0, len(packed), width)
     ]
-    return [{name: _array(next(parts), order)[1] for name in names} for _ in range(count)]
+    return _Structs([{name: _array(next(parts), order)[1] for name in names} for _ in range(count)])
 
 
 def _numbers(element: _Element, order: str) -> list[Any]:
