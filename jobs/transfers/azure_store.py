@@ -147,8 +147,12 @@ class AzureStore:
             connection = self._idle.pop()
         except IndexError:
             connection = Connection(self._container.address)
-        with self._explained():
-            result = drive(request(connection), connection)
+        try:
+            with self._explained():
+                result = drive(request(connection), connection)
+        except BaseException:
+            connection.close()
+            raise
         self._idle.append(connection)
         return result
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import socket
-import ssl
 import threading
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from jobs.transfers.connection import Connection, drive
 from jobs.transfers.container import CONTROL_TRIES, Container, StoreError
 from jobs.transfers.listing import list_page
 from tests.fakes.scripted_server import CLOSE, Asked, answer, read_request, scripted_server
+from tests.fakes.tls import certificate_of_localhost, serving
 
 KEY = SharedKey("account", "a2V5")
 
@@ -243,7 +242,7 @@ def test_a_page_of_a_listing_is_read_whatever_the_names_are():
     ]
     assert page.marker == "c&d"
     assert server.asked[0].target == (
-        "/account/data?comp=list&maxresults=5000&restype=container&prefix=a%20b&marker=m"
+        "/account/data?comp=list&maxresults=2000&restype=container&prefix=a%20b&marker=m"
     )
 
 
@@ -252,38 +251,7 @@ def test_a_page_of_a_listing_is_read_whatever_the_names_are():
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> Path:
-    """A certificate of localhost that vouches for itself, and its key, in one file."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "certificate.pem"
-    pem = serialization.Encoding.PEM
-    path.write_bytes(
-        made.public_bytes(pem)
-        + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return path
-
-
-def serving(certificate: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    return context
+    return certificate_of_localhost(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

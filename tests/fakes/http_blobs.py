@@ -1,0 +1,123 @@
+"""A container of blobs behind real HTTP, in memory: what a transfer's requests are answered by.
+
+Says what Azure's blob service says (block lists, MD5s, ranges); `hook` may answer in its stead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.fakes.scripted_server import Asked, answer, scripted_server
+
+# Gives a whole answer instead of the store's; None leaves it to the store.
+Hook = Callable[[str, Asked], bytes | None]
+
+
+@dataclass
+class HttpBlobs:
+    """The container; `asked` counts requests by kind."""
+
+    url: str = ""
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    md5s: dict[str, str] = field(default_factory=dict)
+    blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+    hook: Hook = lambda _kind, _asked: None
+    _lock: Lock = field(default_factory=Lock)
+
+    def answer(self, asked: Asked) -> bytes:
+        parts = urlsplit(asked.target)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        name = unquote(parts.path).removeprefix("/account/data").removeprefix("/")
+        kind = f"{asked.line.split()[0]} {query.get('comp', 'blob')}"
+        with self._lock:
+            self.asked[kind] += 1
+        said = self.hook(kind, asked)
+        if said is not None:
+            return said
+        with self._lock:
+            return _ANSWERS[kind](self, name, query, asked)
+
+    def _put(self, name: str, _query: dict[str, str], asked: Asked) -> bytes:
+        if md5_of(asked.body) != asked.headers["content-md5"]:
+            return answer(400, x_ms_error_code="Md5Mismatch")
+        self.blobs[name], self.md5s[name] = asked.body, asked.headers["content-md5"]
+        return answer(201)
+
+    def _put_block(self, name: str, query: dict[str, str], asked: Asked) -> bytes:
+        if md5_of(asked.body) != asked.headers["content-md5"]:
+            return answer(400, x_ms_error_code="Md5Mismatch")
+        self.blocks.setdefault(name, {})[query["blockid"]] = asked.body
+        return answer(201)
+
+    def _put_list(self, name: str, _query: dict[str, str], asked: Asked) -> bytes:
+        ids = re.findall(r"<Latest>([^<]+)</Latest>", asked.body.decode())
+        staged = self.blocks.get(name, {})
+        if not all(each in staged for each in ids):
+            return answer(400, x_ms_error_code="InvalidBlockList")
+        self.blobs[name] = b"".join(staged[each] for each in ids)
+        self.md5s[name] = asked.headers["x-ms-blob-content-md5"]
+        del self.blocks[name]
+        return answer(201)
+
+    def _get_list(self, name: str, _query: dict[str, str], _asked: Asked) -> bytes:
+        if name not in self.blobs and name not in self.blocks:
+            return answer(404, x_ms_error_code="BlobNotFound")
+        names = "".join(
+            f"<Block><Name>{each}</Name><Size>1</Size></Block>"
+            for each in self.blocks.get(name, {})
+        )
+        body = f"<BlockList><UncommittedBlocks>{names}</UncommittedBlocks></BlockList>"
+        return answer(200, body.encode())
+
+    def _get(self, name: str, _query: dict[str, str], asked: Asked) -> bytes:
+        if name not in self.blobs:
+            return answer(404, x_ms_error_code="BlobNotFound")
+        content = self.blobs[name]
+        if "x-ms-range" not in asked.headers:
+            return answer(200, content)
+        first, last = map(int, asked.headers["x-ms-range"].removeprefix("bytes=").split("-"))
+        if first >= len(content):
+            return answer(416, x_ms_error_code="InvalidRange")
+        piece = content[first : last + 1]
+        headers = {"Content_Range": f"bytes {first}-{last}/{len(content)}", "ETag": '"0x1"'}
+        if "x-ms-range-get-content-md5" in asked.headers:
+            headers["Content_MD5"] = md5_of(piece)
+        return answer(206, piece, **headers)
+
+    def _delete(self, name: str, _query: dict[str, str], _asked: Asked) -> bytes:
+        if self.blobs.pop(name, None) is None:
+            return answer(404, x_ms_error_code="BlobNotFound")
+        return answer(202)
+
+
+_ANSWERS = {
+    "PUT blob": HttpBlobs._put,
+    "PUT block": HttpBlobs._put_block,
+    "PUT blocklist": HttpBlobs._put_list,
+    "GET blocklist": HttpBlobs._get_list,
+    "GET blob": HttpBlobs._get,
+    "DELETE blob": HttpBlobs._delete,
+}
+
+
+def md5_of(content: bytes) -> str:
+    """In base64, as headers have it."""
+    return b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+
+
+@contextmanager
+def http_blobs() -> Iterator[HttpBlobs]:
+    """Serve an empty container until the end of the test."""
+    made = HttpBlobs()
+    with scripted_server(made.answer) as server:
+        made.url = server.url
+        yield made

@@ -1,0 +1,127 @@
+"""The store as an environment names it: who asks, over what, and what an error means there."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import parse_qsl
+
+import msgspec
+import pytest
+
+from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.spec import Environment, Storage
+from jobs.store import open_data_store
+from jobs.transfers.authority import Identity, SasFile
+from jobs.transfers.azure_store import AzureStore
+from jobs.transfers.container import Container
+from tests.fakes.gangs import make_environment
+from tests.fakes.scripted_server import Asked, answer, scripted_server
+from tests.fakes.tls import certificate_of_localhost, serving
+
+
+def environment_of(folder: Path, endpoint: str, *, key: str | None = "a2V5") -> Environment:
+    """One whose store is at an endpoint; local where it has a key."""
+    made = make_environment(folder / "workspace")
+    if key is not None:
+        (folder / "storage").mkdir()
+        (folder / "storage" / "account.key").write_text(key)
+    return msgspec.structs.replace(
+        made,
+        engine="local" if key is not None else "azureml",
+        storage=Storage(
+            account="account",
+            blob_endpoint=endpoint,
+            containers=made.storage.containers,
+            folder=str(folder / "storage") if key is not None else None,
+        ),
+    )
+
+
+def test_a_sas_file_stands_in_for_the_key(tmp_path, capsys):
+    (tmp_path / "sas").write_text("https://account.blob.core.windows.net/data?sv=1&sig=a%2Bb")
+    (tmp_path / "sas").chmod(0o644)
+    refusal = answer(403, x_ms_error_code="AuthorizationPermissionMismatch")
+    with scripted_server(lambda _: refusal) as server:
+        environment = environment_of(tmp_path, f"http://127.0.0.1:{server.port}/account")
+        store = open_data_store(environment, sas_file=tmp_path / "sas")
+        with pytest.raises(EnvironmentFailure, match="AuthorizationPermissionMismatch") as error:
+            store.read("x")
+    assert error.value.hint == (
+        f"see that the SAS in `{tmp_path}/sas` is of this container, and what it allows"
+    )
+    said = capsys.readouterr().err
+    assert said == f"warning: `{tmp_path}/sas` can be read by others; chmod 600 {tmp_path}/sas\n"
+    assert {asked.target for asked in server.asked} == {"/account/data/x?sv=1&sig=a%2Bb"}
+    assert not any("authorization" in asked.headers for asked in server.asked)
+    with pytest.raises(LaunchError, match="a SAS cannot make another one"):
+        store.read_only_sas("", 60)
+
+
+def test_nothing_is_said_without_tls_beyond_loopback(tmp_path):
+    (tmp_path / "sas").write_text("sv=1&sig=a")
+    (tmp_path / "sas").chmod(0o600)
+    environment = environment_of(tmp_path, "http://account.example", key=None)
+    with pytest.raises(EnvironmentFailure, match="is not spoken to without TLS"):
+        open_data_store(environment, sas_file=tmp_path / "sas")
+
+
+def test_a_page_follows_a_page_and_each_request_is_small(tmp_path):
+    def page(asked: Asked) -> bytes:
+        query = dict(parse_qsl(asked.target.partition("?")[2]))
+        first = int(query.get("marker", "0"))
+        blobs = "".join(
+            f"<Blob><Name>x/{number:03}</Name><Properties><Etag>e</Etag>"
+            f"<Content-Length>{number}</Content-Length></Properties></Blob>"
+            for number in range(first, first + 100)
+        )
+        marker = f"<NextMarker>{first + 100}</NextMarker>" if first < 200 else "<NextMarker />"
+        return answer(200, f"<R><Blobs>{blobs}</Blobs>{marker}</R>".encode())
+
+    with scripted_server(page) as server:
+        environment = environment_of(tmp_path, f"http://127.0.0.1:{server.port}/account")
+        found = open_data_store(environment).list("x/")
+        assert next(found).name == "x/000"
+        assert len(server.asked) == 1
+        assert [blob.bytes for blob in found] == list(range(1, 300))
+    # One for the look whether anything listens.
+    assert (len(server.asked), server.num_connections) == (3, 2)
+
+
+KEY_ANSWER = """<?xml version="1.0" encoding="utf-8"?><UserDelegationKey>
+<SignedOid>00000000-0000-0000-0000-000000000001</SignedOid>
+<SignedTid>00000000-0000-0000-0000-000000000002</SignedTid>
+<SignedStart>2026-11-21T00:00:00Z</SignedStart><SignedExpiry>2099-01-01T00:00:00Z</SignedExpiry>
+<SignedService>b</SignedService><SignedVersion>2021-12-02</SignedVersion>
+<Value>a2V5</Value></UserDelegationKey>"""
+
+
+def test_an_identity_has_a_read_only_sas_signed_by_a_lent_key(tmp_path, monkeypatch):
+    certificate = certificate_of_localhost(tmp_path)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    monkeypatch.setenv("no_proxy", "localhost")
+
+    class Credential:
+        def get_token(self, *_scopes: str, **_options: object):
+            return SimpleNamespace(token="t", expires_on=int(time.time()) + 3600)
+
+    lend = answer(200, KEY_ANSWER.encode(), Content_Type="application/xml")
+    with scripted_server(lambda _: lend, tls=serving(certificate)) as server:
+        container = Container(f"https://localhost:{server.port}/data", Identity(Credential()))
+        store = AzureStore(container, "data", lambda error: EnvironmentFailure(error.text))
+        fields = dict(parse_qsl(store.read_only_sas("set/", 3600)))
+    (asked,) = server.asked
+    assert asked.line.startswith("POST /?restype=service&comp=userdelegationkey ")
+    assert (fields["sp"], fields["sr"], fields["sktid"][-1]) == ("rl", "c", "2")
+    ends = datetime.datetime.fromisoformat(fields["se"]).timestamp()
+    assert 3500 < ends - time.time() < 3700
+
+
+def test_a_sas_of_the_local_store_is_read_by_who_reads_sas_files(tmp_path):
+    environment = environment_of(tmp_path, "http://127.0.0.1:1/account")
+    environment = msgspec.structs.replace(environment, engine="azureml")
+    token = open_data_store(environment).read_only_sas("", 60)
+    (tmp_path / "sas").write_text(token)
+    assert SasFile(tmp_path / "sas").query() == token
