@@ -242,6 +242,11 @@ def test_all_pictures_that_cannot_be_packed_are_named_at_once(tmp_path, capsys):
         run_pack(folder, tmp_path / "shards")
 
 
+def rename_both(folder):
+    for split in ("train", "val"):
+        (folder / split / "b").rename(os.fsdecode(os.fsencode(folder / split) + b"/\xff"))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -257,6 +262,8 @@ def test_all_pictures_that_cannot_be_packed_are_named_at_once(tmp_path, capsys):
             lambda folder: (folder / "annotations").mkdir(),
             "no `annotations/instances_train2017.json`",
         ),
+        (lambda folder: (folder / "train/b").rename(folder / "train/\n"), "other classes"),
+        (rename_both, r"class folder '\\udcff' has a name that cannot be written"),
         (shutil.rmtree, "no folder `"),
     ],
 )
@@ -274,6 +281,15 @@ def test_a_folder_that_cannot_be_packed_is_refused(tmp_path, change, message):
         ({"categories": []}, "annotation 1"),
         ({"images": []}, "it lists no images"),
         ({"annotations": [{"image_id": 1}]}, "KeyError"),
+        (
+            {"annotations": [{"image_id": 1, "category_id": 2.0, "bbox": [0, 0, 1, 1]}]},
+            "annotation",
+        ),
+        ({"annotations": [{"image_id": 1, "category_id": 2, "bbox": [0, 0, 1]}]}, "annotation"),
+        ({"annotations": [{"image_id": 1, "category_id": 2, "bbox": [0, 0, 1, 1e300]}]}, "annot"),
+        ({"annotations": [{"image_id": 1, "category_id": 2, "bbox": [0, 0, 1, 1]}]}, "of image 1,"),
+        ({"images": [{"id": 1, "file_name": "../x.jpg"}], "annotations": []}, "x.jpg"),
+        ({"images": [{"id": 2**32, "file_name": "x.jpg"}], "annotations": []}, "4294967296"),
         ({"annotations": {}}, None),
     ],
 )

@@ -17,6 +17,8 @@ from trainer.data.picture_folders import FolderPictures
 from trainer.data.pictures import open_pictures, open_splits
 from trainer.data.shard_index import Kind
 
+# Far above any picture's area.
+_MAX_FIGURE = 1e12
 COCO_SPLITS = {"train": "train2017", "val": "val2017"}
 
 
@@ -76,7 +78,12 @@ def open_source(folder: Path) -> Source:
             message = f"`{folder / name}` holds shards already"
             raise TrainingError(message, hint="a folder of class folders can be packed")
         splits[name] = FolderSamples(pictures)
-    return Source(kind="pictures", classes=opened["train"].classes, splits=splits)
+    classes = opened["train"].classes
+    for name in classes:
+        if not name.isprintable():
+            message = f"class folder {name!r} has a name that cannot be written into an index"
+            raise TrainingError(message, hint="rename it")
+    return Source(kind="pictures", classes=classes, splits=splits)
 
 
 def look_at_files(samples: Samples) -> FileFacts:
@@ -193,17 +200,24 @@ def _by_image(
     grouped: dict[int, list[Mapping[str, Any]]] = {}
     for entry in annotations:
         figures = [*entry["bbox"], entry.get("area", 0), entry.get("iscrowd", 0)]
-        is_known = entry["category_id"] in categories and len(figures) == 6
-        if not is_known or not all(isinstance(figure, int | float) for figure in figures):
+        category = entry["category_id"]
+        is_known = isinstance(category, int) and category in categories and len(figures) == 6
+        if not is_known or not all(map(_is_figure, figures)):
             message = f"annotation {entry.get('id')}"
             raise ValueError(message)
         grouped.setdefault(entry["image_id"], []).append(entry)
     return grouped
 
 
+def _is_figure(value: Any) -> bool:
+    """A number that fits a 32-bit float; not what JSON calls NaN."""
+    return isinstance(value, int | float) and abs(value) < _MAX_FIGURE
+
+
 def _image_id(entry: Mapping[str, Any]) -> int:
     number, name = entry["id"], entry["file_name"]
-    is_plain = isinstance(name, str) and name and "/" not in name and name not in {".", ".."}
+    is_plain = isinstance(name, str) and name.isprintable() and "/" not in name
+    is_plain = is_plain and name not in {"", ".", ".."}
     if not is_plain or not isinstance(number, int) or not 0 <= number < 2**32:
         message = f"image {number!r}, {name!r}"
         raise ValueError(message)
