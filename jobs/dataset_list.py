@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -135,6 +136,21 @@ def work_folder() -> Generator[Path]:
         made = tempfile.TemporaryDirectory(prefix="trainyard-")
     with made as folder:
         yield Path(folder)
+
+
+@contextmanager
+def work_table(path: Path, schema: str) -> Generator[sqlite3.Connection]:
+    """A table on disk for as long as the context, made anew; its errors are those of the disk."""
+    path.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            database.executescript(
+                f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {schema}; BEGIN"
+            )
+            yield database
+    except sqlite3.Error as error:
+        message = f"`{path}` cannot be written: {error}"
+        raise EnvironmentFailure(message, hint="see what is free on that disk") from None
 
 
 def _content(store: BlobStore, blob: str, dataset: DatasetVersion) -> Iterator[bytes]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from jobs.dataset_files import DatasetFile
-from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, write_list
+from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, work_table, write_list
 from jobs.dataset_records import DatasetRecord, Records, check_name, utc_now
 from jobs.dataset_scan import scan
 from jobs.errors import EnvironmentFailure
@@ -184,11 +182,8 @@ class Push:
 
     def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:
         """What of a list the store does not have, by one listing, in whatever order it comes."""
-        with closing(sqlite3.connect(work / "there.sqlite", isolation_level=None)) as database:
-            database.executescript(
-                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; DROP TABLE IF EXISTS there;"
-                "CREATE TABLE there (path TEXT PRIMARY KEY, bytes, md5) WITHOUT ROWID; BEGIN"
-            )
+        schema = "CREATE TABLE there (path TEXT PRIMARY KEY, bytes, md5) WITHOUT ROWID"
+        with work_table(work / "there.sqlite", schema) as database:
             listed = (
                 (blob.name.removeprefix(prefix), blob.bytes, blob.md5.hex() if blob.md5 else "")
                 for blob in self._store.list(prefix)

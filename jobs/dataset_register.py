@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 from jobs.dataset_files import DatasetFile, check_path
-from jobs.dataset_list import FileList, send_list, work_folder, write_list
+from jobs.dataset_list import FileList, send_list, work_folder, work_table, write_list
 from jobs.dataset_push import Pushed
 from jobs.dataset_records import RECORDS, DatasetRecord, Records, check_name, utc_now
 from jobs.dataset_scan import digest
@@ -62,11 +60,8 @@ def _owner(store: BlobStore, prefix: str) -> str | None:
 
 def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> FileList:
     """The list of files, sorted by path whatever order the store lists them in."""
-    with closing(sqlite3.connect(work / "listed.sqlite", isolation_level=None)) as database:
-        database.executescript(
-            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
-            "CREATE TABLE listed (path TEXT PRIMARY KEY, bytes) WITHOUT ROWID; BEGIN"
-        )
+    schema = "CREATE TABLE listed (path TEXT PRIMARY KEY, bytes) WITHOUT ROWID"
+    with work_table(work / "listed.sqlite", schema) as database:
         rows = ((path, blob.bytes) for path, blob in _blobs(store, prefix))
         database.executemany("INSERT INTO listed VALUES (?, ?)", rows)
         count, num_bytes = database.execute(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 from jobs.dataset_walk import Found, walk
 from jobs.errors import LaunchError
@@ -21,6 +22,7 @@ _CHUNK_FILES, _CHUNK_BYTES = 128, 16 << 20
 # Of a file of this size the three digests are computed at once, each on a thread.
 _LARGE_BYTES = 64 << 20
 _READ_BYTES = 1 << 20
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def scan(
@@ -63,17 +65,20 @@ def _digests(
 ) -> Iterator[Scanned]:
     """Yield the files in the order they come in; few are in memory at once."""
     root = str(folder)
+    stop = Event()
 
     def read(chunk: list[Found | Scanned]) -> list[Scanned]:
         return [
-            each if isinstance(each, Scanned) else _read(root, each, with_md5=with_md5)
+            each if isinstance(each, Scanned) else _read(root, each, stop, with_md5=with_md5)
             for each in chunk
         ]
 
     def is_known(chunk: list[Found | Scanned]) -> bool:
         return all(isinstance(each, Scanned) for each in chunk)
 
-    for before, chunk in in_order(read, _chunks(found, take, with_md5=with_md5), is_known):
+    for before, chunk in in_order(
+        read, _chunks(found, take, with_md5=with_md5), is_light=is_known, stop=stop.set
+    ):
         for was, scanned in zip(before, chunk, strict=True):
             if was is not scanned:
                 state.keep(scanned)
@@ -99,16 +104,18 @@ def _chunks(
         yield chunk
 
 
-def _read(root: str, found: Found, *, with_md5: bool) -> Scanned:
+def _read(root: str, found: Found, stop: Event, *, with_md5: bool) -> Scanned:
     """Read one file; raises LaunchError where it changes meanwhile."""
     path = f"{root}/{found.path}"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, _READ_FLAGS)
     except OSError as error:
         raise _unreadable(path, error) from None
     try:
         read_ns = time.time_ns()
-        sha256, md5, block_md5s, num_bytes = _digest(descriptor, found.bytes, with_md5=with_md5)
+        sha256, md5, block_md5s, num_bytes = _digest(
+            descriptor, found.bytes, stop, with_md5=with_md5
+        )
         after = Found.of(found.path, os.fstat(descriptor))
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -120,10 +127,16 @@ def _read(root: str, found: Found, *, with_md5: bool) -> Scanned:
     return Scanned(*found, read_ns, sha256, md5, block_md5s)
 
 
-def _digest(descriptor: int, size: int, *, with_md5: bool) -> tuple[bytes, bytes, bytes, int]:
+def _digest(
+    descriptor: int, size: int, stop: Event, *, with_md5: bool
+) -> tuple[bytes, bytes, bytes, int]:
     def chunks(at_most: int = _READ_BYTES) -> Iterator[bytes]:
-        # One more than there should be: the end is seen without asking twice.
-        return iter(lambda: os.read(descriptor, min(size + 1, at_most)), b"")
+        # One more than there should be: a file that grew is noticed.
+        while chunk := os.read(descriptor, min(size + 1, at_most)):
+            # Nobody waits for the digest of a large file any more.
+            if stop.is_set():
+                return
+            yield chunk
 
     if not with_md5:
         sha256, num_bytes = hashlib.sha256(), 0

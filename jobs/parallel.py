@@ -33,12 +33,15 @@ def parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Resu
 def in_order(
     work: Callable[[Item], Result],
     items: Iterable[Item],
+    *,
     is_light: Callable[[Item], bool] = lambda _: False,
+    stop: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Item, Result]]:
     """Yield each item and its result in the items' order, several worked on at once.
 
     Takes items as results are taken: few are in memory, however many come. Light work is done
-    where it stands, without a thread.
+    where it stands, without a thread. After a failure, or Ctrl-C, `stop` is to end the work that
+    is being done: it is waited for.
     """
     window: deque[tuple[Item, Future[Result]]] = deque()
     with ThreadPoolExecutor(_NUM_READERS) as pool:
@@ -55,5 +58,6 @@ def in_order(
                 first, future = window.popleft()
                 yield first, future.result()
         except BaseException:
+            stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise

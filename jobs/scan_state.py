@@ -68,8 +68,9 @@ class Scanned(NamedTuple):
 class ScanState:
     """What is known of one folder's files. Several processes may have it open."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: sqlite3.Connection, path: Path | None = None) -> None:
         self._database = database
+        self._path = path
         self._pending: list[Scanned] = []
         self._gone: list[tuple[str]] = []
         self._saved = time.monotonic()
@@ -79,10 +80,10 @@ class ScanState:
         """Open the state of a folder; one that cannot be read or kept is begun anew."""
         path = state_file(folder)
         with suppress(OSError, sqlite3.Error):
-            return cls(_open(path))
+            return cls(_open(path), path)
         with suppress(OSError, sqlite3.Error):
             path.unlink()
-            return cls(_open(path))
+            return cls(_open(path), path)
         # Nowhere to keep it: the empty name is a file that goes away with the connection.
         return cls(_connect(""))
 
@@ -137,9 +138,14 @@ class ScanState:
         self._saved = time.monotonic()
 
     def _write(self, query: str, rows: Sequence[Sequence[object]]) -> None:
-        # What cannot be kept (a full disk, a lock that is held for too long) is read again.
-        with suppress(sqlite3.Error), self._database:
-            self._database.executemany(query, rows)
+        try:
+            with self._database:
+                self._database.executemany(query, rows)
+        except sqlite3.OperationalError:
+            return  # a full disk, a lock that is held for too long: what is not kept is read again
+        except sqlite3.DatabaseError:
+            if self._path is not None:  # damaged: the next command begins it anew
+                self._path.unlink(missing_ok=True)
 
 
 class Known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import threading
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -37,9 +38,9 @@ def reads(monkeypatch) -> list[str]:
     """The files that are read, while time has gone on since they were written."""
     read, found, now = dataset_scan._read, [], time.time_ns
 
-    def note(root, each, **options):
+    def note(root, each, stop, **options):
         found.append(each.path)
-        return read(root, each, **options)
+        return read(root, each, stop, **options)
 
     monkeypatch.setattr(dataset_scan, "_read", note)
     monkeypatch.setattr(time, "time_ns", lambda: now() + OLD_S * 10**9)
@@ -142,6 +143,18 @@ class TestState:
             digests(folder)
             assert len(reads) == count
 
+    def test_one_that_is_damaged_inside_is_begun_anew_too(self, tmp_path, reads):
+        contents = {f"{number:04}": str(number).encode() for number in range(2500)}
+        folder = make_folder(tmp_path / "many", contents)
+        digests(folder)
+        with state_file(folder).open("r+b") as file:
+            file.seek(8192)
+            file.write(b"\xff" * 200_000)
+        for _ in range(3):
+            reads.clear()
+            assert digests(folder) == expected(contents)
+        assert reads == []
+
     def test_one_that_cannot_be_kept_costs_only_reading(self, folder, monkeypatch, tmp_path):
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -189,6 +202,26 @@ class TestState:
         assert state_file(Path("x")).parent == tmp_path / "trainyard" / "scans"
         monkeypatch.setenv("XDG_CACHE_HOME", "relative")
         assert cache_folder() == Path.home() / ".cache" / "trainyard" / "scans"
+
+
+def test_ctrl_c_does_not_wait_for_the_end_of_a_large_file(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "folder", {"a": b"1", "endless": b"2"})
+    read, begun = os.read, threading.Event()
+
+    def endless(descriptor: int, size: int) -> bytes:
+        chunk = read(descriptor, size)
+        if chunk == b"2":
+            begun.set()
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return chunk
+
+    monkeypatch.setattr(dataset_scan, "_CHUNK_FILES", 1)
+    monkeypatch.setattr(os, "read", endless)
+    with ScanState.of(folder) as state:
+        files = scan(folder, state)
+        assert next(files).path == "a"
+        assert begun.wait(60)
+        files.close()  # as an exception on its way does
 
 
 def test_a_file_that_changes_while_it_is_read_is_named(folder, monkeypatch):
