@@ -68,6 +68,13 @@ def test_options_are_offered_once_a_dash_is_typed(launching):
     assert complete(launching, "launch --") == ["--help", "--version", "--debug"]
 
 
+def test_the_datasets_that_can_be_made_and_the_formats_of_shards_are_offered(launching):
+    made = ["digits", "mnist", "hymenoptera", "coco", "imagenet"]
+    assert complete(launching, "launch data prepare ") == made
+    assert complete(launching, "launch data synthesize i") == ["imagenet"]
+    assert complete(launching, "launch data pack --format t") == ["tar", "tfrecord"]
+
+
 def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
     launching.write_job("", "digest.yaml")
     launching.write_job("", "other.yml")
