@@ -71,7 +71,7 @@ def write_stream_input(
     md5: dict[str, str] = {}
     for file in sorted(packed.rglob("*")):
         name = file.relative_to(packed).as_posix()
-        if file.suffix == ".tar":
+        if file.suffix in (".tar", ".tfrecord"):
             md5[name] = base64.b64encode(hashlib.md5(file.read_bytes()).digest()).decode()
         elif file.is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

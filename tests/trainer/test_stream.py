@@ -19,9 +19,13 @@ from tests.fakes.packed_dataset import write_packed, write_stream_input
 from tests.fakes.range_server import RangeServer, Trouble
 from trainer.common.errors import TrainingError
 from trainer.data import stream_store
+from trainer.data.events import Events
+from trainer.data.pack import pack
+from trainer.data.pictures import open_pictures
 from trainer.data.stream import StreamedPictures, open_streamed, read_source
 from trainer.data.stream_blocks import BLOCK_BYTES
 from trainer.data.stream_store import RangeStore, RemoteFile
+from trainer.data.synthetic import make_pictures
 
 LARGE = 1 << 30
 
@@ -99,6 +103,33 @@ def test_streamed_samples_are_those_of_the_shards_and_each_byte_is_fetched_once(
     assert streaming.server.sent_bytes == streaming.train_bytes
     assert set(streaming.server.ranges.values()) == {1}
     assert pictures.name(21) == f"train/train-000001.tar@{pictures.places.offsets[21]}"
+
+
+@pytest.mark.parametrize("encoding", ["tar", "tfrecord"])
+def test_what_was_packed_is_streamed_as_it_is_read_from_the_disk(tmp_path, encoding):
+    make_pictures(tmp_path / "made", num_classes=2, num_train=6, num_val=2, size=32, seed=1)
+    packed = tmp_path / "packed"
+    events = Events(as_json=True)
+    pack(tmp_path / "made", packed, encoding=encoding, shard_bytes=2000, events=events)
+    server = RangeServer(packed)
+    folder = write_stream_input(
+        tmp_path / "input",
+        packed,
+        endpoint=server.endpoint,
+        cache=tmp_path / "cache",
+        cache_bytes=LARGE,
+        sas=server.sas,
+    )
+    for split, number in (("train", 6), ("val", 2)):
+        local, streamed = open_pictures(packed, split), open_pictures(folder, split)
+        assert isinstance(streamed, StreamedPictures)
+        assert not isinstance(local, StreamedPictures)
+        assert (list(streamed.labels), streamed.classes) == (list(local.labels), local.classes)
+        assert list(streamed.shard_sizes) == list(local.shard_sizes)
+        assert [streamed.read(index) for index in range(number)] == [
+            local.read(index) for index in range(number)
+        ]
+    server.stop()
 
 
 def test_a_later_run_takes_all_from_the_cache(streaming):
