@@ -6,6 +6,7 @@ import os
 import socket
 from base64 import b64encode
 from collections.abc import Callable, Generator
+from errno import EWOULDBLOCK
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -56,9 +57,9 @@ class Address:
         tune(made)
         failed = made.connect_ex(place)
         keep(made)
-        if failed in CONNECTING:
+        while failed in CONNECTING:
             yield WRITE
-            failed = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            failed = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or _not_yet(made)
         if failed:
             # The next try takes the name's next address, and asks anew after the last one.
             self._places = [each for each in self._places if each != (family, place)]
@@ -98,6 +99,15 @@ class Address:
             line = answer.partition(b"\r\n")[0].decode("latin-1") or "nothing"
             message = f"the proxy {proxy.hostname} answered {line}"
             raise ConnectionError(message)
+
+
+def _not_yet(made: socket.socket) -> int:
+    """EWOULDBLOCK where it was woken before the other side has answered."""
+    try:
+        made.getpeername()
+    except OSError:
+        return EWOULDBLOCK
+    return 0
 
 
 def _proxy_for(host: str) -> SplitResult | None:

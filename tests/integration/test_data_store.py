@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -17,11 +18,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from azure.storage.blob import BlobClient
 
 from infra.local import azurite_server
 from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment, Storage
-from jobs.store import open_data_store
+from jobs.store import BLOCK_BYTES, Outgoing, open_data_store
+from jobs.transfers.connection import Connection
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder
 
@@ -123,6 +126,77 @@ def test_a_folder_goes_up_and_comes_back_equal(store, tmp_path):
         for blob in open_data_store(store.environment).list(f"round/{pushed['digest']}/")
     }
     assert sizes == {name: len(content) for name, content in contents.items()}
+
+
+def outgoing(path: Path, name: str) -> Outgoing:
+    content = path.read_bytes()
+    pieces = [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
+    return Outgoing(
+        name=name,
+        path=path,
+        bytes=len(content),
+        md5=hashlib.md5(content).digest(),
+        block_md5s=tuple(hashlib.md5(piece).digest() for piece in pieces),
+    )
+
+
+def test_a_real_store_tells_which_blocks_it_has_and_takes_the_rest(store, tmp_path, monkeypatch):
+    path = make_folder(tmp_path, {"large": os.urandom(3 * BLOCK_BYTES + 1)}) / "large"
+    made = open_data_store(store.environment)
+    blocks: list[bytes] = []
+    ask = Connection.request
+
+    def counting(self, head: bytes, *rest):
+        if b"comp=block&" in head or b"comp=block " in head:
+            blocks.append(head)
+        return ask(self, head, *rest)
+
+    def interrupt(_files: int, count: int) -> None:
+        if count:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made.send([outgoing(path, "resumed")], interrupt)
+    assert made.read("resumed") is None
+    client = BlobClient(
+        store.environment.storage.blob_endpoint,
+        "data",
+        "resumed",
+        credential={"account_name": "trainyard", "account_key": account_key(store)},
+    )
+    with client:
+        there = client.get_block_list("uncommitted")[1]
+        monkeypatch.setattr(Connection, "request", counting)
+        made.send([outgoing(path, "resumed")], lambda *_: None)
+        # What was under way may have arrived a little later.
+        assert len(there) >= 1
+        assert len(blocks) <= 4 - len(there)
+        assert client.download_blob().readall() == path.read_bytes()
+        kept = client.get_blob_properties().content_settings.content_md5
+        assert bytes(kept) == hashlib.md5(path.read_bytes()).digest()
+    made.delete(["resumed"])
+
+
+def test_a_read_only_sas_reads_and_lists_and_nothing_else(store, tmp_path):
+    made = open_data_store(store.environment)
+    assert made.create("sas/a", b"content")
+    file = tmp_path / "sas"
+    file.touch(mode=0o600)
+    file.write_text(made.read_only_sas("sas/", 60))
+    given = open_data_store(store.environment, sas_file=file)
+    assert ([blob.name for blob in given.list("sas/")], given.read("sas/a")) == (
+        ["sas/a"],
+        b"content",
+    )
+    for forbidden in (lambda: given.create("sas/b", b""), lambda: given.delete(["sas/a"])):
+        with pytest.raises(EnvironmentFailure, match="refuses us: AuthorizationPermissionMismatch"):
+            forbidden()
+    made.delete(["sas/a"])
+    assert list(made.list("sas/")) == []
+
+
+def account_key(store: Store) -> str:
+    return Path(store.environment.storage.folder or "", "account.key").read_text().strip()
 
 
 def test_what_people_see_of_it(store, tmp_path):
