@@ -56,7 +56,7 @@ def _objection(path: str) -> str | None:
         if part[-1] == ".":
             return "a part of it ends with a dot, which Azure's stores leave out"
         if part.startswith(OWN_PREFIX):
-            return f"`{OWN_PREFIX}` begins the names of files that are being received"
+            return f"`{OWN_PREFIX}` is what is left of a pull: pull again, or delete it"
         if len(part) > LONGEST_PART_BYTES // 4 and len(part.encode()) > LONGEST_PART_BYTES:
             return f"a part of it is longer than {LONGEST_PART_BYTES} bytes"
     return None

@@ -15,7 +15,7 @@ from msgspec import Struct
 from jobs.dataset_files import DatasetFile, check_path, disk_errors
 from jobs.dataset_scan import digest_blocks
 from jobs.errors import EnvironmentFailure, NotFound
-from jobs.scan_state import WORK_PREFIX, cache_folder, sweep
+from jobs.scan_state import WORK_PREFIX, cache_folder, lock_work, sweep
 from jobs.spec import DatasetVersion
 from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
 
@@ -134,7 +134,7 @@ def work_folder() -> Generator[Path]:
         made = tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=cache)
     except OSError:
         made = tempfile.TemporaryDirectory(prefix="trainyard-")
-    with made as folder:
+    with made as folder, lock_work(Path(folder)):
         yield Path(folder)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from jobs.dataset_walk import Found
 
@@ -23,6 +23,9 @@ from jobs.dataset_walk import Found
 RACY_NS = 2_000_000_000
 # The folder of a command that is under way.
 WORK_PREFIX = "work-"
+_LOCK = "lock"
+# Below this age a folder may not have its lock yet.
+_NEW_WORK_S = 60
 _OLD_WORK_S, _OLD_STATE_S = 3 * 86400, 90 * 86400
 _VERSION = 1
 _PAGE = 2_000
@@ -189,17 +192,47 @@ def state_file(folder: Path) -> Path:
     return cache_folder() / f"{name}.sqlite"
 
 
+def lock_work(folder: Path) -> IO[bytes]:
+    """Say that a command's folder is in use, as long as the file is open."""
+    file = (folder / _LOCK).open("wb")
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return file
+
+
 def sweep() -> None:
     """Take away what killed commands left in the cache, and states that nobody used for long."""
-    for pattern, age_s in ((f"{WORK_PREFIX}*", _OLD_WORK_S), ("*.sqlite", _OLD_STATE_S)):
-        for left in cache_folder().glob(pattern):
-            with suppress(OSError):
-                if time.time() - left.stat().st_mtime < age_s:
-                    continue
-                if left.is_dir():
-                    shutil.rmtree(left)
-                else:
-                    left.unlink()
+    for work in cache_folder().glob(f"{WORK_PREFIX}*"):
+        if _age_s(work) > _NEW_WORK_S and _is_left(work):
+            shutil.rmtree(work, ignore_errors=True)
+    for state in cache_folder().glob("*.sqlite"):
+        if _age_s(state) > _OLD_STATE_S:
+            state.unlink(missing_ok=True)
+
+
+def _is_left(work: Path) -> bool:
+    """Whether nobody holds the folder's lock; by its age where there are no locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return _age_s(work) > _OLD_WORK_S
+    try:
+        with (work / _LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _open(path: Path) -> sqlite3.Connection:

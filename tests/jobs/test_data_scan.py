@@ -17,7 +17,7 @@ from jobs import dataset_scan, scan_state
 from jobs.dataset_scan import scan, scan_these
 from jobs.dataset_walk import walk
 from jobs.errors import LaunchError
-from jobs.scan_state import ScanState, cache_folder, state_file, sweep
+from jobs.scan_state import ScanState, cache_folder, lock_work, state_file, sweep
 from tests.folders import make_folder
 
 OLD_S = 10
@@ -188,14 +188,21 @@ class TestState:
     def test_what_killed_commands_left_is_swept_when_it_is_old(self, folder):
         digests(folder)
         cache = cache_folder()
-        (cache / "work-old").mkdir()
-        (cache / "work-new").mkdir()
-        (cache / "old.sqlite").write_text("")
         past = time.time() - 100 * 86400
-        os.utime(cache / "work-old", (past, past))
-        os.utime(cache / "old.sqlite", (past, past))
-        sweep()
-        assert {path.name for path in cache.iterdir()} == {"work-new", state_file(folder).name}
+        for name in ("work-left", "work-bare", "work-new", "work-used"):
+            (cache / name).mkdir()
+        for name in ("work-left", "work-new"):
+            lock_work(cache / name).close()
+        (cache / "old.sqlite").write_text("")
+        with lock_work(cache / "work-used"):
+            for name in ("work-left", "work-bare", "work-used", "old.sqlite"):
+                os.utime(cache / name, (past, past))
+            sweep()
+        assert {path.name for path in cache.iterdir()} == {
+            "work-new",
+            "work-used",
+            state_file(folder).name,
+        }
 
     def test_it_lies_where_the_cache_is_asked_for(self, monkeypatch, tmp_path):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
