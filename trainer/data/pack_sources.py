@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from trainer.common.errors import TrainingError
-from trainer.data.picture_folders import FolderPictures
-from trainer.data.pictures import open_pictures, open_splits
-from trainer.data.shard_index import Kind
+from trainer.data.picture_folders import FolderPictures, open_folders
+from trainer.data.shard_index import Kind, read_index
 
 # Far above any picture's area.
 _MAX_FIGURE = 1e12
@@ -67,23 +66,32 @@ def open_source(folder: Path) -> Source:
         raise TrainingError(message, hint="DIR/train/<class>/*.jpg, or a folder as COCO 2017's")
     if (folder / "annotations").is_dir():
         return _open_coco(folder)
+    return _open_class_folders(folder)
+
+
+def _open_class_folders(folder: Path) -> Source:
+    if read_index(folder) is not None:
+        message = f"`{folder}` holds shards already"
+        raise TrainingError(message, hint="a folder of class folders can be packed")
+    if not (folder / "train").is_dir():
+        message = f"no folder `{folder / 'train'}`"
+        raise TrainingError(message, hint="DIR/train/<class>/*.jpg, or a folder as COCO 2017's")
+    train = open_folders(folder / "train")
+    splits: dict[str, Samples] = {"train": FolderSamples(train)}
     if (folder / "val").is_dir():
-        train, val = open_splits(folder)
-        opened = {"train": train, "val": val}
-    else:
-        opened = {"train": open_pictures(folder, "train")}
-    splits: dict[str, Samples] = {}
-    for name, pictures in opened.items():
-        if not isinstance(pictures, FolderPictures):
-            message = f"`{folder / name}` holds shards already"
-            raise TrainingError(message, hint="a folder of class folders can be packed")
-        splits[name] = FolderSamples(pictures)
-    classes = opened["train"].classes
-    for name in classes:
+        val = open_folders(folder / "val")
+        splits["val"] = FolderSamples(val)
+        if odd := sorted(set(train.classes) ^ set(val.classes)):
+            more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+            message = (
+                f"`{folder}` has other classes in train than in val: {', '.join(odd[:5])}{more}"
+            )
+            raise TrainingError(message, hint="each class needs a folder of pictures in both")
+    for name in train.classes:
         if not name.isprintable():
             message = f"class folder {name!r} has a name that cannot be written into an index"
             raise TrainingError(message, hint="rename it")
-    return Source(kind="pictures", classes=classes, splits=splits)
+    return Source(kind="pictures", classes=train.classes, splits=splits)
 
 
 def look_at_files(samples: Samples) -> FileFacts:

@@ -10,7 +10,7 @@ import re
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from trainer.common.errors import TrainingError
 from trainer.common.whole_file import write_whole
@@ -119,8 +119,14 @@ def _write(task: ShardTask, path: Path) -> WrittenShard:
 def read_picture(path: str, expected: int) -> bytes:
     """Read a picture's file, which has to be as long as it was when the shards were planned."""
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - half of Path.read_bytes
-            data = file.readall()
+        # A third of Path.read_bytes; one byte more than expected shows a file that has grown.
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:
+            data = os.read(file, expected + 1)
+            while len(data) < expected and (more := os.read(file, expected + 1 - len(data))):
+                data += more
+        finally:
+            os.close(file)
     except OSError as error:
         message = f"`{path}` cannot be read: {error.strerror}"
         raise TrainingError(message, hint="get the file again") from None
@@ -138,7 +144,8 @@ def sample_key(number: int, path: str) -> str:
 
     WebDataset takes all before the first dot for the key, and names of two classes may be equal.
     """
-    stem = _NO_KEY_CHARS.sub("_", PurePath(path).stem)[:_MAX_STEM_CHARS]
+    name = path.rpartition("/")[2]
+    stem = _NO_KEY_CHARS.sub("_", name.rpartition(".")[0] or name)[:_MAX_STEM_CHARS]
     return f"{number:08}-{stem}"
 
 
@@ -158,7 +165,7 @@ def _encode_tfrecord(
         "image/width": tfrecord.int_feature(header.width),
         "image/channels": tfrecord.int_feature(header.channels),
         "image/format": tfrecord.bytes_feature(header.format.encode()),
-        "image/filename": tfrecord.bytes_feature(os.fsencode(PurePath(sample.path).name)),
+        "image/filename": tfrecord.bytes_feature(os.fsencode(sample.path.rpartition("/")[2])),
     }
     if sample.record:
         features |= _coco_features(sample, header)

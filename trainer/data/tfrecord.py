@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from trainer.common.errors import TrainingError
+
+# Sizes, labels and class names come again and again.
+_cached = lru_cache(maxsize=4096)
 
 _MASK_DELTA = 0xA282EAD8
 _LENGTH_BYTES = 12  # the length and its checksum
 
 
+@_cached
 def bytes_feature(*values: bytes) -> bytes:
     """Encode a Feature that is a BytesList."""
     return _field(1, b"".join(_field(1, value) for value in values))
@@ -28,6 +33,7 @@ def float_feature(values: Sequence[float]) -> bytes:
     return _field(2, _field(1, struct.pack(f"<{len(values)}f", *values)))
 
 
+@_cached
 def int_feature(*values: int) -> bytes:
     """Encode a Feature that is an Int64List."""
     return _field(3, _field(1, b"".join(_varint(value & (2**64 - 1)) for value in values)))
@@ -60,6 +66,7 @@ def _example_before(features: Mapping[str, bytes], picture_key: str, size: int) 
     return _field_head(1, len(inner) + size) + inner  # Example.features
 
 
+@_cached
 def _entry(key: str, feature: bytes) -> bytes:
     return _field(1, _field(1, key.encode()) + _field(2, feature))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -34,8 +35,7 @@ def run_tasks(
         return
     pool = ProcessPoolExecutor(
         num_workers,
-        # A fork would copy the threads' locks of whoever calls this.
-        mp_context=multiprocessing.get_context("spawn"),
+        mp_context=multiprocessing.get_context(_start_method()),
         initializer=_prepare_worker,
     )
     waiting: set[Future[Result]] = set()
@@ -50,6 +50,12 @@ def run_tasks(
             yield from (future.result() for future in done)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _start_method() -> str:
+    """A fork starts at once, but would copy locks that other threads hold."""
+    is_alone = threading.active_count() == 1
+    return "fork" if sys.platform == "linux" and is_alone else "spawn"
 
 
 def _prepare_worker() -> None:
