@@ -239,6 +239,13 @@ def _overlapping() -> bytes:
     return bytes(made)
 
 
+def _long_extra_field() -> bytes:
+    """A first member whose own header, not the directory, claims the second one's bytes."""
+    made = bytearray(_zip([("a.jpg", PAYLOAD), ("b.jpg", PAYLOAD)]))
+    struct.pack_into("<H", made, 28, 20)
+    return bytes(made)
+
+
 def _zip_bomb() -> bytes:
     stream = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = b"".join(stream.compress(bytes(1 << 20)) for _ in range(200)) + stream.flush()
@@ -282,6 +289,7 @@ _ZIPS: dict[str, Callable[[], bytes]] = {
     "bomb of 4 GB, declared": lambda: _patched(_zipped, unpacked=0xFFFFFFF0),
     "smaller than it says": lambda: _with_content(_deflated(PAYLOAD), 2 * len(PAYLOAD)),
     "overlapping members": _overlapping,
+    "a long extra field": _long_extra_field,
     "a place past the end": lambda: _patched(_zipped, place=1 << 30),
     "packed past the end": lambda: _patched(_zipped, packed=1 << 30),
     "another name in front of it": _other_local_name,

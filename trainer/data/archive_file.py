@@ -80,6 +80,7 @@ class ArchiveFile:
 
     def pieces(self, size: int) -> Iterator[memoryview]:
         """Give the next `size` bytes; a piece holds until the next one is asked for."""
+        assert size >= 0
         left = size
         while left:
             if self._at == len(self._block) and not self._read_block():
@@ -166,6 +167,7 @@ class Inflated:
 
     def pieces(self, size: int) -> Iterator[memoryview]:
         """Give the next `size` bytes; raises TrainingError where the gzip file ends before."""
+        assert size >= 0
         left = size
         while left:
             if self._at == len(self._block) and not self._next_block():

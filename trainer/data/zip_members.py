@@ -58,6 +58,9 @@ def read_directory(path: Path) -> list[zipfile.ZipInfo]:
 def zip_members(source: ArchiveFile, directory: list[zipfile.ZipInfo]) -> Iterator[Member]:
     """Give the files of `directory`; raises TrainingError for one that is not as it says there."""
     for info in directory:
+        # The extra fields in front of a member may be longer than the directory says.
+        if info.header_offset < source.position:
+            raise refusal(source.name, member_path(info), "a member overlaps the one before")
         skip(source, info.header_offset - source.position)
         _skip_header(source, info)
         content = _content(source, info)
