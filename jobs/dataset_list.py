@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,8 @@ from jobs.spec import DatasetVersion
 from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
 
 _READ_BYTES = 1 << 20
+# What is encoded or decoded at a time.
+_BATCH, _PIECE_BYTES = 500, 100_000
 
 
 class FileList(Struct, frozen=True, kw_only=True):
@@ -31,18 +34,19 @@ class FileList(Struct, frozen=True, kw_only=True):
     bytes: int
 
     def __iter__(self) -> Iterator[DatasetFile]:
-        decode = msgspec.json.Decoder(DatasetFile).decode
-        with self.path.open("rb") as lines:
-            yield from map(decode, lines)
+        decode = msgspec.json.Decoder(DatasetFile).decode_lines
+        with self.path.open("rb") as file:
+            while lines := file.readlines(_PIECE_BYTES):
+                yield from decode(b"".join(lines))
 
 
 def write_list(path: Path, files: Iterable[DatasetFile]) -> FileList:
     """Write files, which come by path, one a line."""
-    encoder, digest = msgspec.json.Encoder(), Digest()
+    encode, digest, left = msgspec.json.Encoder().encode_lines, Digest(), iter(files)
     with disk_errors(path), path.open("wb") as lines:
-        for file in files:
-            digest.add(file)
-            lines.write(encoder.encode(file) + b"\n")
+        while batch := list(islice(left, _BATCH)):
+            digest.add(batch)
+            lines.write(encode(batch))
     return digest.list(path)
 
 
@@ -54,11 +58,12 @@ class Digest:
         self._files = 0
         self._bytes = 0
 
-    def add(self, file: DatasetFile) -> None:
-        """Take the next file; files come by path."""
-        self._sha256.update(f"{file.sha256} {file.bytes} {file.path}\n".encode())
-        self._files += 1
-        self._bytes += file.bytes
+    def add(self, files: Sequence[DatasetFile]) -> None:
+        """Take the next files; files come by path."""
+        lines = [f"{file.sha256} {file.bytes} {file.path}\n" for file in files]
+        self._sha256.update("".join(lines).encode())
+        self._files += len(files)
+        self._bytes += sum(file.bytes for file in files)
 
     def list(self, path: Path) -> FileList:
         """The list that was added, at its place."""
@@ -88,7 +93,7 @@ def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileL
                 message = f"`{blob}` is not sorted by path"
                 raise EnvironmentFailure(message, hint=_hint(dataset))
             before = file.path
-            digest.add(file)
+            digest.add([file])
     except (msgspec.MsgspecError, UnicodeError) as error:
         message = f"`{blob}` cannot be read: {error}"
         raise EnvironmentFailure(message, hint=_hint(dataset)) from None

@@ -19,6 +19,8 @@ from jobs.store import BLOCK_BYTES
 
 # What one thread reads before it takes the next: enough files for a thread to be worth waking.
 _CHUNK_FILES, _CHUNK_BYTES = 128, 16 << 20
+# Progress is told of after so many files.
+_TOLD_FILES = 64
 # Of a file of this size the three digests are computed at once, each on a thread.
 _LARGE_BYTES = 64 << 20
 _READ_BYTES = 1 << 20
@@ -40,7 +42,8 @@ def scan(
     for scanned in _digests(folder, walk(folder, warn), state, with_md5=True, take=known.take):
         num_files += 1
         num_bytes += scanned.bytes
-        progress(Transfer(files_done=num_files, bytes_done=num_bytes))
+        if num_files % _TOLD_FILES == 0 or scanned.bytes >= _CHUNK_BYTES:
+            progress(Transfer(files_done=num_files, bytes_done=num_bytes))
         yield scanned
     known.end()
     if not num_files:

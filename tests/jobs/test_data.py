@@ -255,8 +255,17 @@ class TestPush:
         datasets.push(folder, "digits", reports)
         assert [transfer.files_done for transfer in sending] == [1, 2, 3]
         assert sending[-1] == Transfer(files_done=3, files=3, bytes_done=8, bytes=8)
-        assert reading[0] == Transfer(files_done=1, bytes_done=3)
-        assert reading[-1] == sending[-1]
+        assert reading == sending[-1:]
+
+    def test_progress_of_reading_does_not_know_its_end(self, datasets, tmp_path):
+        folder = make_folder(tmp_path / "many", {f"{number:03}": b"1" for number in range(130)})
+        reading: list[Transfer] = []
+        datasets.push(folder, "digits", Reports(reading=reading.append))
+        assert reading == [
+            Transfer(files_done=64, bytes_done=64),
+            Transfer(files_done=128, bytes_done=128),
+            Transfer(files_done=130, bytes_done=130, files=130, bytes=130),
+        ]
 
     def test_the_rate_that_was_asked_for_is_handed_on(self, datasets, store, folder, tmp_path):
         dataset = datasets.push(folder, "d", max_bytes_per_s=1000).dataset.pinned()
