@@ -121,7 +121,7 @@ class SasFile:
         del method, path, query, headers
 
     def refused(self) -> bool:
-        """See Authority. Raises EnvironmentFailure where the SAS has ended and no other is there."""
+        """See Authority. Raises EnvironmentFailure for a SAS that has ended."""
         before = self._token
         self._read()
         if self._token != before:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from jobs.transfers.address import Address
 from jobs.transfers.pace import Bandwidth
-from jobs.transfers.portable import CAN_SEND_TWO, READ, WRITE, read_at
+from jobs.transfers.portable import READ, WRITE, read_at, send_two
 
 # A server that neither reads nor answers for so long counts as gone.
 STALL_S = 60.0
@@ -93,8 +93,8 @@ def _ignore(_number: int) -> None:
 class Connection:
     """Opened at the first request and kept; opened anew after a failure.
 
-    `opened` and `closing` hear of each socket, `count` of bytes that went or came. `buffer` may be shared by all connections of a thread: nothing
-    stays in it while a generator waits.
+    `opened` and `closing` hear of each socket, `count` of bytes that went or came. `buffer` may
+    be shared by all connections of a thread: nothing stays in it while a generator waits.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Connection:
         sent = 0
         if self._address.tls is None:
             with suppress(BlockingIOError):
-                sent = to.sendmsg((first, second)) if CAN_SEND_TWO else to.send(first)
+                sent = send_two(to, first, second)
             self._count(sent)
             if sent == total:
                 return

@@ -67,9 +67,10 @@ class Container:
     ) -> Steps[Answer]:
         """Ask until there is an answer that a retry cannot better.
 
-        `name` is a blob's, or empty for the container; `accept` lists error codes that are answers
-        to the caller; `pace` is that of a transfer, which is tried for longer. `sink` is asked for at each try. Raises StoreError, and WrongLength where an
-        answer is not as long as `expected`.
+        `name` is a blob's, or empty for the container. `accept` lists error codes that are answers
+        to the caller. `sink` is asked for at each try. `pace` is that of a transfer, which is tried
+        for longer. Raises StoreError, and WrongLength for an answer that is not as long as
+        `expected`.
         """
         tries = _Tries(CONTROL_TRIES if pace is None else TRANSFER_TRIES)
         while True:

@@ -16,10 +16,9 @@ from typing import Protocol
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 # What a connect that has begun answers; the last one is Windows' own number.
 CONNECTING = (EINPROGRESS, EWOULDBLOCK, 10035)
-CAN_SEND_TWO = hasattr(socket.socket, "sendmsg")
 # No link is followed, no line end changed, where the system knows of such.
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_MOST_UNSENT_BYTES = 256 << 10
+_MOST_UNSENT_BYTES = 128 << 10
 _TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
 
 
@@ -122,6 +121,13 @@ def tune(opened: socket.socket) -> None:
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if sys.platform == "linux":
         opened.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _MOST_UNSENT_BYTES)
+
+
+def send_two(to: socket.socket, first: bytes, second: bytes) -> int:
+    """Send two pieces in one call, where there is one for it; gives how many bytes went."""
+    if sys.platform == "win32":
+        return to.send(first)
+    return to.sendmsg((first, second))
 
 
 def read_at(descriptor: int, length: int, offset: int) -> bytes:
