@@ -88,7 +88,11 @@ def run_and_kill_after(store: FlakyStore, arguments: list[str], delay_s: float) 
 def note(state: Killed, requests: list[Seen]) -> None:
     state.was_killed = True
     state.begun = set(pieces(requests))
-    state.done = set(pieces([each for each in requests if each.is_answered]))
+    state.done = set(pieces([each for each in requests if moved(each)]))
+
+
+def moved(seen: Seen) -> bool:
+    return seen.is_answered and seen.status in (200, 201, 206)
 
 
 def write_large(path: Path, content: bytes, number: int) -> str:
@@ -159,15 +163,18 @@ class Campaign:
             assert killed.was_killed, f"{way}: no {kind} {when}"
         self.store.proxy.clear()
         self.store.succeed(*arguments)
-        again = pieces(self.store.proxy.clear())
+        # Only what got through: under load a request may be tried twice.
+        again = pieces([each for each in self.store.proxy.clear() if moved(each)])
         self.tried += 1
         what = f"{way}, killed at {kind} {when}"
         in_flight = len(killed.begun - killed.done)
         repeated = killed.done & set(again)
         # What arrived at a client that was killed may not be on its disk yet.
         allowed = 0 if way == "up" else max(in_flight, 1)
-        if len(repeated) > allowed or len(again) != len(set(again)):
-            self.faults.append(f"{what}: {len(repeated)} blocks moved again, {in_flight} in flight")
+        twice = len(again) - len(set(again))
+        if len(repeated) > allowed or twice:
+            counts = f"{len(repeated)} blocks moved again, {twice} twice, {in_flight} in flight"
+            self.faults.append(f"{what}: {counts}")
         result = (
             stored_sha256(self.store, f"set{number}")
             if way == "up"
@@ -194,7 +201,7 @@ def run_campaign(
 
 def test_killed_transfers_go_on_at_the_block(store: FlakyStore, tmp_path: Path) -> None:
     run_campaign(
-        store, tmp_path, "transfers killed, resumed at the block", num_blocks=3, random_kills=4
+        store, tmp_path, "transfers killed, resumed at the block", num_blocks=3, random_kills=2
     )
 
 

@@ -8,8 +8,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import pytest
 from infra.local import azurite_server
 from jobs.spec import Environment, Storage
 from jobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
-from tests.fakes.flaky_proxy import FlakyProxy, Seen
+from tests.fakes.flaky_proxy import FlakyProxy
 from tests.fakes.gangs import make_environment
 
 TOOLS = Path(__file__).parents[2] / ".trainyard" / "tools.json"
@@ -111,18 +111,6 @@ def flaky_store(folder: Path) -> Iterator[FlakyStore]:
             yield made
     finally:
         azurite_server.stop(storage)
-
-
-def kill_at(process_of: Callable[[], subprocess.Popen[str] | None], when: Callable[[Seen], bool]):
-    """Make a plan that kills a process with SIGKILL at the first request that `when` holds for."""
-
-    def plan(seen: Seen) -> None:
-        process = process_of()
-        if process is not None and when(seen):
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, 9)
-
-    return plan
 
 
 def outgoing(path: Path, name: str) -> Outgoing:
