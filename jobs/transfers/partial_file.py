@@ -70,9 +70,13 @@ class PartialFile:
         """Which blocks an earlier try has written."""
         size = os.fstat(self._descriptor).st_size
         # A line that a kill cut short lacks its end, and counts for nothing.
-        lines = read_at(self._journal, _LONGEST_JOURNAL, 0).split(b"\n")[:-1]
-        numbers = {int(line) for line in lines if line.isdigit()}
-        return {each for each in numbers if min((each + 1) * BLOCK_BYTES, self._file.bytes) <= size}
+        lines = set(read_at(self._journal, _LONGEST_JOURNAL, 0).split(b"\n")[:-1])
+        num_blocks = -(-self._file.bytes // BLOCK_BYTES)
+        return {
+            each
+            for each in range(num_blocks)
+            if b"%d" % each in lines and min((each + 1) * BLOCK_BYTES, self._file.bytes) <= size
+        }
 
     def note(self, block: int) -> None:
         """Remember that a block is written."""

@@ -283,6 +283,8 @@ def test_a_journal_that_promises_too_much_is_found_out(blobs, tmp_path):
     kill_at(blobs, "GET blob", 2, ["receive", blobs.url, str(source), str(target)])
     (part,) = target.parent.glob(".trainyard-*.part")
     part.write_bytes(bytes(LARGE))
+    (journal,) = target.parent.glob(".trainyard-*.ranges")
+    journal.write_bytes(journal.read_bytes() + b"7000\n-1\nx\n\n1")
     store_of(blobs.url).receive([incoming(content, target, "large")], Moved())
     assert read_folder(target.parent) == {"large": content}
 
