@@ -132,8 +132,9 @@ class Campaign:
         self.content = os.urandom((self.num_blocks - 1) * BLOCK_BYTES + BLOCK_BYTES // 3)
         self.numbers = itertools.count()
         write_large(self.folder / "model" / "large", self.content, 1 << 40)
+        self.name = f"model-{self.folder.name}"
         started = time.monotonic()
-        self.store.succeed("push", str(self.folder / "model"), "model")
+        self.store.succeed("push", str(self.folder / "model"), self.name)
         self.typical_s = time.monotonic() - started
 
     def kill_at_every_block(self, way: Way) -> None:
@@ -152,10 +153,10 @@ class Campaign:
         folder = self.folder / str(number)
         if way == "up":
             sha256 = write_large(folder / "large", self.content, number)
-            arguments = ["push", str(folder), f"set{number}"]
+            arguments = ["push", str(folder), f"{self.name}-{number}"]
         else:
             sha256 = file_sha256(self.folder / "model" / "large")
-            arguments = ["pull", "model", "--to", str(folder)]
+            arguments = ["pull", self.name, "--to", str(folder)]
         if kind == "time":
             killed = run_and_kill_after(self.store, arguments, when)
         else:
@@ -176,7 +177,7 @@ class Campaign:
             counts = f"{len(repeated)} blocks moved again, {twice} twice, {in_flight} in flight"
             self.faults.append(f"{what}: {counts}")
         result = (
-            stored_sha256(self.store, f"set{number}")
+            stored_sha256(self.store, f"{self.name}-{number}")
             if way == "up"
             else file_sha256(folder / "large")
         )
@@ -187,22 +188,23 @@ class Campaign:
 
 
 def run_campaign(
-    store: FlakyStore, folder: Path, name: str, *, num_blocks: int, random_kills: int
+    store: FlakyStore, folder: Path, *, num_blocks: int, random_blocks: int, random_kills: int
 ) -> None:
-    """Kill at each block both ways, and as often at random times."""
-    kills = Campaign(store=store, folder=folder, num_blocks=num_blocks)
+    """Kill both ways: at each block of one file, and at random times of another."""
     dice = random.Random(SEED)
+    at_blocks = Campaign(store=store, folder=folder / "blocks", num_blocks=num_blocks)
+    at_times = Campaign(store=store, folder=folder / "times", num_blocks=random_blocks)
     for way in ("up", "down"):
-        kills.kill_at_every_block(way)
-        kills.kill_at_random_times(way, random_kills // 2, dice)
-    campaign(name, tried=kills.tried, survived=kills.tried - len(kills.faults))
-    assert kills.faults == []
+        at_blocks.kill_at_every_block(way)
+        at_times.kill_at_random_times(way, random_kills // 2, dice)
+    for name, kills in (("every block", at_blocks), ("random times", at_times)):
+        survived = kills.tried - len(kills.faults)
+        campaign(f"transfers killed at {name}, resumed", tried=kills.tried, survived=survived)
+    assert at_blocks.faults + at_times.faults == []
 
 
 def test_killed_transfers_go_on_at_the_block(store: FlakyStore, tmp_path: Path) -> None:
-    run_campaign(
-        store, tmp_path, "transfers killed, resumed at the block", num_blocks=3, random_kills=2
-    )
+    run_campaign(store, tmp_path, num_blocks=3, random_blocks=2, random_kills=2)
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
@@ -245,6 +247,4 @@ def test_interrupted_transfers_end_at_once_and_go_on_later(
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
 def test_killed_transfers_go_on_at_the_block_long(store: FlakyStore, tmp_path: Path) -> None:
-    run_campaign(
-        store, tmp_path, "transfers killed, resumed at the block", num_blocks=12, random_kills=100
-    )
+    run_campaign(store, tmp_path, num_blocks=12, random_blocks=3, random_kills=100)
