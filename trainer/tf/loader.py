@@ -1,26 +1,29 @@
-"""Decodes and crops pictures on threads ahead of training, into batches of bytes.
+"""Decodes and crops pictures ahead of training in tf.data, into batches of bytes.
 
-Pillow lets go of Python's lock where it decodes and resizes, and an error names its file, which
-one inside tf.data would not.
+Which pictures, and what of them, says Python, as in every framework; tf.data's threads run our
+decoder, which lets go of Python's lock. Its own, `tf.image.decode_and_crop_jpeg` and an
+antialiased `tf.image.resize`, take three times as long (docs/adr/0012).
 """
 
 from __future__ import annotations
 
 import io
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import tensorflow as tf
 from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
 from trainer.data.crops import Crop
+from trainer.data.jpeg_crop import open_cropper
 from trainer.data.pictures import Pictures
-from trainer.data.read_ahead import read_ahead
+from trainer.data.read_ahead import NUM_AHEAD, announced
 from trainer.tf.strategy import DeviceName
 
 # Gives the part to see of picture `index`, which is so wide and high.
@@ -31,7 +34,7 @@ CropOf = Callable[[int, int, int], Crop]
 class Batch:
     """Pictures (N x size x size x 3, bytes), their labels (int64), and which pictures they are."""
 
-    images: np.ndarray
+    images: np.ndarray | tf.Tensor
     labels: np.ndarray
     samples: Sequence[int]
 
@@ -52,31 +55,73 @@ def num_workers(world: World, device: DeviceName) -> int:
 
 
 class Loader:
-    """Pictures of one split as batches; the threads end with the process."""
+    """Pictures of one split as batches, by way of tf.data, which keeps their order."""
 
-    def __init__(self, pictures: Pictures, threads: ThreadPoolExecutor, *, size: int) -> None:
+    def __init__(self, pictures: Pictures, *, size: int, num_workers: int) -> None:
         self._pictures = pictures
-        self._threads = threads
         self._size = size
+        self._num_workers = num_workers
+        self._cropper = open_cropper()
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
 
         Raises TrainingError, naming the file, for a picture that cannot be read.
         """
-        return read_ahead(order, lambda samples: self._begin(samples, crop_of), self._finish)
+        asked: deque[Sequence[int]] = deque()
+        errors: list[TrainingError] = []
 
-    def _begin(self, samples: Sequence[int], crop_of: CropOf) -> _Decoding:
+        def indices() -> Iterator[np.ndarray]:
+            for samples in announced(order, self._pictures.announce):
+                asked.append(samples)
+                yield np.array(samples, np.int64)
+
+        def decode(samples: np.ndarray) -> np.ndarray:
+            try:
+                return self._decode_batch(samples.tolist(), crop_of)
+            except TrainingError as error:
+                # tf.data makes an error of its own of it.
+                errors.append(error)
+                raise
+
+        def load(samples: tf.Tensor) -> tf.Tensor:
+            # A call for a batch, not for each picture: a call from a graph takes Python's lock.
+            images = tf.numpy_function(decode, [samples], tf.uint8, stateful=False)
+            return tf.ensure_shape(images, (None, self._size, self._size, 3))
+
+        dataset = tf.data.Dataset.from_generator(
+            indices, output_signature=tf.TensorSpec((None,), tf.int64)
+        )
+        dataset = dataset.map(load, num_parallel_calls=self._num_workers, deterministic=True)
+        dataset = dataset.prefetch(NUM_AHEAD).with_options(_options(self._num_workers))
+        try:
+            for images in dataset:
+                samples = asked.popleft()
+                labels = np.array([self._pictures.labels[index] for index in samples], np.int64)
+                yield Batch(images=images, labels=labels, samples=samples)
+        except tf.errors.OpError:
+            if not errors:
+                raise
+            raise errors[0] from None
+
+    def _decode_batch(self, samples: Sequence[int], crop_of: CropOf) -> np.ndarray:
         images = np.empty((len(samples), self._size, self._size, 3), np.uint8)
-        parts = [
-            self._threads.submit(self._put, images[place], index, crop_of)
-            for place, index in enumerate(samples)
-        ]
-        return _Decoding(images=images, samples=samples, parts=parts)
+        for target, index in zip(images, samples, strict=True):
+            data = self._pictures.read(index)
+            if not self._put_plain(target, data, index, crop_of):
+                self._put_any(target, data, index, crop_of)
+        return images
 
-    def _put(self, target: np.ndarray, index: int, crop_of: CropOf) -> None:
-        """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
-        data = self._pictures.read(index)
+    def _put_plain(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> bool:
+        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
+        size = self._cropper.size(data) if self._cropper else None
+        if self._cropper is None or size is None:
+            return False
+        crop, address = crop_of(index, *size), target.ctypes.data
+        return self._cropper.crop(data, crop, side=self._size, address=address)
+
+    def _put_any(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> None:
+        """Do the same step by step, for all else."""
         try:
             picture = Image.open(io.BytesIO(data)).convert("RGB")
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -89,20 +134,15 @@ class Loader:
         pixels = np.asarray(part)
         target[:] = pixels[:, ::-1] if crop.is_flipped else pixels
 
-    def _finish(self, decoding: _Decoding) -> Batch:
-        labels = [self._pictures.labels[index] for index in decoding.samples]
-        return Batch(
-            images=decoding.images, labels=np.array(labels, np.int64), samples=decoding.samples
-        )
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Decoding:
-    """A batch under way: its buffer in memory, and the threads' parts of it."""
-
-    images: np.ndarray
-    samples: Sequence[int]
-    parts: Sequence[Future[None]]
+def _options(num_workers: int) -> tf.data.Options:
+    """So many threads of its own, and nothing that measures itself to find a better number."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = num_workers
+    options.threading.max_intra_op_parallelism = 1
+    options.autotune.enabled = False
+    options.deterministic = True
+    return options
 
 
 class Noise:
