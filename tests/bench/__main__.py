@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.bench.extraction import extraction_rows
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
+from tests.bench.loader import loader_rows
 from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
 from tests.bench.packing import packing_rows
 from tests.bench.resnet import resnet_rows, transfer_rows
@@ -85,6 +86,7 @@ PAGES = {
         benchmarks={
             "extraction": extraction_rows,
             "packing": packing_rows,
+            "loader": loader_rows,
             "pushes": push_rows,
             "streams": stream_rows,
         },
@@ -92,6 +94,9 @@ PAGES = {
             "- Packing: wall time of the whole program, with the files in the page cache; nobody "
             "waits for the disk. The peer of TFRecord does what the usual script for ImageNet "
             "does; its imports and listing are left out, ours are not.",
+            "- Loaders: batches of 64 random crops of 224 x 224 bytes, three passes, without the first "
+            "batch; the peers decode and crop with Pillow and torchvision, as their examples do. "
+            "Decoding alone is simplejpeg on two threads, from memory.",
             "- Pushes: wall time of the whole command, its start, its reading and hashing of the "
             "files and its listing included, to an empty store each time. The store is a sink on "
             "a core of its own that drops what it gets; in U1, U2, U4, U5 and growth the client "
