@@ -176,7 +176,9 @@ def _revive(environment: Environment) -> None:
 def _listens(endpoint: str) -> bool:
     parts = urlsplit(endpoint)
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=5):
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            probe.connect((parts.hostname or "", parts.port or 80))
             return True
     except OSError:
         return False

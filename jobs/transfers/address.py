@@ -72,7 +72,9 @@ class Address:
         host, port = self.host, self.port
         if self._proxy is not None:
             host, port = self._proxy.hostname, self._proxy.port or 80
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # A name in ASCII need not go through Python's own, slow to load, encoding of names.
+        name = host.encode("ascii") if host and host.isascii() else host
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         self._places = [(family, place) for family, _, _, _, place in found]
         return self._places
 
