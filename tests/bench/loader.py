@@ -70,9 +70,11 @@ def _row(
 
 def _install_peers(project: Path, python: str) -> Path:
     """Give the folder of the other loaders, which use the torch of our runtime."""
+    from jobs.images import find_uv
+
     folder = project / ".trainyard" / "bench-loaders"
     if not (folder / "streaming").exists():
         locked = project / "tests" / "bench" / "loader_peers.txt"
-        install = ["uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        install = [find_uv(project), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
         subprocess.run([*install, "--python", python, "--target", folder, "-r", locked], check=True)
     return folder

@@ -1,6 +1,7 @@
 """Cuts rectangles out of JPEGs and resizes them in C, which is compiled once on each machine.
 
-    python -m trainer.data.jpeg_crop      says where the compiled program is, or why there is none
+    python -m trainer.data.jpeg_crop        says where the compiled program is, or why there is none
+    python -m trainer.data.jpeg_crop DIR    compiles it for an image: to lib/trainyard of its Python
 
 It does with a picture what decoding, cropping and antialiased resizing do one after the other, and
 gives the bytes that torchvision and PyTorch give, in less time (docs/adr/0012). Nothing depends on
@@ -74,9 +75,7 @@ def open_cropper() -> JpegCropper | None:
 def compiled() -> Path:
     """Give the compiled program's path; raises OSError, which says why, where there is none."""
     _require_processor()
-    source = SOURCE.read_bytes()
-    key = hashlib.sha256(source + " ".join(FLAGS).encode()).hexdigest()[:16]
-    name = f"jpeg_crop-{key}.so"
+    name = _file_name()
     # Where an image brings it along, and where a person's own programs are kept.
     of_image = Path(sys.prefix) / "lib" / "trainyard" / name
     if of_image.is_file():
@@ -86,6 +85,12 @@ def compiled() -> Path:
     if not library.is_file():
         _compile(library)
     return library
+
+
+def _file_name() -> str:
+    """Give a name that another source, or other flags, would not have."""
+    content = SOURCE.read_bytes() + " ".join(FLAGS).encode()
+    return f"jpeg_crop-{hashlib.sha256(content).hexdigest()[:16]}.so"
 
 
 def _require_processor() -> None:
@@ -105,7 +110,7 @@ def _compile(library: Path) -> None:
     if compiler is None:
         message = "there is no C compiler (`cc`) on PATH"
         raise OSError(message)
-    library.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    library.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(prefix=f".{library.name}.", dir=library.parent)
     os.close(handle)
     try:
@@ -120,6 +125,7 @@ def _compile(library: Path) -> None:
         if done.returncode != 0:
             message = f"`{compiler}` failed: {done.stderr.strip()[-300:]}"
             raise OSError(message)
+        os.chmod(partial, 0o755)  # noqa: PTH101, S103 - whoever runs in an image did not build it
         os.replace(partial, library)  # noqa: PTH105 - paths of one folder
     except subprocess.TimeoutExpired:
         message = f"`{compiler}` took more than {COMPILE_TIMEOUT_S} s"
@@ -132,7 +138,11 @@ def _compile(library: Path) -> None:
 def main() -> int:
     """Say where the compiled program is, or why there is none."""
     try:
-        print(compiled())
+        if len(sys.argv) > 1:
+            # What an image is built on need not be what it runs on.
+            _compile(Path(sys.argv[1]) / _file_name())
+        else:
+            print(compiled())
     except OSError as error:
         print(f"no compiled program: {error}", file=sys.stderr)
         return 1
