@@ -6,7 +6,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -202,10 +201,10 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
     else:
         folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
     train, val = open_splits(folder)
-    threads = ThreadPoolExecutor(options.workers or num_workers(ranks.world, device))
+    workers = options.workers or num_workers(ranks.world, device)
     return Data(
-        train=Loader(train, threads, size=options.image_size),
-        val=Loader(val, threads, size=options.image_size),
+        train=Loader(train, size=options.image_size, num_workers=workers),
+        val=Loader(val, size=options.image_size, num_workers=workers),
         num_train=len(train.labels),
         num_val=len(val.labels),
         num_classes=len(train.classes),

@@ -1,0 +1,109 @@
+"""TensorFlow's loader gives what PyTorch's gives, in order, from folders and TFRecord alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.errors import EnvironmentFailure
+from jobs.images import PROJECT, runtime_python
+from trainer.data.synthetic import make_pictures
+
+REPO = Path(__file__).parents[2]
+PROGRAMS = REPO / "tests" / "integration" / "programs"
+
+# The same batches by PyTorch's loader.
+PYTORCH = """
+import hashlib, sys
+from pathlib import Path
+import torch
+from trainer.data.crops import picture_rng, random_crop
+from trainer.data.pictures import open_pictures
+from trainer.pytorch.loader import DecodingThreads, Loader
+
+pictures = open_pictures(Path(sys.argv[1]), "train")
+loader = Loader(pictures, torch.device("cpu"), size=32, threads=DecodingThreads(2))
+crop_of = lambda index, *size: random_crop(*size, picture_rng(1, 2, index))
+batches = loader.batches([[3, 20, 2], [], [1, 14]], crop_of)
+data = b"".join(batch.images.permute(0, 2, 3, 1).numpy().tobytes() for batch in batches)
+print(hashlib.sha256(data).hexdigest())
+"""
+
+
+def run(framework: str, *arguments: object) -> str:
+    try:
+        python = runtime_python(framework, PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+    done = subprocess.run(
+        [str(python), *map(str, arguments)],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "OMP_NUM_THREADS": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    made = tmp_path_factory.mktemp("pictures") / "set"
+    make_pictures(made, num_classes=2, num_train=24, num_val=2, size=90, seed=3)
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(folder) -> dict[str, Any]:
+    """What the checks found in the runtime."""
+    packed = folder.parent / "packed"
+    pack = [sys.executable, "-m", "trainer.data.pack", str(folder), "--to", str(packed)]
+    subprocess.run([*pack, "--format", "tfrecord"], check=True, capture_output=True, cwd=REPO)
+    return json.loads(run("tensorflow", PROGRAMS / "tf_loader_checks.py", folder, packed))
+
+
+def test_batches_come_in_order_whatever_the_number_of_workers(found):
+    batches = {**found["batches"]}
+    alone, together = batches.pop("digests")
+    assert alone == together != hashlib.sha256().hexdigest()
+    assert batches == {
+        "samples": [[3, 20, 2], [], [1, 14]],
+        "labels": [[0, 1, 0], [], [0, 1]],
+        "shapes": [[3, 32, 32, 3], [0, 32, 32, 3], [2, 32, 32, 3]],
+    }
+
+
+def test_pytorch_sees_the_same_bytes(found, folder):
+    assert found["batches"]["digests"][0] == run("pytorch", "-c", PYTORCH, folder)
+
+
+def test_an_epoch_goes_on_where_it_was_left(found):
+    whole, resumed, num_batches, num_shards = found["epoch"]
+    assert whole == resumed
+    assert (num_batches, num_shards) == (6, 1)
+
+
+def test_every_usual_format_is_three_colours_of_bytes(found):
+    colour, grey, printed, png, transparent = found["formats"]
+    for pixel in (colour, printed, png, transparent):
+        assert pixel == pytest.approx([200, 100, 50], abs=5)
+    assert grey == pytest.approx([124, 124, 124], abs=2)
+
+
+def test_a_file_that_is_no_whole_picture_is_named(found):
+    assert set(found["broken"]) == {"empty", "text", "cut", "head"}
+    for said in found["broken"].values():
+        assert said.startswith("`DIR/train/a/1.jpg` is no whole picture: ")
+        assert said.endswith("(hint: get the file again, or take it away)")
