@@ -54,15 +54,30 @@ def pieces(requests: list[Seen]) -> list[str]:
 
 
 def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: int) -> Killed:
-    """Run a command; SIGKILL when it begins its `number`th request of that kind."""
+    """Run a command; SIGKILL when so many of its requests of that kind are over.
+
+    They go by one at a time: what is over has reached the client, too, before it is killed.
+    """
     state = Killed()
-    matching = itertools.count()
+    order: list[Seen] = []
+    lock = threading.Lock()
     processes: list[subprocess.Popen[str]] = []
     proxy = store.proxy
 
     def plan(seen: Seen) -> None:
-        is_piece = seen.kind == kind and (kind == "commit" or block_of(seen) is not None)
-        if is_piece and next(matching) == number:
+        if seen.kind != kind or (kind != "commit" and block_of(seen) is None):
+            return
+        with lock:
+            before = order[-1:]
+            order.append(seen)
+            position = len(order) - 1
+        give_up = time.monotonic() + 30
+        while before and not (before[0].is_answered or state.was_killed):
+            if time.monotonic() > give_up:
+                return
+            time.sleep(0.002)
+        if position == number:
+            time.sleep(0.1)
             note(state, proxy.seen)
             processes[0].kill()
 
@@ -162,6 +177,7 @@ class Campaign:
         else:
             killed = run_and_kill_at(self.store, arguments, kind, int(when))
             assert killed.was_killed, f"{way}: no {kind} {when}"
+            assert kind == "commit" or len(killed.done) == when
         self.store.proxy.clear()
         self.store.succeed(*arguments)
         # Only what got through: under load a request may be tried twice.
@@ -170,8 +186,8 @@ class Campaign:
         what = f"{way}, killed at {kind} {when}"
         in_flight = len(killed.begun - killed.done)
         repeated = killed.done & set(again)
-        # What arrived at a client that was killed may not be on its disk yet.
-        allowed = 0 if way == "up" else max(in_flight, 1)
+        # What was sent to a client that is killed at any time may not have been read by it yet.
+        allowed = in_flight + 1 if (way, kind) == ("down", "time") else 0
         twice = len(again) - len(set(again))
         if len(repeated) > allowed or twice:
             counts = f"{len(repeated)} blocks moved again, {twice} twice, {in_flight} in flight"
