@@ -16,7 +16,7 @@ from msgspec import Struct
 from jobs.dataset_files import DatasetFile, check_path, disk_errors
 from jobs.dataset_scan import digest_blocks
 from jobs.errors import EnvironmentFailure, NotFound
-from jobs.scan_state import WORK_PREFIX, cache_folder, lock_work, sweep
+from jobs.scan_state import SMALL_CACHE, WORK_PREFIX, cache_folder, lock_work, sweep
 from jobs.spec import DatasetVersion
 from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
 
@@ -150,7 +150,7 @@ def work_table(path: Path, schema: str) -> Generator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.executescript(
-                f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {schema}; BEGIN"
+                f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {SMALL_CACHE}; {schema}; BEGIN"
             )
             yield database
     except sqlite3.Error as error:

@@ -28,8 +28,10 @@ _LOCK = "lock"
 _NEW_WORK_S = 60
 _OLD_WORK_S, _OLD_STATE_S = 3 * 86400, 90 * 86400
 _VERSION = 1
-_PAGE = 2_000
-_COMMIT_ROWS, _COMMIT_S = 2_000, 2.0
+_PAGE = 500
+_COMMIT_ROWS, _COMMIT_S = 1_000, 2.0
+# Rows are asked for and written in their order, so that few of SQLite's pages are used again.
+SMALL_CACHE = "PRAGMA cache_size = -256"
 _SCHEMA = f"""
 PRAGMA user_version = {_VERSION};
 CREATE TABLE files (
@@ -247,6 +249,7 @@ def _connect(name: str) -> sqlite3.Connection:
     try:
         # It is rebuilt from the folder, so no commit has to wait for the disk.
         database.execute("PRAGMA synchronous = OFF")
+        database.execute(SMALL_CACHE)
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version != _VERSION:
             database.executescript(
