@@ -117,7 +117,8 @@ def check_space(folder: Path, wanted: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if wanted and wanted + _SPARE_BYTES > free:
         message = (
-            f"{what} needs {size_text(wanted)} in `{folder}`, where {size_text(free)} are free"
+            f"{what} needs {size_text(wanted)} in `{folder}`, with {size_text(_SPARE_BYTES)} to "
+            f"spare, where {size_text(free)} are free"
         )
         raise EnvironmentFailure(message, hint="make room on that disk, or name a folder elsewhere")
 
