@@ -179,11 +179,16 @@ class Campaign:
             assert killed.was_killed, f"{way}: no {kind} {when}"
             assert kind == "commit" or len(killed.done) == when
         self.store.proxy.clear()
-        self.store.succeed(*arguments)
-        # Only what got through: under load a request may be tried twice.
-        again = pieces([each for each in self.store.proxy.clear() if moved(each)])
+        done = self.store.launch(*arguments)
+        requests = self.store.proxy.clear()
         self.tried += 1
         what = f"{way}, killed at {kind} {when}"
+        if done.returncode != 0:
+            answers = [(each.kind, each.query, each.status) for each in requests]
+            self.faults.append(f"{what}: not resumed: {done.stderr} after {answers}")
+            return
+        # Only what got through: under load a request may be tried twice.
+        again = pieces([each for each in requests if moved(each)])
         in_flight = len(killed.begun - killed.done)
         repeated = killed.done & set(again)
         # What was sent to a client that is killed at any time may not have been read by it yet.
