@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import math
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from jobs.data import Datasets, materialise
 from jobs.dataset_files import DatasetFile, Inside, disk_errors
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import stream_cache_bytes
-from jobs.signatures import forget_signatures_of_the_dead, signature_file, write_signature
+from jobs.signatures import signature_file, write_signature
 from jobs.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.store import BlobStore, Incoming, open_data_store
 
@@ -28,8 +29,10 @@ INDEX_FILE = "index.json"
 STREAM_FILE = "stream.json"
 STREAM_SCHEMA = 1
 # The longest that Azure signs for an identity; a run's limit may be longer only where we sign.
-SAS_VALID_S = 7 * 86400
-LOCAL_SAS_VALID_S = 90 * 86400
+AZURE_SAS_VALID_S = 7 * 86400
+# For a run without a limit, and what one with a limit gets beside it: to fetch its index, to end.
+LOCAL_SAS_VALID_S = 30 * 86400
+SAS_MARGIN_S = 86400
 
 
 class _Shard(Struct, frozen=True):
@@ -63,8 +66,6 @@ def give_inputs(spec: JobSpec, environment: Environment, run_dir: Path) -> dict[
     Raises LaunchError for one that cannot be given as the job wants it, or that does not arrive.
     """
     workspace = run_dir.parent.parent
-    if any(each.mode == "stream" for each in spec.inputs.values()):
-        forget_signatures_of_the_dead(workspace)
     return {
         name: str(
             _stream(name, each, spec, environment, run_dir)
@@ -113,8 +114,8 @@ def _stream(
             md5=msgspec.json.decode((kept / "md5.json").read_bytes(), type=dict[str, str]),
         )
         (folder / STREAM_FILE).write_bytes(msgspec.json.encode(source))
-        valid_s = LOCAL_SAS_VALID_S if environment.engine == "local" else SAS_VALID_S
-        write_signature(sas_file, store.read_only_sas(dataset.content_prefix, valid_s))
+        sas = store.read_only_sas(dataset.content_prefix, _valid_s(spec, environment))
+        write_signature(sas_file, sas)
     return folder
 
 
@@ -176,7 +177,7 @@ def _receive(
         for file in files
     )
     with disk_errors(folder):
-        store.receive(incoming, lambda _files, _bytes: None)
+        store.receive(incoming, lambda _files, _bytes, _found=0: None)
 
 
 def _shards_of(path: Path, dataset: DatasetVersion) -> set[str]:
@@ -195,6 +196,13 @@ def _cache_bytes(env: Mapping[str, str], cache: Path) -> int:
         return wanted
     taken = sum(file.stat().st_size for file in cache.glob("*/*"))
     return (shutil.disk_usage(cache).free + taken) // 2
+
+
+def _valid_s(spec: JobSpec, environment: Environment) -> int:
+    """How long a run may need its signature."""
+    limit_s = spec.limits.wall_clock_s
+    wanted_s = math.ceil(limit_s) + SAS_MARGIN_S if limit_s else LOCAL_SAS_VALID_S
+    return wanted_s if environment.engine == "local" else min(wanted_s, AZURE_SAS_VALID_S)
 
 
 def _address(environment: Environment, dataset: DatasetVersion) -> str:

@@ -15,6 +15,7 @@ from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.gpus import count_gpus
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
 from jobs.runs import reserve_ending
+from jobs.signatures import forget_signatures_of_the_dead
 from jobs.spec import Environment, JobSpec
 from jobs.watcher import end_with_parent
 
@@ -44,6 +45,7 @@ def prepare(
     `wait(timeout, fd)` sleeps until the descriptor is readable; it may raise to end the run.
     """
     reserve_ending(run_dir)
+    forget_signatures_of_the_dead(run_dir.parent.parent)
     for name in FOLDERS:
         (run_dir / name).mkdir(exist_ok=True)
     for name in spec.outputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -30,7 +31,11 @@ def forget_signatures(run_dir: Path) -> None:
 
 
 def forget_signatures_of_the_dead(workspace: Path) -> None:
-    """Do so for runs that were killed together with all that looked after them."""
+    """Do so for runs that were killed together with all that looked after them.
+
+    What cannot be taken away is left to the next run: it is no fault of the one that asks.
+    """
     for path in workspace.glob(f"runs/*/{_PATTERN}"):
-        if not is_supervised(path.parents[1]):
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if not is_supervised(path.parents[1]):
+                path.unlink(missing_ok=True)

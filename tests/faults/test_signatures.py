@@ -45,3 +45,19 @@ def test_a_run_whose_supervisor_or_watcher_is_killed_leaves_no_signature(
     assert gangs.wait(handle).state.is_terminal()
     gangs.wait_until_gone(handle)
     assert not path.exists()
+
+
+def test_what_a_run_left_whose_every_process_was_killed_goes_when_the_next_one_starts(
+    gangs: Gangs,
+) -> None:
+    handle = gangs.python(PROGRAM.format(sleep_s=3600, exit_code=0))
+    path = gangs.wait_for_file(handle, "inputs/data.sas")
+    pair = gangs.supervisors(handle)
+    # Stopped first, so that neither can tidy up after the other.
+    for fatal in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pair:
+            os.kill(pid, fatal)
+    gangs.wait_until_gone(handle)
+    assert path.exists()
+    gangs.wait(gangs.python("pass"))
+    assert not path.exists()

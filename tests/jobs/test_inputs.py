@@ -9,14 +9,20 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from jobs import inputs, supervision
 from jobs.data import Datasets
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.inputs import give_inputs, require_packed
 from jobs.launchers import gang_request
-from jobs.signatures import forget_signatures, signature_file, write_signature
-from jobs.spec import DatasetVersion, InputMode, InputSpec, JobSpec
+from jobs.signatures import (
+    forget_signatures,
+    forget_signatures_of_the_dead,
+    signature_file,
+    write_signature,
+)
+from jobs.spec import DatasetVersion, InputMode, InputSpec, JobSpec, Limits
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 from tests.fakes.packed_dataset import write_packed
@@ -131,14 +137,40 @@ def test_the_signature_is_in_a_file_of_its_owner_s_and_nowhere_else(giving, pack
     assert not sas.exists()
 
 
-def test_signatures_of_killed_runs_are_taken_away_by_the_next_and_no_others(giving, packed):
+def test_signatures_of_killed_runs_are_taken_away_and_no_others(giving, packed):
     dataset = giving.push(packed)
     giving.give("dead", dataset, "stream")
     giving.give("alive", dataset, "stream")
     lock = supervision.take_lock(giving.workspace / "runs" / "alive")
-    giving.give("new", dataset, "stream")
-    assert [giving.sas(run).exists() for run in ("dead", "alive", "new")] == [False, True, True]
+    forget_signatures_of_the_dead(giving.workspace)
+    assert [giving.sas(run).exists() for run in ("dead", "alive")] == [False, True]
     os.close(lock)
+
+
+@pytest.mark.parametrize(
+    ("engine", "wall_clock_s", "valid_days"),
+    [
+        ("local", None, 30),
+        ("local", 2.5 * 86400, 3.5),
+        ("local", 60 * 86400, 61),
+        ("azure", None, 7),
+        ("azure", 2.5 * 86400, 3.5),
+        ("azure", 60 * 86400, 7),
+    ],
+)
+def test_a_signature_is_valid_for_as_long_as_the_run_may_take(
+    giving, packed, engine, wall_clock_s, valid_days
+):
+    dataset = giving.push(packed)
+    limits = Limits(wall_clock_s=wall_clock_s, hang_s=600.0)
+    spec = replace(giving.spec(dataset, "stream"), limits=limits)
+    run_dir = giving.workspace / "runs" / "r1"
+    run_dir.mkdir(parents=True)
+    give_inputs(spec, replace(giving.environment, engine=engine), run_dir)
+    valid_s = int(valid_days * 86400)
+    assert giving.sas("r1").read_text() == giving.store.read_only_sas(
+        dataset.content_prefix, valid_s
+    )
 
 
 def test_a_dataset_that_is_not_packed_is_not_streamed(giving, tmp_path):
