@@ -99,6 +99,9 @@ def test_what_is_not_plain_is_left_to_other_decoders(cropper):
     png = io.BytesIO()
     whole.save(png, "PNG")
     plain = encoded(whole)
+    # Tables for DC come first: 12 symbols after 17 bytes. The last is one of no picture of 8 bits.
+    last = plain.index(b"\xff\xc4") + 4 + 17 + 11
+    assert plain[last] == 11
     others = {
         "progressive": encoded(whole, progressive=True),
         "restarts": encoded(whole, restart_marker_rows=1),
@@ -109,6 +112,7 @@ def test_what_is_not_plain_is_left_to_other_decoders(cropper):
         "cut off": plain[: len(plain) // 2],
         "without its end": plain[:-2],
         "header": plain[:100],
+        "wrong table": plain[:last] + b"\x0c" + plain[last + 1 :],
     }
     assert cropper.size(plain) == (64, 48)
     assert {name for name, data in others.items() if cropper.size(data) is not None} == set()

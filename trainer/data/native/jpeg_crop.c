@@ -77,6 +77,10 @@ static int read_tables(const uint8_t *p, const uint8_t *end, struct header *head
         }
         if (total > 256 || end - p < 17 + total)
             return REFUSED;
+        /* Samples of 8 bits differ by 11 bits at most; what more means is for libjpeg to say. */
+        for (int i = 0; kind == 0 && i < total; i++)
+            if (p[17 + i] > 11)
+                return REFUSED;
         memcpy(table->values, p + 17, total);
         table->is_there = 1;
         p += 17 + total;
