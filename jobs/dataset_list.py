@@ -116,7 +116,7 @@ def send_list(store: BlobStore, name: str, files: FileList) -> None:
         md5=md5,
         block_md5s=split_md5s(block_md5s) if num_bytes > BLOCK_BYTES else (),
     )
-    store.send([outgoing], lambda _files, _bytes: None)
+    store.send([outgoing], lambda _files, _bytes, _found=0: None)
 
 
 def split_md5s(joined: bytes) -> tuple[bytes, ...]:

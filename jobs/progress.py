@@ -17,10 +17,14 @@ LOG_INTERVAL_S = 5.0
 
 
 class Transfer(Struct, frozen=True, kw_only=True):
-    """How many files and bytes of how many are over; of how many is None until it is known."""
+    """How many files and bytes of how many are over; of how many is None until it is known.
+
+    `bytes_found` of those that are over were there from an earlier try.
+    """
 
     files_done: int
     bytes_done: int
+    bytes_found: int = 0
     files: int | None = None
     bytes: int | None = None
 
@@ -55,34 +59,38 @@ class Counter:
         self._state = Transfer(files_done=0, bytes_done=0, files=files, bytes=num_bytes)
         self._progress = progress
 
-    def add(self, files: int, num_bytes: int) -> None:
-        """So much more is over."""
+    def add(self, files: int, num_bytes: int, num_found: int = 0, /) -> None:
+        """So much more is over; see jobs.store.Moved."""
         self._state = replace(
             self._state,
             files_done=self._state.files_done + files,
             bytes_done=self._state.bytes_done + num_bytes,
+            bytes_found=self._state.bytes_found + num_found,
         )
         self._progress(self._state)
 
 
 class ProgressLine:
-    """Writes a transfer's state to stderr; made for one transfer, `verb` as in `sending`.
+    """Writes a transfer's state to stderr; `verb` as in `sending`.
 
-    `after_s` keeps it silent for so long, for work that is mostly over at once.
+    Its clock starts when it is first told something: what went before is no part of the transfer,
+    nor of its rate. `after_s` keeps it silent for so long, for work that is mostly over at once.
     """
 
     def __init__(self, verb: str, *, stream: TextIO | None = None, after_s: float = 0.0) -> None:
         self._verb = verb
         self._stream = stream or sys.stderr
         self._moves = is_terminal(self._stream)
-        self._began = time.monotonic()
         self._after_s = after_s
-        self._shown = self._began
+        self._first: Transfer | None = None
+        self._began = self._shown = 0.0
         self._is_open = False
 
     def __call__(self, transfer: Transfer) -> None:
         """Take the state; write it where the last one is old enough, or where it is the last."""
         now = time.monotonic()
+        if self._first is None or transfer.bytes_done < self._first.bytes_done:
+            self._first, self._began, self._shown = transfer, now, now
         if now - self._began < self._after_s:
             return
         is_over = transfer.is_over
@@ -90,7 +98,7 @@ class ProgressLine:
         if not is_over and now - self._shown < interval_s:
             return
         self._shown = now
-        text = self._text(transfer, now - self._began)
+        text = self._text(transfer, self._first, now - self._began)
         if self._moves:
             self._stream.write(f"\r\x1b[K{text}" + ("\n" if is_over else ""))
             self._is_open = not is_over
@@ -105,15 +113,16 @@ class ProgressLine:
             self._stream.flush()
             self._is_open = False
 
-    def _text(self, transfer: Transfer, elapsed_s: float) -> str:
+    def _text(self, transfer: Transfer, first: Transfer, elapsed_s: float) -> str:
         done, share = transfer.bytes_done, transfer.share
         of_files = "" if transfer.files is None else f"/{transfer.files}"
         of_bytes = "" if transfer.bytes is None else f" of {size_text(transfer.bytes)}"
         text = f"{self._verb} {transfer.files_done}{of_files} files, {size_text(done)}{of_bytes}"
         if share is not None:
             text += f" ({share:.0%})"
-        if elapsed_s > 0.5 and done:
-            text += f", {size_text(round(done / elapsed_s))}/s"
-            if share is not None and 0 < share < 1:
-                text += f", {duration_text(elapsed_s * (1 - share) / share)} left"
+        moved = (done - transfer.bytes_found) - (first.bytes_done - first.bytes_found)
+        if elapsed_s > 0.5 and moved > 0:
+            text += f", {size_text(round(moved / elapsed_s))}/s"
+            if transfer.bytes is not None and done < transfer.bytes:
+                text += f", {duration_text(elapsed_s * (transfer.bytes - done) / moved)} left"
         return text

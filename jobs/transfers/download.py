@@ -139,7 +139,7 @@ class Download:
         large = _Large(file, PartialFile(file, is_resumable=True))
         self._open.add(large)
         large.begin(large.part.finished_blocks())
-        self._tally.add(0, sum(map(large.length_of, large.done)))
+        self._tally.find(sum(map(large.length_of, large.done)))
         if large.missing:
             self._large.append(large)
         yield from self._check(large)

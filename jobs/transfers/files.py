@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
 # Larger files go in blocks of this size.
 BLOCK_BYTES = 8 << 20
 
-# Told how many files were finished, and bytes moved, since the last call.
-Moved = Callable[[int, int], None]
+
+class Moved(Protocol):
+    """Told how many files and bytes are over since the last call.
+
+    `num_found` of the bytes were there already, from an earlier try: no rate comes of them.
+    """
+
+    def __call__(self, files: int, num_bytes: int, num_found: int = 0, /) -> None:
+        """See above."""
+        ...
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
@@ -41,15 +49,21 @@ class Tally:
         self._moved = moved
         self._files = 0
         self._bytes = 0
+        self._found = 0
 
     def add(self, files: int, count: int) -> None:
         """Count."""
         self._files += files
         self._bytes += count
 
+    def find(self, count: int) -> None:
+        """Count bytes that an earlier try moved."""
+        self._bytes += count
+        self._found += count
+
     def tell(self) -> None:
         """Say what came since the last time, if anything did."""
         if self._files or self._bytes:
-            files, count = self._files, self._bytes
-            self._files = self._bytes = 0
-            self._moved(files, count)
+            files, count, found = self._files, self._bytes, self._found
+            self._files = self._bytes = self._found = 0
+            self._moved(files, count, found)

@@ -109,7 +109,7 @@ class Upload:
         large = _Large(file, descriptor)
         yield from self._plan(large, connection)
         there = file.bytes - sum(large.range_of(index).length for index in large.missing)
-        self._tally.add(0, there)
+        self._tally.find(there)
         if not large.num_left:
             yield from self._commit(large, connection)
 
