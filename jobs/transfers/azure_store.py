@@ -20,6 +20,7 @@ from jobs.transfers.deletion import Deletion
 from jobs.transfers.download import Download
 from jobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing, Tally
 from jobs.transfers.listing import Blob, list_page
+from jobs.transfers.open_files import most_requests
 from jobs.transfers.pace import Pace
 from jobs.transfers.upload import Upload
 
@@ -94,14 +95,14 @@ class AzureStore:
 
     def delete(self, names: Iterable[str]) -> None:
         """See BlobStore."""
-        pace = Pace()
+        pace = Pace(most_requests())
         self._run(Deletion(self._container, names, pace), pace, lambda: None, None)
 
     def send(
         self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None
     ) -> None:
         """See BlobStore."""
-        pace, tally = Pace(), Tally(moved)
+        pace, tally = Pace(most_requests()), Tally(moved)
         upload = Upload(self._container, files, tally, pace)
         try:
             self._run(upload, pace, tally.tell, max_bytes_per_s)
@@ -112,7 +113,7 @@ class AzureStore:
         self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
     ) -> None:
         """See BlobStore."""
-        pace, tally = Pace(), Tally(moved)
+        pace, tally = Pace(most_requests()), Tally(moved)
         download = Download(self._container, files, tally, pace)
         try:
             self._run(download, pace, tally.tell, max_bytes_per_s)

@@ -16,8 +16,9 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 class Pace:
     """Doubles `limit` while that brings throughput, halves it when the store asks for less."""
 
-    def __init__(self) -> None:
-        self.limit = START
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
+        self.limit = min(START, most)
         self._bytes = 0
         self._idle_s = 0.0
         self._began = time.monotonic()
@@ -47,9 +48,9 @@ class Pace:
         if self._before is not None:
             self._judge(rate, now)
         # Without idle time the CPU is the limit, and more connections only cost more of it.
-        elif is_full and idle > 0.2 and now >= self._rests_until and self.limit < MOST:
+        elif is_full and idle > 0.2 and now >= self._rests_until and self.limit < self.most:
             self._before, self._is_settled = (self.limit, rate), False
-            self.limit = min(MOST, self.limit * 2)
+            self.limit = min(self.most, self.limit * 2)
 
     def _judge(self, rate: float, now: float) -> None:
         assert self._before is not None

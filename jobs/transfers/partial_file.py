@@ -14,6 +14,7 @@ from pathlib import Path
 
 from jobs.errors import EnvironmentFailure
 from jobs.transfers.files import BLOCK_BYTES, Incoming
+from jobs.transfers.open_files import hint_for
 from jobs.transfers.portable import OPEN_FLAGS, lock, read_at, write_at
 
 PREFIX = ".trainyard-"
@@ -135,7 +136,8 @@ class PartialFile:
 
     def _failure(self, error: OSError) -> EnvironmentFailure:
         message = f"`{self._file.path}` cannot be written: {error.strerror}"
-        return EnvironmentFailure(message, hint="see who may write there, and what is free")
+        hint = hint_for(error, "see who may write there, and what is free")
+        return EnvironmentFailure(message, hint=hint)
 
 
 def _open(path: str, flags: int = 0) -> int:

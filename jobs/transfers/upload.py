@@ -19,6 +19,7 @@ from jobs.transfers.connection import Connection, FileRange, Shortened, Steps, U
 from jobs.transfers.container import Container, StoreError
 from jobs.transfers.crew import Job
 from jobs.transfers.files import BLOCK_BYTES, Outgoing, Tally
+from jobs.transfers.open_files import hint_for
 from jobs.transfers.pace import Pace
 from jobs.transfers.portable import read_at, will_read
 
@@ -26,6 +27,7 @@ MOST_BLOCKS = 50_000
 _FILES_AHEAD = 16
 # A store that lost blocks it had acknowledged gets them again so often.
 _COMMIT_TRIES = 4
+_WHO_MAY_READ = "see who may read it, and push again"
 _UNCOMMITTED = re.compile(rb"<UncommittedBlocks>(.*?)</UncommittedBlocks>", re.DOTALL)
 _BLOCK_NAME = re.compile(rb"<Name>([^<]+)</Name>")
 
@@ -84,7 +86,8 @@ class Upload:
 
     def _read_ahead(self) -> None:
         """Let the kernel fetch the next files from a slow disk, while others are being sent."""
-        while len(self._ahead) < _FILES_AHEAD and (file := next(self._files, None)):
+        most = min(_FILES_AHEAD, self._pace.most)
+        while len(self._ahead) < most and (file := next(self._files, None)):
             descriptor = _open(file)
             self._ahead.append((file, descriptor))
             will_read(descriptor, 0, min(file.bytes, BLOCK_BYTES))
@@ -213,7 +216,8 @@ def _open(file: Outgoing) -> int:
     except FileNotFoundError:
         raise _changed(file, "it is gone") from None
     except OSError as error:
-        raise _unreadable(file, error.strerror) from None
+        hint = hint_for(error, _WHO_MAY_READ)
+        raise _unreadable(file, error.strerror, hint=hint) from None
     if os.fstat(descriptor).st_size != file.bytes:
         os.close(descriptor)
         raise _changed(file, "it has another size")
@@ -225,9 +229,9 @@ def _changed(file: Outgoing, how: str) -> LaunchError:
     return LaunchError(message, hint="push again when nobody writes to the folder")
 
 
-def _unreadable(file: Outgoing, reason: str | None) -> LaunchError:
+def _unreadable(file: Outgoing, reason: str | None, *, hint: str = _WHO_MAY_READ) -> LaunchError:
     message = f"`{file.path}` cannot be read: {reason}"
-    return LaunchError(message, hint="see who may read it, and push again")
+    return LaunchError(message, hint=hint)
 
 
 def _md5_of(body: FileRange) -> bytes:
