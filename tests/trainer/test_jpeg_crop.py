@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
 import random
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import addressof, create_string_buffer
 
 import pytest
 
+from trainer.common.world import World
 from trainer.data import jpeg_crop
 from trainer.data.crops import Crop, random_crop
-from trainer.data.jpeg_crop import compiled, open_cropper
+from trainer.data.jpeg_crop import compiled, open_cropper, warn_without_cropper
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow draws the pictures")
 SUBSAMPLINGS = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
@@ -146,6 +150,40 @@ def test_without_a_compiler_there_is_no_program(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"`false` failed|this processor|written for"):
         compiled()
     assert not list(tmp_path.rglob("*.so*"))
+
+
+def test_a_relative_cache_is_none(tmp_path, monkeypatch):
+    # As of a container's user who has no name and no home: then `~` stays as it is.
+    monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError, match=r"no home folder|this processor|written for"):
+        compiled()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("rank", "num_lines"), [(0, 1), (1, 0)])
+def test_the_first_rank_says_once_why_there_is_no_program(tmp_path, rank, num_lines):
+    program = (
+        "from trainer.common.world import World\n"
+        "from trainer.data.jpeg_crop import open_cropper, warn_without_cropper\n"
+        f"warn_without_cropper(World(rank={rank}, size=2))\n"
+        "assert open_cropper() is None\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"CC": "false", "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = done.stderr.splitlines()
+    assert len(said) == num_lines
+    assert all(line.startswith("warning: pictures are decoded without our") for line in said)
+
+
+def test_nothing_is_said_where_the_program_is(cropper, capsys):
+    warn_without_cropper(World())
+    assert capsys.readouterr().err == ""
 
 
 def test_an_image_may_bring_the_program_along(tmp_path, monkeypatch, cropper):

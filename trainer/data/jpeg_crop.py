@@ -22,6 +22,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from trainer.common.speech import warn
+from trainer.common.world import World
 from trainer.data.crops import Crop
 
 SOURCE = Path(__file__).parent / "native" / "jpeg_crop.c"
@@ -63,13 +65,26 @@ class JpegCropper:
         return self._crop(data, len(data), *place, address) == 0
 
 
-@functools.cache
 def open_cropper() -> JpegCropper | None:
     """Give the compiled program, compiling it where that was not done; None where it cannot be."""
+    found = _open()
+    return None if isinstance(found, str) else found
+
+
+def warn_without_cropper(world: World) -> None:
+    """Let the first rank say why training will be slower than it might be, where it will."""
+    found = _open()
+    if isinstance(found, str) and world.is_main:
+        warn(f"pictures are decoded without our compiled program, which is slower: {found}")
+
+
+@functools.cache
+def _open() -> JpegCropper | str:
+    """Give the compiled program, or why there is none."""
     try:
         return JpegCropper(compiled())
-    except (OSError, AttributeError):
-        return None
+    except (OSError, AttributeError) as error:
+        return str(error)
 
 
 def compiled() -> Path:
@@ -81,6 +96,10 @@ def compiled() -> Path:
     if of_image.is_file():
         return of_image
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    # A program of whatever folder we are in is nobody's own.
+    if not os.path.isabs(home):  # noqa: PTH117
+        message = "there is no home folder to keep it in; XDG_CACHE_HOME names another"
+        raise OSError(message)
     library = Path(home) / "trainyard" / "native" / name
     if not library.is_file():
         _compile(library)

@@ -22,6 +22,7 @@ from trainer.common.schedule import Schedule
 from trainer.common.sharding import shard, shuffled_batches
 from trainer.common.throughput import Throughput
 from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.jpeg_crop import warn_without_cropper
 from trainer.data.pictures import open_splits
 from trainer.data.synthetic import default_folder, make_pictures
 from trainer.tf.keeper import Keeper
@@ -201,6 +202,7 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
     else:
         folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
     train, val = open_splits(folder)
+    warn_without_cropper(ranks.world)
     workers = options.workers or num_workers(ranks.world, device)
     return Data(
         train=Loader(train, size=options.image_size, num_workers=workers),
