@@ -14,7 +14,7 @@ import msgspec
 
 from jobs import console
 from jobs.errors import EnvironmentFailure
-from jobs.progress import ProgressLine, Transfer
+from jobs.progress import INTERRUPTED, ProgressLine, Transfer
 
 Program = Literal["prepare", "pack", "synthesize"]
 
@@ -48,7 +48,7 @@ def run_program(
             process.wait()
         except KeyboardInterrupt:
             _stop(process)
-            console.say("interrupted: type the same again to go on")
+            console.say(INTERRUPTED)
             raise
         except BaseException:
             process.kill()

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobs.console import duration_text, is_terminal, size_text
+from jobs.console import duration_text, is_terminal, say, size_text
 
 TERMINAL_INTERVAL_S = 0.1
 LOG_INTERVAL_S = 5.0
+# What a command says at Ctrl-C that goes on where it was.
+INTERRUPTED = "interrupted: type the same again to go on"
 
 
 class Transfer(Struct, frozen=True, kw_only=True):
@@ -126,3 +129,35 @@ class ProgressLine:
             if transfer.bytes is not None and done < transfer.bytes:
                 text += f", {duration_text(elapsed_s * (transfer.bytes - done) / moved)} left"
         return text
+
+
+class ProgressLines:
+    """The lines of one command that goes on where it was; as a context it ends them.
+
+    However the command ends, what is said next begins on a line of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[ProgressLine] = []
+
+    def open(self, verb: str, *, after_s: float = 0.0) -> ProgressLine:
+        """Make one more; see ProgressLine."""
+        line = ProgressLine(verb, after_s=after_s)
+        self._lines.append(line)
+        return line
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        """End the lines; after Ctrl-C say that the command may be typed again."""
+        for line in self._lines:
+            line.end()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            say(INTERRUPTED)

@@ -100,17 +100,19 @@ def push(
 ) -> None:
     """Send a folder to the store as a new version of a dataset; equal content is not sent."""
     from jobs.dataset_push import Reports
-    from jobs.progress import ProgressLine
+    from jobs.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
+    lines = ProgressLines()
     reports = Reports(
-        reading=ProgressLine("reading", after_s=1.0),
-        sending=ProgressLine("sending"),
+        reading=lines.open("reading", after_s=1.0),
+        sending=lines.open("sending"),
         warn=console.warn,
     )
-    pushed = data_options.open_datasets(environment, sas).push(
-        folder, name, reports, is_dry=dry_run, max_bytes_per_s=limit_rate
-    )
+    with lines:
+        pushed = data_options.open_datasets(environment, sas).push(
+            folder, name, reports, is_dry=dry_run, max_bytes_per_s=limit_rate
+        )
     record = pushed.dataset
     if not dry_run:
         data_options.tell_azure_ml(record, environment)
@@ -186,18 +188,19 @@ def pull(
     json: bool,
 ) -> None:
     """Write a dataset's files into a folder; those that are there and equal stay."""
-    from jobs.progress import ProgressLine
+    from jobs.progress import ProgressLines
 
     datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
     record = datasets.resolve(ref)
-    pulled = datasets.pull(
-        record.pinned(),
-        to,
-        ProgressLine("receiving"),
-        is_dry=dry_run,
-        delete=_confirm_deleting(record, to, is_agreed=yes or dry_run) if delete else None,
-        max_bytes_per_s=limit_rate,
-    )
+    with ProgressLines() as lines:
+        pulled = datasets.pull(
+            record.pinned(),
+            to,
+            lines.open("receiving"),
+            is_dry=dry_run,
+            delete=_confirm_deleting(record, to, is_agreed=yes or dry_run) if delete else None,
+            max_bytes_per_s=limit_rate,
+        )
     if json:
         console.out_json(
             {

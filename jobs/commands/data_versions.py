@@ -226,11 +226,12 @@ def register(
     *, name: str, prefix: str, sas: Path | None, stack: str, env: Path | None, json: bool
 ) -> None:
     """Make a version of data that is in the store already, where it lies."""
-    from jobs.progress import ProgressLine
+    from jobs.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
     datasets: Datasets = data_options.open_datasets(environment, sas)
-    done = datasets.register(name, prefix, ProgressLine("reading"))
+    with ProgressLines() as lines:
+        done = datasets.register(name, prefix, lines.open("reading"))
     record = done.dataset
     data_options.tell_azure_ml(record, environment)
     if json:

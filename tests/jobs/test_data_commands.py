@@ -67,6 +67,22 @@ def test_push_says_what_it_did(launching, store, folder):
     assert (again.json()["already"], again.json()["version"]) == (True, 2)
 
 
+def test_ctrl_c_says_that_the_same_command_goes_on(launching, store, folder, monkeypatch):
+    said = "interrupted: type the same again to go on\n"
+    (folder / "a").write_bytes(b"two!")
+    store.kill_before_write(1, KeyboardInterrupt)
+    typed = launching.type("data", "push", "digits", "d")
+    assert (typed.code, typed.out, typed.err) == (130, "", said)
+    store.kill_before_write(None, KeyboardInterrupt)
+
+    def interrupt(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "receive", interrupt)
+    typed = launching.type("data", "pull", "d", "--to", "to")
+    assert (typed.code, typed.out, typed.err) == (130, "", said)
+
+
 def test_a_sas_file_is_handed_to_the_store_and_never_read_from_argv(launching, folder, opened):
     sas = launching.folder / "sas"
     assert launching.type("data", "ls", "--sas", str(sas)).code == 0

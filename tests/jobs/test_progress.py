@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.progress import Counter, ProgressLine, Transfer
+from jobs.progress import INTERRUPTED, Counter, ProgressLine, ProgressLines, Transfer
 
 MB = 10**6
 
@@ -69,3 +69,17 @@ def test_a_second_round_has_a_clock_of_its_own(clock, stream):
         "sending 5/5 files, 50.0 MB of 50.0 MB (100%)",
         "sending 2/3 files, 11.0 MB of 21.0 MB (52%), 2.0 MB/s, 5.0 s left",
     ]
+
+
+def test_what_is_said_after_ctrl_c_begins_on_a_line_of_its_own(clock, stream, monkeypatch):
+    stream.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", stream)
+    lines = ProgressLines()
+    line = lines.open("sending")
+    line(Transfer(files_done=0, bytes_done=0, files=2, bytes=9))
+    clock.now_s += 0.2
+    line(Transfer(files_done=1, bytes_done=4, files=2, bytes=9))
+    with pytest.raises(KeyboardInterrupt), lines:
+        raise KeyboardInterrupt
+    text = "sending 1/2 files, 4 B of 9 B (44%)"
+    assert stream.getvalue() == f"\r\x1b[K{text}\n{INTERRUPTED}\n"
