@@ -18,6 +18,7 @@ from jobs.dataset_push import SILENT, Push, Pushed, Reports
 from jobs.dataset_records import DatasetRecord, Records
 from jobs.dataset_register import register
 from jobs.dataset_remove import Removal, plan_removal, remove
+from jobs.durable import finish_folder
 from jobs.errors import LaunchError
 from jobs.progress import Progress, silent
 from jobs.spec import DatasetVersion, Environment
@@ -132,7 +133,8 @@ def materialise(
     """Give the folder with a version's content, `WORKSPACE/inputs/DIGEST`, files read-only.
 
     Downloaded by the first who asks, under a lock that the others wait for; one that is there
-    costs neither network nor azure's import. A folder of that name is always whole.
+    costs neither network nor azure's import. A folder of that name is always whole,
+    after a crash of the machine, too.
     """
     import fcntl
 
@@ -154,5 +156,5 @@ def materialise(
         partial = inputs / f".{dataset.digest}.partial"
         Datasets.of(environment).pull(dataset, partial, progress, mode=0o444)
         with disk_errors(final):
-            partial.rename(final)
+            finish_folder(partial, final)
     return final

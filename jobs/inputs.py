@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from jobs.data import Datasets, materialise
 from jobs.dataset_files import DatasetFile, Inside, disk_errors
+from jobs.durable import finish_folder
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import stream_cache_bytes
 from jobs.signatures import signature_file, write_signature
@@ -158,7 +159,7 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
             )
         with disk_errors(partial):
             (partial / "md5.json").write_bytes(msgspec.json.encode(md5))
-            partial.rename(final)
+            finish_folder(partial, final)
     return final
 
 

@@ -439,6 +439,24 @@ class TestMaterialise:
         found = materialise(dataset, environment, tmp_path / "workspace")
         assert read_folder(found) == read_folder(folder)
 
+    def test_a_folder_has_its_name_only_when_the_disk_has_its_files(
+        self, environment, datasets, store, folder, tmp_path, monkeypatch
+    ):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        final = tmp_path / "workspace" / "inputs" / dataset.digest
+
+        def fail(partial):
+            assert (read_folder(partial), final.exists()) == (read_folder(folder), False)
+            raise OSError(5, "Input/output error", str(partial))
+
+        with monkeypatch.context() as patched:
+            patched.setattr("jobs.durable._sync_file_system_of", fail)
+            with pytest.raises(EnvironmentFailure, match="Input/output error"):
+                materialise(dataset, environment, tmp_path / "workspace")
+        assert not final.exists()
+        assert materialise(dataset, environment, tmp_path / "workspace") == final
+        assert len(store.received) == 3
+
     def test_a_digest_that_is_a_path_is_refused(self, environment, tmp_path):
         dataset = DatasetVersion(name="d", version=1, digest="../../etc", files=1, bytes=1)
         with pytest.raises(LaunchError, match="is no digest"):
