@@ -127,18 +127,18 @@ def push(
             }
         )
         return
-    size = console.size_text(record.bytes)
+    files, size = console.count_text(record.files, "file"), console.size_text(record.bytes)
     if pushed.already:
         console.say(f"the store has this content already, as {record.ref}")
     elif dry_run:
         missing = console.size_text(pushed.bytes_sent)
         console.say(
-            f"would send {pushed.files_sent} of {record.files} files ({missing} of {size}) "
-            f"as {record.ref}"
+            f"would send {pushed.files_sent} of {files} ({missing} of {size}) as {record.ref}"
         )
     else:
-        console.say(f"{record.ref}: {record.files} files, {size}, digest {record.digest[:12]}")
-    console.out(record.ref)
+        console.say(f"{record.ref}: {files}, {size}, digest {record.digest[:12]}")
+    if not dry_run:
+        console.out(record.ref)
 
 
 def list_versions(
@@ -219,7 +219,10 @@ def pull(
         if delete:
             text += f" and delete {console.count_text(pulled.files_deleted, 'file')}"
         console.say(text)
-    elif not pulled.files_received and not pulled.files_deleted:
+        return
+    if pulled.files_deleted:
+        console.say(f"deleted {console.count_text(pulled.files_deleted, 'file')} from {to}")
+    elif not pulled.files_received:
         console.say(f"{record.ref} is there already")
     console.out(str(to))
 

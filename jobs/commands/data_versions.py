@@ -193,9 +193,9 @@ def remove(
     if user is not None:
         message = f"the run {user} reads `{record.ref}` and is not over"
         raise Refused(message, hint=f"launch wait {user}, or launch cancel {user}")
-    what = f"{record.ref}: {record.files} files, {console.size_text(record.bytes)}"
+    files, size = console.count_text(record.files, "file"), console.size_text(record.bytes)
     stays = f"; its files stay, {removal.content_stays}" if removal.content_stays else ""
-    console.say(f"{what}, pushed {record.created[:10]}{stays}")
+    console.say(f"{record.ref}: {files}, {size}, pushed {record.created[:10]}{stays}")
     if not yes and not console.confirm(f"Remove {record.ref} for good?"):
         console.say("nothing was removed")
         return
@@ -240,6 +240,6 @@ def register(
     if done.already:
         console.say(f"the store has this content already, as {record.ref}")
     else:
-        size = console.size_text(record.bytes)
-        console.say(f"{record.ref}: {record.files} files, {size}, where they lie: {prefix}")
+        files, size = console.count_text(record.files, "file"), console.size_text(record.bytes)
+        console.say(f"{record.ref}: {files}, {size}, where they lie: {prefix}")
     console.out(record.ref)

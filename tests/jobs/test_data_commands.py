@@ -56,7 +56,7 @@ def folder(launching, store):
 def test_push_says_what_it_did(launching, store, folder):
     (folder / "a").write_bytes(b"two!")
     dry = launching.type("data", "push", "digits", "d", "--dry-run")
-    assert dry.out == "d@2\n"
+    assert dry.out == ""
     assert dry.err == "would send 3 of 3 files (8 B of 8 B) as d@2\n"
     assert [name for name in store.blobs if name.startswith("_datasets/d/2")] == []
     typed = launching.type("data", "push", "digits", "d", "--limit-rate", "20M")
@@ -65,6 +65,16 @@ def test_push_says_what_it_did(launching, store, folder):
     again = launching.type("data", "push", "digits", "d", "--json")
     assert list(again.json()) == [*KEYS, "already", "files_sent", "bytes_sent"]
     assert (again.json()["already"], again.json()["version"]) == (True, 2)
+
+
+def test_one_file_is_called_one_file(launching, store):
+    make_folder(launching.folder / "one", {"a": b"one"})
+    store.blobs["raw/p/b"] = b"two"
+    dry = launching.type("data", "push", "one", "d", "--dry-run")
+    assert dry.err == "would send 1 of 1 file (3 B of 3 B) as d@1\n"
+    assert "d@1: 1 file, 3 B, digest " in launching.type("data", "push", "one", "d").err
+    assert "p@1: 1 file, 3 B, where" in launching.type("data", "register", "p", "raw/p").err
+    assert "d@1: 1 file, 3 B, pushed " in launching.type("data", "rm", "d@1", "--yes").err
 
 
 def test_ctrl_c_says_that_the_same_command_goes_on(launching, store, folder, monkeypatch):
@@ -96,6 +106,7 @@ def test_pull_mirrors_only_when_it_is_agreed_to(launching, folder, monkeypatch):
     assert "30 files of to that d@1 does not have:\n  old/00\n" in dry.err
     assert "  old/19\n  ... and 10 more\n" in dry.err
     assert dry.err.endswith("would receive 3 files (7 B) and delete 30 files\n")
+    assert dry.out == ""
     refused = launching.type(*command)
     assert (refused.code, len(read_folder(target))) == (2, 30)
     assert "Delete 30 files from to? Nobody is there to answer" in refused.err
@@ -105,6 +116,11 @@ def test_pull_mirrors_only_when_it_is_agreed_to(launching, folder, monkeypatch):
         "files_deleted": 30,
     }
     assert read_folder(target) == read_folder(folder)
+    make_folder(target, {"other": b""})
+    deleted = launching.type(*command, "--yes")
+    assert deleted.err == (
+        "1 file of to that d@1 does not have:\n  other\ndeleted 1 file from to\n"
+    )
     again = launching.type(*command)
     assert (again.code, again.err, again.out) == (0, "d@1 is there already\n", "to\n")
 
