@@ -13,6 +13,7 @@ from jobs.dataset_files import DatasetFile
 from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, work_table, write_list
 from jobs.dataset_records import DatasetRecord, Records, check_name, utc_now
 from jobs.dataset_scan import scan
+from jobs.dataset_sharing import part
 from jobs.errors import EnvironmentFailure
 from jobs.progress import Counter, Progress, silent
 from jobs.scan_state import ScanState
@@ -25,18 +26,24 @@ REMOVAL_S = 60.0
 
 
 class Pushed(Struct, frozen=True, kw_only=True):
-    """What a push did; nothing was sent where the content was there `already`."""
+    """What a push did; nothing was sent where the content was there `already`.
+
+    What was copied inside the store, from an older version, was not sent.
+    """
 
     dataset: DatasetRecord
     already: bool
-    files_sent: int
-    bytes_sent: int
+    files_sent: int = 0
+    bytes_sent: int = 0
+    files_copied: int = 0
+    bytes_copied: int = 0
 
 
 class Reports(Struct, frozen=True, kw_only=True):
     """Whom a push tells how far it is, and what it warns of."""
 
     reading: Progress = silent
+    copying: Progress = silent
     sending: Progress = silent
     warn: Callable[[str], None] = lambda _: None
 
@@ -49,6 +56,30 @@ class _Blocks(Struct, frozen=True, kw_only=True):
 
     path: str
     md5s: bytes
+
+
+class _Moved:
+    """What was missing: copied as far as that went, and sent otherwise."""
+
+    def __init__(self, missing: FileList) -> None:
+        self._missing = missing
+        self.files_copied = self.bytes_copied = 0
+
+    def copied(self, files: int, num_bytes: int) -> None:
+        """Count."""
+        self.files_copied += files
+        self.bytes_copied += num_bytes
+
+    def pushed(self, dataset: DatasetRecord, *, is_new: bool) -> Pushed:
+        """Sum it up."""
+        return Pushed(
+            dataset=dataset,
+            already=not is_new,
+            files_sent=self._missing.files - self.files_copied,
+            bytes_sent=self._missing.bytes - self.bytes_copied,
+            files_copied=self.files_copied,
+            bytes_copied=self.bytes_copied,
+        )
 
 
 class Push:
@@ -77,7 +108,7 @@ class Push:
             files = self._scan(state, work)
             there = self._find(files, state)
             if there is not None:
-                return Pushed(dataset=there, already=True, files_sent=0, bytes_sent=0)
+                return Pushed(dataset=there, already=True)
             wanted = DatasetRecord(
                 schema=1,
                 name=self._name,
@@ -88,13 +119,11 @@ class Push:
                 created=utc_now(),
             )
             if is_dry:
-                missing = self._missing(files, f"{self._name}/{files.digest}/", work)
-                return Pushed(
-                    dataset=wanted,
-                    already=False,
-                    files_sent=missing.files,
-                    bytes_sent=missing.bytes,
-                )
+                missing = self._missing(files, wanted.pinned().content_prefix, work)
+                would = _Moved(missing)
+                if parted := part(self._store, wanted, missing, work):
+                    would.copied(parted.shared.files, parted.shared.bytes)
+                return would.pushed(wanted, is_new=True)
             pushed = self._send(wanted, files, work)
             state.keep_version(self._name, files.digest, pushed.dataset.version)
             return pushed
@@ -137,7 +166,7 @@ class Push:
     def _send(self, wanted: DatasetRecord, files: FileList, work: Path) -> Pushed:
         """Send what is missing, then make the version."""
         removed = self._records.shelf(self._name).removed
-        sent = self._complete(files, work)
+        moved = self._complete(wanted, files, work)
         send_list(self._store, self._name, files)
         record, is_new = self._records.claim(wanted)
         shelf = self._records.shelf(self._name)
@@ -149,11 +178,9 @@ class Push:
             # A version of equal content was removed at the same time, by somebody who may not
             # have seen this one. From now on they do; what they took is sent once more.
             self._wait_for_removal(record)
-            self._complete(files, work)
+            self._complete(wanted, files, work)
             send_list(self._store, self._name, files)
-        return Pushed(
-            dataset=record, already=not is_new, files_sent=sent.files, bytes_sent=sent.bytes
-        )
+        return moved.pushed(record, is_new=is_new)
 
     def _wait_for_removal(self, record: DatasetRecord) -> None:
         until = time.monotonic() + REMOVAL_S
@@ -162,13 +189,26 @@ class Push:
                 raise _leaving(self._name)
             time.sleep(0.5)
 
-    def _complete(self, files: FileList, work: Path) -> FileList:
-        """Send until the store lists every file; gives what was missing at first."""
-        prefix = f"{self._name}/{files.digest}/"
-        first = missing = self._missing(files, prefix, work)
+    def _complete(self, wanted: DatasetRecord, files: FileList, work: Path) -> _Moved:
+        """Copy what an older version has, and send the rest until the store lists every file."""
+        prefix = wanted.pinned().content_prefix
+        missing = self._missing(files, prefix, work)
+        moved = _Moved(missing)
+        if parted := part(self._store, wanted, missing, work):
+            shown = Counter(parted.shared.files, parted.shared.bytes, self._reports.copying)
+
+            def copied(num_files: int, num_bytes: int, _num_found: int = 0) -> None:
+                moved.copied(num_files, num_bytes)
+                shown.add(num_files, num_bytes)
+
+            self._store.copy(parted.copies(prefix), copied)
+            # A copy that was not made is found below, by the listing that looks for all.
+            missing = parted.rest
+            if not missing.files:
+                missing = self._missing(files, prefix, work)
         for _ in range(MAX_ROUNDS):
             if not missing.files:
-                return first
+                return moved
             self._store.send(
                 self._outgoing(missing, prefix, work),
                 Counter(missing.files, missing.bytes, self._reports.sending).add,
@@ -178,7 +218,7 @@ class Push:
         if missing.files:
             message = f"the store forgot {missing.files} files that it had taken"
             raise EnvironmentFailure(message, hint="type the same again when the store is well")
-        return first
+        return moved
 
     def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:
         """What of a list the store does not have, by one listing, in whatever order it comes."""

@@ -47,7 +47,7 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
             prefix=prefix,
         )
         record, is_new = Records(store).claim(wanted)
-    return Pushed(dataset=record, already=not is_new, files_sent=0, bytes_sent=0)
+    return Pushed(dataset=record, already=not is_new)
 
 
 def _owner(store: BlobStore, prefix: str) -> str | None:

@@ -22,10 +22,20 @@ from jobs.spec import Environment
 from jobs.transfers.authority import Identity, SasFile, SharedKey
 from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container, StoreError
+from jobs.transfers.copying import Copy
 from jobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing
 from jobs.transfers.listing import Blob
 
-__all__ = ["BLOCK_BYTES", "Blob", "BlobStore", "Incoming", "Moved", "Outgoing", "open_data_store"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Blob",
+    "BlobStore",
+    "Copy",
+    "Incoming",
+    "Moved",
+    "Outgoing",
+    "open_data_store",
+]
 
 KEY_FILE = "account.key"
 
@@ -51,6 +61,14 @@ class BlobStore(Protocol):
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete many; one that is gone already is fine."""
+        ...
+
+    def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
+        """Make blobs of others inside the store, over whatever had their names; consumes lazily.
+
+        `moved` hears of those that were made. A blob that is gone is left out, and so are all
+        from the first that the store refuses: list and send what is missing.
+        """
         ...
 
     def send(
@@ -110,9 +128,13 @@ def _explain(
     if error.code == "ContainerNotFound":
         message = f"the store {where} has no container `{environment.storage.containers.data}`"
         return EnvironmentFailure(message, hint=f"pulumi up -s {stack}")
-    if error.code == "AuthorizationFailure":
+    # The local store has no firewall, and says the same of a bad signature.
+    if error.code == "AuthorizationFailure" and not environment.storage.folder:
         message = f"the firewall of the store {where} does not let this machine's address in"
         hint = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
+        if sas_file is not None:
+            message += ", or the SAS does not allow this"
+            hint += f"; see that the SAS in `{sas_file}` is of this container, and what it allows"
         return EnvironmentFailure(message, hint=hint)
     if error.status in (401, 403):
         message = f"the store {where} refuses us: {error.text}"
@@ -133,6 +155,10 @@ def _identity() -> Identity:
     except ImportError as error:
         message = f"azure-identity cannot be loaded: {error}"
         raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
+    import logging
+
+    # Says at length, to stderr, which ways to log in it has tried; our error says what to do.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
     return Identity(DefaultAzureCredential())
 
 

@@ -11,6 +11,7 @@ from jobs.commands import data_options, data_programs, data_versions, options
 
 if TYPE_CHECKING:
     from jobs.dataset_pull import Confirm, Surplus
+    from jobs.dataset_push import Pushed
     from jobs.dataset_records import DatasetRecord
 
 
@@ -106,6 +107,7 @@ def push(
     lines = ProgressLines()
     reports = Reports(
         reading=lines.open("reading", after_s=1.0),
+        copying=lines.open("copying", after_s=1.0),
         sending=lines.open("sending"),
         warn=console.warn,
     )
@@ -123,6 +125,8 @@ def push(
                 "already": pushed.already,
                 "files_sent": pushed.files_sent,
                 "bytes_sent": pushed.bytes_sent,
+                "files_copied": pushed.files_copied,
+                "bytes_copied": pushed.bytes_copied,
                 **({"dry_run": True} if dry_run else {}),
             }
         )
@@ -132,13 +136,21 @@ def push(
         console.say(f"the store has this content already, as {record.ref}")
     elif dry_run:
         missing = console.size_text(pushed.bytes_sent)
+        copied = f", and copy {_copied_text(pushed)}" if pushed.files_copied else ""
         console.say(
-            f"would send {pushed.files_sent} of {files} ({missing} of {size}) as {record.ref}"
+            f"would send {pushed.files_sent} of {files} ({missing} of {size}) "
+            f"as {record.ref}{copied}"
         )
     else:
-        console.say(f"{record.ref}: {files}, {size}, digest {record.digest[:12]}")
+        copied = f", copied {_copied_text(pushed)}" if pushed.files_copied else ""
+        console.say(f"{record.ref}: {files}, {size}, digest {record.digest[:12]}{copied}")
     if not dry_run:
         console.out(record.ref)
+
+
+def _copied_text(pushed: Pushed) -> str:
+    size = console.size_text(pushed.bytes_copied)
+    return f"{console.count_text(pushed.files_copied, 'file')} ({size}) inside the store"
 
 
 def list_versions(

@@ -15,6 +15,7 @@ from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.transfers.authority import Identity, SharedKey
 from jobs.transfers.connection import Answer, Connection, Steps, drive
 from jobs.transfers.container import Container, StoreError
+from jobs.transfers.copying import Copy, Copying
 from jobs.transfers.crew import Crew, Jobs
 from jobs.transfers.deletion import Deletion
 from jobs.transfers.download import Download
@@ -97,6 +98,11 @@ class AzureStore:
         """See BlobStore."""
         pace = Pace(most_requests())
         self._run(Deletion(self._container, names, pace), pace, lambda: None, None)
+
+    def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
+        """See BlobStore."""
+        pace, tally = Pace(), Tally(moved)
+        self._run(Copying(self._container, copies, tally, pace), pace, tally.tell, None)
 
     def send(
         self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None

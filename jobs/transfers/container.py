@@ -49,7 +49,12 @@ class Container:
         self.address = Address(url)
         self.authority = authority
         self._path = urlsplit(url).path.rstrip("/")
+        self._root = f"{urlsplit(url).scheme}://{self.address.name}{self._path}"
         self._date, self._date_ends = "", 0.0
+
+    def url_of(self, name: str) -> str:
+        """A blob's URL, with nothing that proves anything."""
+        return f"{self._root}/{quote(name)}"
 
     def request(
         self,

@@ -7,24 +7,28 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.store import BLOCK_BYTES, Blob, Incoming, Moved, Outgoing
+from jobs.store import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing
 
 
 class MemoryStore:
-    """Behaves as one container; counts the files that are `sent` and `received`, and requests.
+    """Behaves as one container; counts files `sent`, `received` and `copied`, and requests.
 
-    `before_create` and `before_send` run before each conditional write and each file, outside
-    the lock: a test races there. `forgets` are files that it takes once and does not keep, as
-    Azurite does when it is killed. `order` is that of its listings.
+    `before_create`, `before_send` and `before_copy` run before each conditional write and each
+    file, outside the lock: a test races there. `most_copies` are made, and no more. `forgets` are
+    files that it takes once and does not keep, as Azurite does when it is killed. `order` is that
+    of its listings.
     """
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.sent: list[str] = []
         self.received: list[str] = []
+        self.copied: list[str] = []
         self.requests: list[str] = []
         self.before_create: Callable[[str], None] = lambda _: None
         self.before_send: Callable[[str], None] = lambda _: None
+        self.before_copy: Callable[[str], None] = lambda _: None
+        self.most_copies: int | None = None
         self.forgets: set[str] = set()
         self.order: Callable[[str], object] = lambda name: name
         self.max_bytes_per_s: int | None = None
@@ -85,6 +89,26 @@ class MemoryStore:
             self._write()
             with self._lock:
                 self.blobs.pop(name, None)
+
+    def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
+        """See BlobStore."""
+        for copy in copies:
+            self.before_copy(copy.name)
+            if self.most_copies is not None and len(self.copied) >= self.most_copies:
+                return
+            self._write()
+            with self._lock:
+                content = self.blobs.get(copy.source)
+                if content is None:
+                    continue
+                assert len(content) == copy.bytes
+                self.copied.append(copy.name)
+                if copy.name in self.forgets:
+                    self.forgets.remove(copy.name)
+                else:
+                    self.blobs[copy.name] = content
+                    self._md5[copy.name] = self._md5[copy.source]
+            moved(1, copy.bytes)
 
     def send(
         self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None

@@ -47,10 +47,22 @@ class HttpBlobs:
             return _ANSWERS[kind](self, name, query, asked)
 
     def _put(self, name: str, _query: dict[str, str], asked: Asked) -> bytes:
+        if "x-ms-copy-source" in asked.headers:
+            return self._copy(name, asked)
         if md5_of(asked.body) != asked.headers["content-md5"]:
             return answer(400, x_ms_error_code="Md5Mismatch")
         self.blobs[name], self.md5s[name] = asked.body, asked.headers["content-md5"]
         return answer(201)
+
+    def _copy(self, name: str, asked: Asked) -> bytes:
+        parts = urlsplit(asked.headers["x-ms-copy-source"])
+        source = unquote(parts.path).removeprefix("/account/data/")
+        if f"{parts.scheme}://{parts.netloc}/account/data" != self.url:
+            return answer(409, x_ms_error_code="CannotVerifyCopySource")
+        if source not in self.blobs:
+            return answer(404, x_ms_error_code="BlobNotFound")
+        self.blobs[name], self.md5s[name] = self.blobs[source], self.md5s[source]
+        return answer(202, x_ms_copy_status="success")
 
     def _put_block(self, name: str, query: dict[str, str], asked: Asked) -> bytes:
         if md5_of(asked.body) != asked.headers["content-md5"]:

@@ -24,6 +24,7 @@ from infra.local import azurite_server
 from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment, Storage
 from jobs.store import BLOCK_BYTES, Outgoing, open_data_store
+from jobs.transfers.authority import SharedKey
 from jobs.transfers.connection import Connection
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder
@@ -126,6 +127,31 @@ def test_a_folder_goes_up_and_comes_back_equal(store, tmp_path):
         for blob in open_data_store(store.environment).list(f"round/{pushed['digest']}/")
     }
     assert sizes == {name: len(content) for name, content in contents.items()}
+
+
+@pytest.mark.parametrize("proof", ["key", "sas"])
+def test_a_new_version_is_copied_but_for_what_is_new(store, tmp_path, proof):
+    name, words = f"copied-{proof}", list[str]()
+    if proof == "sas":
+        key = Path(store.environment.storage.folder, "account.key").read_text().strip()
+        sas = SharedKey("trainyard", key).container_sas("data", "rcwdl", "2100-01-01T00:00:00Z")
+        (tmp_path / "sas").touch(mode=0o600)
+        (tmp_path / "sas").write_text(sas)
+        words = ["--sas", str(tmp_path / "sas")]
+    contents = {f"many/{number:02} ü#%": str(number).encode() for number in range(49)}
+    contents["large"] = os.urandom(20_000_001)  # three blocks
+    folder = make_folder(tmp_path / "from", contents)
+    store.json("data", "push", str(folder), name, *words)
+    (folder / "added").write_bytes(b"one more")
+    dry = store.json("data", "push", str(folder), name, "--dry-run", *words)
+    pushed = store.json("data", "push", str(folder), name, *words)
+    for each in (dry, pushed):
+        assert (each["version"], each["files_sent"], each["bytes_sent"]) == (2, 1, 8)
+        assert (each["files_copied"], each["bytes_copied"]) == (50, each["bytes"] - 8)
+
+    assert store.launch("data", "rm", f"{name}@1", "--yes").returncode == 0
+    store.json("data", "pull", f"{name}@2", "--to", str(tmp_path / "to"), *words)
+    assert read_folder(tmp_path / "to") == {**contents, "added": b"one more"}
 
 
 def outgoing(path: Path, name: str) -> Outgoing:
@@ -271,7 +297,7 @@ def test_a_missing_key_is_named(store, tmp_path):
 @pytest.mark.parametrize(
     ("status", "code", "message", "hint"),
     [
-        (403, "AuthorizationFailure", "the firewall of the store .* does not let", "VPN"),
+        (403, "AuthorizationFailure", "the store .* refuses us: AuthorizationFailure", "env check"),
         (403, "AuthenticationFailed", "the store .* refuses us: AuthenticationFailed", "env check"),
         (404, "ContainerNotFound", "has no container `data`", "pulumi up -s local"),
         (409, "AccountBeingCreated", "answered 409: AccountBeingCreated", "env check"),

@@ -57,13 +57,23 @@ def test_push_says_what_it_did(launching, store, folder):
     (folder / "a").write_bytes(b"two!")
     dry = launching.type("data", "push", "digits", "d", "--dry-run")
     assert dry.out == ""
-    assert dry.err == "would send 3 of 3 files (8 B of 8 B) as d@2\n"
+    assert dry.err == (
+        "would send 1 of 3 files (4 B of 8 B) as d@2, and copy 2 files (4 B) inside the store\n"
+    )
     assert [name for name in store.blobs if name.startswith("_datasets/d/2")] == []
     typed = launching.type("data", "push", "digits", "d", "--limit-rate", "20M")
     assert (typed.code, typed.out, store.max_bytes_per_s) == (0, "d@2\n", None)
     assert "d@2: 3 files, 8 B, digest " in typed.err
+    assert typed.err.endswith(", copied 2 files (4 B) inside the store\n")
     again = launching.type("data", "push", "digits", "d", "--json")
-    assert list(again.json()) == [*KEYS, "already", "files_sent", "bytes_sent"]
+    assert list(again.json()) == [
+        *KEYS,
+        "already",
+        "files_sent",
+        "bytes_sent",
+        "files_copied",
+        "bytes_copied",
+    ]
     assert (again.json()["already"], again.json()["version"]) == (True, 2)
 
 
