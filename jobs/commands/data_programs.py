@@ -62,7 +62,7 @@ def configure(parser: CommandParser) -> None:
         "synthesize", "Make JPEGs of a dataset's layout and sizes, to try things with.", synthesize
     )
     synthesized.add_argument(
-        "dataset", metavar="imagenet", choices=("imagenet",), help="Which dataset to be like."
+        "dataset", metavar="NAME", choices=("imagenet",), help="What to be like: imagenet."
     )
     synthesized.add_argument(
         "--images",

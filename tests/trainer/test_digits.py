@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
 
+from tests.folders import make_folder, read_folder
+from trainer.common.errors import TrainingError
 from trainer.data.digits import enlarge, prepare_digits, split
 from trainer.data.events import Events
 from trainer.data.idx import MNIST_FILES, read_idx
+from trainer.data.partial_folder import PartialFolder
+from trainer.data.prepare import main
 
 # Equal on every machine: the digest of a dataset hangs on it.
 SHA256 = {
@@ -71,23 +76,52 @@ def test_a_pixel_becomes_a_block_within_a_border():
     assert (big == expected).all()
 
 
-def test_a_second_time_nothing_is_written_and_a_damaged_file_is_made_again(digits, capsys):
+def test_a_second_time_nothing_is_written(digits, capsys):
     times = {path.name: path.stat().st_mtime_ns for path in digits.iterdir()}
     prepare_digits(digits, Events(as_json=True))
     assert {path.name: path.stat().st_mtime_ns for path in digits.iterdir()} == times
-    (digits / MNIST_FILES[1]).write_bytes(b"half")
-    prepare_digits(digits, Events(as_json=True))
-    changed = {
-        path.name for path in digits.iterdir() if path.stat().st_mtime_ns != times[path.name]
-    }
-    assert changed == {MNIST_FILES[1]}
-    assert (
-        hashlib.sha256((digits / MNIST_FILES[1]).read_bytes()).hexdigest() == SHA256[MNIST_FILES[1]]
-    )
-    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    ends = [event["changed"] for event in events if event["event"] == "done"]
-    assert ends == [False, True]
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["changed"] is False
     assert [path.name for path in digits.parent.iterdir()] == ["digits"]
+
+
+@pytest.mark.parametrize("change", ["damaged", "one more", "one less", "others", "a file"])
+def test_what_is_there_and_is_something_else_stays(digits, tmp_path, capsys, change):
+    target = tmp_path / "target"
+    if change == "others":
+        make_folder(target, {"train/ants/1.jpg": b"ant"})
+    elif change == "a file":
+        target.write_bytes(b"mine")
+    else:
+        shutil.copytree(digits, target)
+    if change == "damaged":
+        (target / MNIST_FILES[1]).write_bytes(b"half")
+    elif change == "one more":
+        (target / "notes").write_bytes(b"mine")
+    elif change == "one less":
+        (target / MNIST_FILES[1]).unlink()
+    before = read_folder(tmp_path)
+    assert main(["digits", "--to", str(target)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: `{target}` is there already, and is no prepared digits "
+        "(hint: choose another --to, or take it away)\n"
+    )
+    assert read_folder(tmp_path) == before
+
+
+def test_what_another_program_makes_is_left_to_it(tmp_path):
+    with PartialFolder(tmp_path / "digits"):
+        with pytest.raises(TrainingError, match="another program is working on"):
+            prepare_digits(tmp_path / "digits", Events(as_json=True))
+
+
+@pytest.mark.parametrize("option", ["--from=x", "--download", "--checksums=x"])
+def test_what_is_for_archives_is_refused_by_name(tmp_path, capsys, option):
+    assert main(["digits", option, "--to", str(tmp_path / "digits")]) == 1
+    assert capsys.readouterr().err == (
+        "error: digits come with scikit-learn, not from archives: "
+        f"{option.partition('=')[0]} is of no use (hint: leave it out)\n"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_one_line_and_exit_code_1(tmp_path):

@@ -173,12 +173,15 @@ def test_what_is_not_there_is_named_with_what_brings_it(tmp_path, capsys):
     assert main(["mnist", "--from", str(tmp_path), "--to", str(tmp_path / "mnist")]) == 1
     error = capsys.readouterr().err
     assert all(f"`{name}.gz`" in error for name in MNIST_FILES)
-    assert error.endswith("(hint: --download gets it)\n")
+    assert error.endswith("(hint: --download gets them)\n")
 
 
 def test_without_a_folder_of_archives_it_says_so(tmp_path, capsys):
     assert main(["coco", "--to", str(tmp_path / "x")]) == 1
-    assert "no --from says where they are" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "error: coco is made from archives, and no --from says where they are "
+        "(hint: name their folder: --from DIR)\n"
+    )
 
 
 def test_a_folder_that_cannot_be_made_is_one_line_and_exit_code_1(tmp_path):

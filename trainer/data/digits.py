@@ -7,45 +7,52 @@ every fifth picture goes to the test set, so equal input gives equal bytes every
 
 from __future__ import annotations
 
-import shutil
+import filecmp
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from trainer.common.errors import TrainingError
+from trainer.data.durability import sync_files_of
 from trainer.data.events import Events
 from trainer.data.idx import MNIST_FILES, write_idx
+from trainer.data.partial_folder import PartialFolder, is_free
 
 _EVERY_NTH_TO_TEST = 5
 
 
 def prepare_digits(folder: Path, events: Events) -> None:
-    """Write the four files into `folder`; equal files that are there already stay untouched.
+    """Make `folder` of the four files; one that holds just these stays untouched.
 
-    Everything is written to a folder beside it first, so a kill leaves no half file.
+    Whole or not at all. Raises TrainingError where something else is there.
     """
     folder = folder.absolute()
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        num_train, num_test = _write_digits(partial, events)
-        changed = _move_changed(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    what = f"{num_train} training and {num_test} test pictures in {folder}"
+    images, labels = _load_digits()
+    train, test = split(labels)
+    is_new = is_free(folder)
+    if is_new:
+        with PartialFolder(folder) as partial:
+            partial.empty()
+            _write_digits(partial.data, images, labels, events)
+            sync_files_of(partial.data)
+            partial.finish()
+        sync_files_of(folder.parent)
+    else:
+        PartialFolder(folder).forget_finished()
+        _require_digits(folder, images, labels, events)
+    what = f"{len(train)} training and {len(test)} test pictures in {folder}"
     events.tell(
         "done",
-        what if changed else f"{what} (there already)",
+        what if is_new else f"{what} (there already)",
         folder=str(folder),
-        train=num_train,
-        test=num_test,
-        changed=changed,
+        train=len(train),
+        test=len(test),
+        changed=is_new,
     )
 
 
-def _write_digits(folder: Path, events: Events) -> tuple[int, int]:
-    images, labels = _load_digits()
+def _write_digits(folder: Path, images: Any, labels: list[int], events: Events) -> None:
     train, test = split(labels)
     num_bytes = 0
     for number, (name, rows) in enumerate(
@@ -58,7 +65,20 @@ def _write_digits(folder: Path, events: Events) -> tuple[int, int]:
             write_idx(folder / name, (len(rows),), bytes(labels[row] for row in rows))
         num_bytes += (folder / name).stat().st_size
         events.progress("writing", files_done=number, bytes_done=num_bytes, files=len(MNIST_FILES))
-    return len(train), len(test)
+
+
+def _require_digits(folder: Path, images: Any, labels: list[int], events: Events) -> None:
+    """Raise TrainingError where a folder holds anything but the four files as they would be made."""
+    with tempfile.TemporaryDirectory(prefix="digits-") as made:
+        _write_digits(Path(made), images, labels, events)
+        is_same = (
+            folder.is_dir()
+            and sorted(path.name for path in folder.iterdir()) == sorted(MNIST_FILES)
+            and filecmp.cmpfiles(made, folder, MNIST_FILES, shallow=False)[1:] == ([], [])
+        )
+    if not is_same:
+        message = f"`{folder}` is there already, and is no prepared digits"
+        raise TrainingError(message, hint="choose another --to, or take it away")
 
 
 def _load_digits() -> tuple[Any, list[int]]:
@@ -89,14 +109,3 @@ def enlarge(images: Any) -> Any:
     greys = (images * 255 / 16).round().astype(np.uint8)
     blocks = greys.repeat(3, axis=1).repeat(3, axis=2)
     return np.pad(blocks, ((0, 0), (2, 2), (2, 2)))
-
-
-def _move_changed(partial: Path, folder: Path) -> bool:
-    folder.mkdir(parents=True, exist_ok=True)
-    changed = False
-    for name in MNIST_FILES:
-        target = folder / name
-        if not target.is_file() or target.read_bytes() != (partial / name).read_bytes():
-            (partial / name).replace(target)
-            changed = True
-    return changed

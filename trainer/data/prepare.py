@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     events = Events(as_json=arguments.json)
     try:
         if arguments.dataset == "digits":
+            _require_no_archives(arguments)
             prepare_digits(arguments.to, events)
         else:
             prepare_archives(
@@ -107,10 +108,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _require_no_archives(arguments: argparse.Namespace) -> None:
+    options = {"--from": "source", "--download": "download", "--checksums": "checksums"}
+    for option, name in options.items():
+        if getattr(arguments, name):
+            message = f"digits come with scikit-learn, not from archives: {option} is of no use"
+            raise TrainingError(message, hint="leave it out")
+
+
 def _source(source: Path | None, dataset: str) -> Path:
     if source is None:
         message = f"{dataset} is made from archives, and no --from says where they are"
-        raise TrainingError(message, hint=f"prepare {dataset} --from DIR --to DIR")
+        raise TrainingError(message, hint="name their folder: --from DIR")
     return source
 
 
@@ -157,7 +166,9 @@ def _require_archives(archives: Sequence[Archive], source: Path, dataset: str) -
     missing = [archive.name for archive in archives if not (source / archive.name).is_file()]
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
-        hint = f"get it from {_IMAGENET_PAGE}" if dataset == "imagenet" else "--download gets it"
+        what = "it" if len(missing) == 1 else "them"
+        by_hand = f"get {what} from {_IMAGENET_PAGE}"
+        hint = by_hand if dataset == "imagenet" else f"--download gets {what}"
         message = f"`{source}` holds no {names}"
         raise TrainingError(message, hint=hint)
 
