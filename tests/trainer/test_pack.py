@@ -314,6 +314,21 @@ def test_shards_are_not_packed_again_and_what_is_there_is_not_written_over(packe
     assert content(packed) == before
 
 
+@pytest.mark.parametrize("inside", ["packed", "train/packed", "link/packed"])
+def test_shards_do_not_go_into_the_folder_that_is_packed(tmp_path, inside):
+    folder = write_classes(tmp_path / "pictures")
+    (tmp_path / "link").symlink_to(folder / "train")
+    target = (tmp_path if inside.startswith("link") else folder) / inside
+    before = content(folder)
+    with pytest.raises(TrainingError) as error:
+        run_pack(folder, target)
+    assert str(error.value) == (
+        f"`{target}` is inside `{folder}`, and would be taken for a part of it "
+        "(hint: a folder beside it)"
+    )
+    assert content(folder) == before
+
+
 def test_an_empty_folder_becomes_the_dataset(tmp_path):
     (tmp_path / "shards").mkdir()
     folder = write_classes(tmp_path / "pictures")

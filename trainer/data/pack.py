@@ -126,10 +126,13 @@ def parse_size(text: str) -> int:
 def pack(folder: Path, target: Path, *, encoding: Format, shard_bytes: int, events: Events) -> None:
     """Write the shards, the places and the index of the folder's pictures into `target`.
 
-    Whole or not at all. Raises TrainingError where there is something in `target` already, where a
-    picture cannot be packed (all such are looked for), or the disk is full.
+    Whole or not at all. Raises TrainingError where there is something in `target` already or it is
+    inside of `folder`, where a picture cannot be packed (all such are looked for), or the disk is full.
     """
     target = target.absolute()
+    if target.resolve().is_relative_to(folder.resolve()):
+        message = f"`{target}` is inside `{folder}`, and would be taken for a part of it"
+        raise TrainingError(message, hint="a folder beside it")
     if not is_free(target):
         PartialFolder(target).forget_finished()
         message = f"`{target}` is there already"
