@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Generator
 from errno import EWOULDBLOCK
 from functools import cached_property
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -28,7 +29,7 @@ class Address:
         self.host = parts.hostname
         self.port = parts.port or (443 if parts.scheme == "https" else 80)
         self.is_secure = parts.scheme == "https"
-        self.is_loopback = self.host in ("localhost", "::1") or self.host.startswith("127.")
+        self.is_loopback = _is_loopback(self.host)
         # As the Host header has it.
         self.name = parts.netloc
         # What a socket says where it would block.
@@ -101,6 +102,15 @@ class Address:
             line = answer.partition(b"\r\n")[0].decode("latin-1") or "nothing"
             message = f"the proxy {proxy.hostname} answered {line}"
             raise ConnectionError(message)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, whatever it begins with
 
 
 def _not_yet(made: socket.socket) -> int:

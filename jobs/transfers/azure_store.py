@@ -101,7 +101,7 @@ class AzureStore:
 
     def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
         """See BlobStore."""
-        pace, tally = Pace(), Tally(moved)
+        pace, tally = Pace(most_requests()), Tally(moved)
         self._run(Copying(self._container, copies, tally, pace), pace, tally.tell, None)
 
     def send(

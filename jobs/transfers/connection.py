@@ -82,7 +82,8 @@ class Answer(Struct, frozen=True, kw_only=True):
         """The store's name for what went wrong, as `BlobNotFound`; empty if it gave none."""
         code = self.header("x-ms-error-code")
         if code is None and b"<Code>" in self.body:
-            code = self.body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "?")
+            said = self.body.partition(b"<Code>")[2].partition(b"</Code>")[0]
+            code = said.decode("ascii", "replace")
         return code or ""
 
 

@@ -108,9 +108,11 @@ def push_that_is_refused(store: FlakyStore, folder: Path, fault: Fault) -> str:
     return done.stderr
 
 
-def test_a_firewall_is_named(store: FlakyStore, tmp_path: Path) -> None:
+def test_a_refusal_is_named(store: FlakyStore, tmp_path: Path) -> None:
     refuse = Refuse(status=403, code="AuthorizationFailure")
-    assert "firewall" in push_that_is_refused(store, tmp_path / "from", refuse)
+    assert "refuses us: AuthorizationFailure" in push_that_is_refused(
+        store, tmp_path / "from", refuse
+    )
 
 
 @pytest.mark.faults

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +15,11 @@ import pytest
 
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.spec import Environment, Storage
-from jobs.store import open_data_store
+from jobs.store import _explain, open_data_store
+from jobs.transfers.address import Address
 from jobs.transfers.authority import Identity, SasFile
 from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.container import Container
+from jobs.transfers.container import Container, StoreError
 from tests.fakes.gangs import make_environment
 from tests.fakes.scripted_server import Asked, answer, scripted_server
 from tests.fakes.tls import certificate_of_localhost, serving
@@ -125,3 +128,67 @@ def test_a_sas_of_the_local_store_is_read_by_who_reads_sas_files(tmp_path):
     token = open_data_store(environment).read_only_sas("", 60)
     (tmp_path / "sas").write_text(token)
     assert SasFile(tmp_path / "sas").query() == token
+
+
+def test_a_firewall_is_named_only_where_there_is_one(tmp_path):
+    (tmp_path / "sas").write_text("sv=1&sig=a")
+    (tmp_path / "sas").chmod(0o600)
+    for name in ("local", "azure"):
+        (tmp_path / name).mkdir()
+    local = environment_of(tmp_path / "local", "http://127.0.0.1:10000/account")
+    azure = environment_of(tmp_path / "azure", "https://account.example", key=None)
+    error = StoreError(403, "AuthorizationFailure", "AuthorizationFailure")
+
+    def said(environment: Environment, sas_file: Path | None) -> tuple[str, str | None]:
+        explained = _explain(environment, sas_file, error)
+        return explained.message, explained.hint
+
+    sas = tmp_path / "sas"
+    of_sas = f"see that the SAS in `{sas}` is of this container, and what it allows"
+    refused = "the store http://127.0.0.1:10000/account refuses us: AuthorizationFailure"
+    assert said(local, sas) == (refused, of_sas)
+    assert said(local, None) == (refused, f"launch env check -s {local.stack}")
+    closed = "the firewall of the store https://account.example does not let this machine's"
+    vpn = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
+    assert said(azure, None) == (f"{closed} address in", vpn)
+    either = f"{closed} address in, or the SAS does not allow this"
+    assert said(azure, sas) == (either, f"{vpn}; {of_sas}")
+
+
+def test_an_identity_that_is_sought_in_vain_is_not_told_of_twice(tmp_path):
+    """Without a handler Python writes what azure-identity warns of to stderr."""
+    pytest.importorskip("azure.identity")
+    environment = environment_of(tmp_path, "https://account.example", key=None)
+    (tmp_path / "environment.json").write_bytes(msgspec.json.encode(environment))
+    program = """
+import logging, sys
+from pathlib import Path
+import msgspec
+from jobs.spec import Environment
+from jobs.store import open_data_store
+open_data_store(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Environment))
+logging.getLogger("azure.identity._credentials.chained").warning("no token")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "environment.json"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("127.0.0.1.example.com", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_plain_http_is_for_this_machine_only(host, expected):
+    assert Address(f"http://{host}:10000/account").is_loopback is expected

@@ -298,7 +298,7 @@ def test_an_interrupt_ends_it_at_once_and_names_nothing(blobs, tmp_path):
     source = make_folder(tmp_path / "from", {str(number): bytes(10) for number in range(500)})
     blobs.blobs.update({path.name: bytes(10) for path in source.iterdir()})
 
-    def interrupt(_files: int, _count: int) -> None:
+    def interrupt(*_: int) -> None:
         raise KeyboardInterrupt
 
     files = [incoming(bytes(10), tmp_path / "to" / name, name) for name in list(blobs.blobs)]

@@ -305,3 +305,11 @@ def test_a_proxy_that_refuses_is_named(monkeypatch, without_proxy):
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.port}")
         with pytest.raises(StoreError, match=r"the proxy 127.0.0.1 answered HTTP/1.1 407 Said"):
             ask("https://account.blob.core.windows.net/data")
+
+
+def test_an_error_code_that_is_no_ascii_is_a_code_all_the_same():
+    body = "<Error><Code>Kaputtü</Code></Error>".encode()
+    with scripted_server(replies(answer(409, body))) as server:
+        with pytest.raises(StoreError) as error:
+            ask(server.url)
+    assert error.value.code == "Kaputt\ufffd\ufffd"
