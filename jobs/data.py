@@ -100,9 +100,9 @@ class Datasets:
         """What `remove` would take; raises NotFound."""
         return plan_removal(self._store, ref)
 
-    def remove(self, removal: Removal) -> None:
+    def remove(self, removal: Removal, progress: Progress = silent) -> None:
         """Take a version away; its number stays taken."""
-        remove(self._store, removal)
+        remove(self._store, removal, progress)
 
     @contextmanager
     def files(self, *datasets: DatasetVersion) -> Generator[tuple[FileList, ...]]:

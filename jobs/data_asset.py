@@ -40,7 +40,14 @@ def asset_url(dataset: DatasetVersion, environment: Environment) -> str:
     )
 
 
-def asset_body(dataset: DatasetVersion, environment: Environment) -> dict[str, Any]:
+def can_be_asset(name: str) -> bool:
+    """Whether Azure ML allows a dataset's name."""
+    return _ASSET_NAME.fullmatch(name) is not None
+
+
+def asset_body(
+    dataset: DatasetVersion, environment: Environment, *, is_archived: bool = False
+) -> dict[str, Any]:
     """What is written there; the same each time, so that it can be written again."""
     files, size = count_text(dataset.files, "file"), size_text(dataset.bytes)
     return {
@@ -52,7 +59,7 @@ def asset_body(dataset: DatasetVersion, environment: Environment) -> dict[str, A
                 "files": str(dataset.files),
                 "bytes": str(dataset.bytes),
             },
-            "isArchived": False,
+            "isArchived": is_archived,
             "properties": {},
             "dataUri": datastore_uri(dataset, environment),
             "dataType": "uri_folder",
@@ -66,11 +73,36 @@ def make_asset(dataset: DatasetVersion, environment: Environment, client: Any = 
     `client` is an azure-core PipelineClient; one with your identity where none is given.
     """
     ref = f"{dataset.name}@{dataset.version}"
-    if not _ASSET_NAME.fullmatch(dataset.name):
+    if not can_be_asset(dataset.name):
         message = f"`{ref}` cannot be a data asset: Azure ML allows no dot in a name"
         raise EnvironmentFailure(
             message, hint="jobs of this project find it all the same; else push it by another name"
         )
+    _write(
+        asset_url(dataset, environment),
+        asset_body(dataset, environment),
+        failure=f"`{ref}` is in the store, but has no data asset",
+        hint="type the same again: what was sent is not sent a second time",
+        client=client,
+    )
+
+
+def archive_asset(dataset: DatasetVersion, environment: Environment, client: Any = None) -> None:
+    """Hide the data asset of a version whose files are gone; raises EnvironmentFailure.
+
+    Azure ML never gives a version's number free, so the asset stays, and is listed no more.
+    """
+    ref = f"{dataset.name}@{dataset.version}"
+    _write(
+        asset_url(dataset, environment),
+        asset_body(dataset, environment, is_archived=True),
+        failure=f"`{ref}` is removed, but its data asset is still listed",
+        hint=f"az ml data archive --name {dataset.name} --version {dataset.version}",
+        client=client,
+    )
+
+
+def _write(url: str, body: dict[str, Any], *, failure: str, hint: str, client: Any) -> None:
     try:
         from azure.core.exceptions import AzureError
         from azure.core.rest import HttpRequest
@@ -79,25 +111,22 @@ def make_asset(dataset: DatasetVersion, environment: Environment, client: Any = 
         raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
     request = HttpRequest(
         "PUT",
-        asset_url(dataset, environment),
+        url,
         headers={"Accept": "application/json"},
-        json=asset_body(dataset, environment),
+        json=body,
     )
-    hint = "type the same again: what was sent is not sent a second time"
     try:
         response = (client or _client()).send_request(
             request, connection_timeout=_TIMEOUT_S, read_timeout=_TIMEOUT_S
         )
     except AzureError as error:
-        message = f"`{ref}` is in the store, but has no data asset: {str(error).splitlines()[0]}"
+        message = f"{failure}: {str(error).splitlines()[0]}"
         raise EnvironmentFailure(message, hint=hint) from None
     if response.status_code not in (200, 201):
-        message = (
-            f"`{ref}` is in the store, but has no data asset: "
-            f"Azure ML answered {response.status_code}: {_reason(response.text())}"
-        )
+        answer = f"Azure ML answered {response.status_code}: {_reason(response.text())}"
         if response.status_code == 403:
-            hint = f"the role AzureML Data Scientist on {environment.workspace.name}, then {hint}"
+            hint = f"the role AzureML Data Scientist on the workspace, then {hint}"
+        message = f"{failure}: {answer}"
         raise EnvironmentFailure(message, hint=hint)
 
 

@@ -19,6 +19,7 @@ from jobs.dataset_records import (
     utc_now,
 )
 from jobs.errors import LaunchError
+from jobs.progress import Progress, Transfer, silent
 from jobs.store import BlobStore
 
 
@@ -61,7 +62,7 @@ def _half_removed(records: Records, name: str, version: int) -> DatasetRecord | 
     return gone.record if is_left else None
 
 
-def remove(store: BlobStore, removal: Removal) -> None:
+def remove(store: BlobStore, removal: Removal, progress: Progress = silent) -> None:
     """Take the version away; typed again after a kill it goes on.
 
     In this order a push of equal content at the same time never ends with a version whose
@@ -80,9 +81,14 @@ def remove(store: BlobStore, removal: Removal) -> None:
         # The list first: without it nobody takes the content for whole.
         store.delete([list_name(record.name, record.digest)])
         if removal.content_stays is None:
-            store.delete(_content(store, record.pinned().content_prefix))
+            store.delete(_content(store, record, progress))
+            progress(Transfer(files_done=record.files, bytes_done=0, files=record.files))
     store.delete([marker])
 
 
-def _content(store: BlobStore, prefix: str) -> Iterator[str]:
-    return (blob.name for blob in store.list(prefix))
+def _content(store: BlobStore, record: DatasetRecord, progress: Progress) -> Iterator[str]:
+    """The version's blobs, fewer after a removal that was cut off; tells how many were taken."""
+    for number, blob in enumerate(store.list(record.pinned().content_prefix)):
+        yield blob.name
+        if number < record.files:
+            progress(Transfer(files_done=number, bytes_done=0, files=record.files))

@@ -120,7 +120,9 @@ class ProgressLine:
         done, share = transfer.bytes_done, transfer.share
         of_files = "" if transfer.files is None else f"/{transfer.files}"
         of_bytes = "" if transfer.bytes is None else f" of {size_text(transfer.bytes)}"
-        text = f"{self._verb} {transfer.files_done}{of_files} files, {size_text(done)}{of_bytes}"
+        text = f"{self._verb} {transfer.files_done}{of_files} files"
+        if done or transfer.bytes is not None:
+            text += f", {size_text(done)}{of_bytes}"
         if share is not None:
             text += f" ({share:.0%})"
         moved = (done - transfer.bytes_found) - (first.bytes_done - first.bytes_found)
@@ -128,7 +130,17 @@ class ProgressLine:
             text += f", {size_text(round(moved / elapsed_s))}/s"
             if transfer.bytes is not None and done < transfer.bytes:
                 text += f", {duration_text(elapsed_s * (transfer.bytes - done) / moved)} left"
-        return text
+        return text + self._left_by_files(transfer, first, elapsed_s)
+
+    def _left_by_files(self, transfer: Transfer, first: Transfer, elapsed_s: float) -> str:
+        """The time left of what is counted in files only."""
+        over = transfer.files_done - first.files_done
+        if transfer.bytes is not None or transfer.files is None or transfer.is_over:
+            return ""
+        if elapsed_s <= 0.5 or not over:
+            return ""
+        left = transfer.files - transfer.files_done
+        return f", {duration_text(elapsed_s * left / over)} left"
 
 
 class ProgressLines:

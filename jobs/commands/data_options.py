@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from jobs.commands import options
 if TYPE_CHECKING:
     from jobs.data import Datasets
     from jobs.dataset_records import DatasetRecord
-    from jobs.spec import Environment
+    from jobs.spec import DatasetVersion, Environment
 
 
 def add_store(parser: CommandParser) -> None:
@@ -53,9 +54,28 @@ def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
     if environment.engine != "azureml":
         return
     from jobs.data_asset import make_asset
+
+    _write_asset(make_asset, record, environment)
+
+
+def archive_asset(record: DatasetRecord, environment: Environment) -> None:
+    """Hide the data asset of a version that was removed; the version is gone where that fails."""
+    if environment.engine != "azureml":
+        return
+    from jobs import data_asset
+
+    if data_asset.can_be_asset(record.name):
+        _write_asset(data_asset.archive_asset, record, environment)
+
+
+def _write_asset(
+    write: Callable[[DatasetVersion, Environment], None],
+    record: DatasetRecord,
+    environment: Environment,
+) -> None:
     from jobs.errors import EnvironmentFailure
 
     try:
-        make_asset(record.pinned(), environment)
+        write(record.pinned(), environment)
     except EnvironmentFailure as error:
         console.warn(f"{error.message} ({error.hint})")

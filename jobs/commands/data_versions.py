@@ -184,6 +184,7 @@ def remove(
 ) -> None:
     """Remove a version; its number is never used again."""
     from jobs.errors import Refused
+    from jobs.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
     datasets = data_options.open_datasets(environment, sas)
@@ -199,7 +200,9 @@ def remove(
     if not yes and not console.confirm(f"Remove {record.ref} for good?"):
         console.say("nothing was removed")
         return
-    datasets.remove(removal)
+    with ProgressLines() as lines:
+        datasets.remove(removal, lines.open("removing", after_s=1.0))
+    data_options.archive_asset(record, environment)
     if json:
         console.out_json({**data_options.record_fields(record), "removed": True})
     else:

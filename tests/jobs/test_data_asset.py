@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jobs import data_asset
-from jobs.data_asset import API_VERSION, asset_body, datastore_uri, make_asset
+from jobs.data_asset import API_VERSION, archive_asset, asset_body, datastore_uri, make_asset
 from jobs.errors import EnvironmentFailure
 from jobs.spec import DatasetVersion, Environment
 from tests.fakes.fake_arm import FakeArm, fake_arm
@@ -68,6 +68,18 @@ def test_it_is_written_once_and_may_be_written_again(environment, arm):
     make_asset(DIGITS, environment, client(arm))
     assert arm.requests == [("PUT", PATH), ("PUT", PATH)]
     assert arm.resources == {PATH: json.loads(GOLDEN.read_text())}
+
+
+def test_that_of_a_removed_version_is_archived(environment, arm):
+    make_asset(DIGITS, environment, client(arm))
+    archive_asset(DIGITS, environment, client(arm))
+    expected = json.loads(GOLDEN.read_text())
+    expected["properties"]["isArchived"] = True
+    assert arm.resources == {PATH: expected}
+    arm.answers = [(403, {}, {})]
+    with pytest.raises(EnvironmentFailure, match="is removed, but its data asset is still") as e:
+        archive_asset(DIGITS, environment, client(arm))
+    assert e.value.hint.endswith("then az ml data archive --name digits --version 3")
 
 
 def test_throttling_is_waited_out(environment, arm):

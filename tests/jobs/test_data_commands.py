@@ -234,7 +234,11 @@ def test_on_azure_a_version_becomes_a_data_asset(launching, store, monkeypatch, 
             message = "`d@1` is in the store, but has no data asset: no"
             raise EnvironmentFailure(message, hint="type the same again")
 
+    def archive_asset(dataset, environment):
+        made.append(f"no {dataset.name}@{dataset.version}")
+
     monkeypatch.setattr("jobs.data_asset.make_asset", make_asset)
+    monkeypatch.setattr("jobs.data_asset.archive_asset", archive_asset)
     environment = msgspec.structs.replace(
         launching.environment, engine="azureml", subscription_id="S", resource_group="G"
     )
@@ -247,6 +251,8 @@ def test_on_azure_a_version_becomes_a_data_asset(launching, store, monkeypatch, 
     assert ("has no data asset: no (type the same again)" in typed.err) == engine_fails
     shown = launching.type("data", "show", "d", "--json").json()
     assert shown["datastore"].startswith("azureml://subscriptions/S/resourcegroups/G/workspaces/")
+    assert launching.type("data", "rm", "d@1", "--yes").code == 0
+    assert made == ["d@1", "no d@1"]
 
 
 def test_two_names_that_only_case_parts_are_warned_of(launching, store):

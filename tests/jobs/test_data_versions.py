@@ -48,6 +48,12 @@ def push_versions(datasets: Datasets, tmp_path: Path, *contents: dict[str, bytes
 
 
 class TestRemove:
+    def test_it_tells_how_many_files_are_gone(self, datasets, tmp_path):
+        push_versions(datasets, tmp_path, {"a": b"1", "b": b"2", "c": b"3"})
+        told = []
+        datasets.remove(datasets.plan_removal("d@1"), told.append)
+        assert [(each.files_done, each.files) for each in told] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
     def test_a_version_goes_with_its_content_and_its_number_stays_taken(
         self, datasets, store, tmp_path
     ):

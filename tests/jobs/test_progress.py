@@ -58,6 +58,18 @@ def test_nothing_moved_yet_has_no_rate(clock, stream):
     assert stream.getvalue() == "sending 0/2 files, 40.0 MB of 100.0 MB (40%)\n"
 
 
+def test_what_is_counted_in_files_has_no_bytes(clock, stream):
+    line = ProgressLine("removing", stream=stream)
+    line(Transfer(files_done=0, bytes_done=0, files=40))
+    clock.now_s += 10.0
+    line(Transfer(files_done=10, bytes_done=0, files=40))
+    line(Transfer(files_done=40, bytes_done=0, files=40))
+    assert stream.getvalue().splitlines() == [
+        "removing 10/40 files (25%), 30 s left",
+        "removing 40/40 files (100%)",
+    ]
+
+
 def test_a_second_round_has_a_clock_of_its_own(clock, stream):
     line = ProgressLine("sending", stream=stream)
     line(Transfer(files_done=5, bytes_done=50 * MB, files=5, bytes=50 * MB))
