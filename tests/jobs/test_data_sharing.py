@@ -98,6 +98,19 @@ def test_a_removal_of_the_older_version_meanwhile_loses_nothing(datasets, store,
     check(datasets, tmp_path, "d@2")
 
 
+def test_killed_between_copies_the_next_push_copies_the_rest(datasets, store, new, tmp_path):
+    class Killed(BaseException):
+        pass
+
+    store.kill_before_write(2, Killed)
+    with pytest.raises(Killed):
+        datasets.push(new, "d")
+    store.kill_before_write(None, Killed)
+    pushed = datasets.push(new, "d")
+    assert (pushed.dataset.ref, pushed.files_copied, pushed.files_sent) == ("d@2", 1, 2)
+    check(datasets, tmp_path, "d@2")
+
+
 def test_an_older_version_whose_list_is_damaged_hinders_nobody(datasets, store, new, tmp_path):
     listed = next(name for name in store.blobs if name.endswith(".files.jsonl"))
     store.blobs[listed] = b"{"
