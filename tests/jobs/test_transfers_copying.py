@@ -1,4 +1,4 @@
-"""Blobs copied inside a store over real HTTP: whole, pending, gone, refused, and who proves what."""
+"""Blobs copied inside a store over real HTTP: whole, pending, gone, refused, with each proof."""
 
 from __future__ import annotations
 
