@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -427,6 +428,29 @@ def test_a_shard_that_is_gone_is_named(streaming):
     (streaming.packed / "train" / "train-000000.tar").unlink()
     with pytest.raises(TrainingError, match=r"`train/train-000000.tar`: 404 BlobNotFound"):
         pictures.read(0)
+
+
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+def test_an_answer_that_is_no_range_is_not_read(tmp_path, monkeypatch, status):
+    monkeypatch.setattr(stream_store, "TIMEOUT_S", 5)
+    (tmp_path / "sas").write_text("sig=first")
+
+    def answer() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(1 << 16)
+            # A whole blob, of which nothing comes: whoever reads it waits in vain.
+            client.sendall(f"HTTP/1.1 {status}\r\nContent-Length: {1 << 40}\r\n\r\n".encode())
+            client.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=answer)
+        serving.start()
+        endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/a"
+        store = RangeStore(endpoint, tmp_path / "sas", patience_s=0)
+        with pytest.raises(TrainingError, match=f"does not give `x`: {status}"):
+            store.read(RemoteFile(path="x", bytes=1 << 40), 0, 10)
+        serving.join()
 
 
 def test_names_that_an_address_cannot_carry_are_quoted(tmp_path):

@@ -19,6 +19,8 @@ from trainer.common.speech import warn
 VERSION = "2021-12-02"
 # The longest range of which the store gives the MD5.
 MAX_RANGE_BYTES = 4 << 20
+# An error's text is read, lest its connection be closed; more than that may be a whole blob.
+MAX_UNWANTED_BYTES = 64 << 10
 TIMEOUT_S = 30
 # As long as a store may be away, restarted or too busy, before the training ends.
 PATIENCE_S = 120.0
@@ -132,10 +134,10 @@ class RangeStore:
         if connection is not None:
             # One that the store has closed meanwhile says nothing about the store.
             try:
-                return self._exchange(connection, target, headers)
+                return self._exchange(connection, target, headers, length)
             except (OSError, http.client.HTTPException):
                 pass
-        return self._exchange(self._connect(), target, headers)
+        return self._exchange(self._connect(), target, headers, length)
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._tls is not None:
@@ -145,16 +147,21 @@ class RangeStore:
         return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
 
     def _exchange(
-        self, connection: http.client.HTTPConnection, target: str, headers: dict[str, str]
+        self,
+        connection: http.client.HTTPConnection,
+        target: str,
+        headers: dict[str, str],
+        length: int,
     ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Give the answer, and of a range its bytes."""
         try:
             connection.request("GET", target, headers=headers)
             answer = connection.getresponse()
-            body = answer.read()
+            body = _read_body(answer, length)
         except BaseException:
             connection.close()
             raise
-        if answer.will_close:
+        if answer.will_close or not answer.isclosed():
             connection.close()
         else:
             with self._lock:
@@ -195,6 +202,15 @@ class RangeStore:
     def __del__(self) -> None:
         for connection in self._idle:
             connection.close()
+
+
+def _read_body(answer: http.client.HTTPResponse, length: int) -> bytes:
+    """Read a range to its end; of other answers what is little, so that the connection can stay."""
+    if answer.status == 206:
+        return answer.read(length)
+    if answer.length is not None and answer.length <= MAX_UNWANTED_BYTES:
+        answer.read()
+    return b""
 
 
 def _require_whole(answer: http.client.HTTPResponse, body: bytes, length: int) -> None:
