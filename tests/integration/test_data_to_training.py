@@ -24,6 +24,7 @@ from jobs.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from tests.fakes.ilsvrc import write_archives
 from tests.fakes.picture_runs import Trained, read_run
+from tests.folders import read_folder
 from tests.integration.local_stack.conftest import LocalProject, fresh_project
 from trainer.data.synthetic import make_pictures
 
@@ -46,6 +47,21 @@ inputs:
 outputs:
   model: {{}}
 env: {{OMP_NUM_THREADS: '1'}}
+"""
+
+PREPARE_JOB = """
+name: prepare-imagenet
+image: pytorch
+code: .
+processes_per_node: 1
+inputs: {archives: {dataset: archives@1, mode: download}}
+outputs: {sets: {}}
+command:
+  - sh
+  - -c
+  - >-
+    python -m trainer.data.prepare imagenet --from "$TRAINYARD_INPUT_ARCHIVES"
+    --checksums "$TRAINYARD_INPUT_ARCHIVES/SUMS" --to "$TRAINYARD_OUTPUT_SETS/imagenet"
 """
 
 
@@ -202,6 +218,19 @@ def test_nothing_of_the_run_lets_anybody_into_the_store(runs, stored):
     for file in runs["stream"].folder.rglob("*"):
         if file.is_file():
             assert b"sig=" not in file.read_bytes(), file
+
+
+def test_a_job_prepares_what_the_command_does(stored):
+    project = stored.project
+    project.launch("data", "push", "archives", "archives")
+    (project.root / "prepare.yaml").write_text(PREPARE_JOB)
+    project.launch("run", "prepare.yaml", "-s", "local")
+    (folder,) = project.workspace.glob("runs/*")
+    kept = folder.rename(project.root / "run-prepare")
+    assert read_folder(kept / "outputs" / "sets") == {
+        f"imagenet/{name}": content
+        for name, content in read_folder(project.root / "imagenet").items()
+    }
 
 
 def test_class_folders_are_not_streamed_and_the_plan_says_so(stored):
