@@ -10,6 +10,10 @@ from jobs import completion, console
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 
+_UNITS = {
+    **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9},
+    **{"kib": 2**10, "mib": 2**20, "gib": 2**30},
+}
 DATASETS = ("digits", "mnist", "hymenoptera", "coco", "imagenet")
 
 
@@ -54,7 +58,11 @@ def configure(parser: CommandParser) -> None:
         help="As WebDataset (tar, the default) or tf.data reads them.",
     )
     packed.add_argument(
-        "--shard-size", metavar="SIZE", default="128MiB", help="About this each; 128MiB."
+        "--shard-size",
+        metavar="SIZE",
+        type=num_bytes,
+        default=128 << 20,
+        help="About this each; 128MiB.",
     )
     _add_events(packed)
 
@@ -79,6 +87,22 @@ def configure(parser: CommandParser) -> None:
         "--seed", metavar="N", type=whole_number(0), default=0, help="Another for others; 0."
     )
     _add_events(synthesized)
+
+
+def num_bytes(text: str) -> int:
+    """The type of `--shard-size`: 128MiB, 100 MB, 4096."""
+    number = text.rstrip("BIKMGbikmg")
+    found = _UNITS.get(text[len(number) :].lower())
+    try:
+        size = int(float(number) * found) if found else 0
+    except (ValueError, OverflowError):
+        size = 0
+    if size < 1:
+        from argparse import ArgumentTypeError
+
+        message = f"`{text}` is no size: a number and a unit, as in 128MiB"
+        raise ArgumentTypeError(message)
+    return size
 
 
 def _add_events(parser: CommandParser) -> None:
@@ -108,7 +132,7 @@ def prepare(
     _finish(done, [*([_packing(to)] if is_packable else []), _pushing(to, dataset)])
 
 
-def pack(*, folder: Path, to: Path, shard_format: str, shard_size: str, json: bool) -> None:
+def pack(*, folder: Path, to: Path, shard_format: str, shard_size: int, json: bool) -> None:
     """Pack class folders or a COCO folder into a few large shards."""
     from jobs.data_programs import run_program
 

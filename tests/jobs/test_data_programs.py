@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
 
 import pytest
 
+from jobs.commands.data_programs import num_bytes
 from jobs.data_programs import run_program
 from jobs.errors import EnvironmentFailure
 from trainer.data.synthetic import make_pictures
@@ -53,6 +55,19 @@ def test_a_folder_whose_name_looks_like_an_option_is_packed(pictures):
     (pictures.parent / "--x").symlink_to(pictures)
     done = launch("pack", "./--x", "--to=odd", cwd=pictures.parent)
     assert (done.returncode, done.stdout) == (0, f"{pictures.parent / 'odd'}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("128MiB", 128 << 20), ("1.5 kb", 1500), ("2GB", 2 * 10**9)]
+)
+def test_a_size_is_read_as_people_write_it(text, size):
+    assert num_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1M", "abc", "1e999", "nan", "MB", "20M", "5 iB"])
+def test_what_is_no_size_is_a_mistake_in_typing(text):
+    with pytest.raises(ArgumentTypeError, match="is no size"):
+        num_bytes(text)
 
 
 def test_made_pictures_can_be_packed_as_the_hint_says(tmp_path):
