@@ -11,8 +11,14 @@ from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 
 _UNITS = {
-    **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9},
-    **{"kib": 2**10, "mib": 2**20, "gib": 2**30},
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
 }
 DATASETS = ("digits", "mnist", "hymenoptera", "coco", "imagenet")
 
