@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import random
 import shutil
@@ -25,6 +26,7 @@ from trainer.data.pack import pack
 from trainer.data.pictures import open_pictures
 from trainer.data.stream import StreamedPictures, open_streamed, read_source
 from trainer.data.stream_blocks import BLOCK_BYTES
+from trainer.data.stream_cache import BlockCache
 from trainer.data.stream_store import RangeStore, RemoteFile
 from trainer.data.synthetic import make_pictures
 
@@ -264,6 +266,18 @@ def test_the_block_that_was_wanted_longest_ago_gives_way(streaming):
         blocks.read(1, number * BLOCK_BYTES, 1)
     names = [file.name for file in streaming.blocks()]
     assert names == ["train-000000-000000", "train-000001-000000", "train-000001-000001"]
+
+
+def test_room_is_made_for_a_share_of_the_cache_so_that_looks_at_all_blocks_are_rare(tmp_path):
+    # Blocks with nothing in them take no room on the disk.
+    (tmp_path / "set").mkdir()
+    for number in range(256):
+        with (tmp_path / "set" / f"{number:03}").open("wb") as block:
+            block.truncate(64 << 20)
+        os.utime(block.name, (number, number))
+    BlockCache(tmp_path, "set", 256 * (64 << 20)).write("new", b"content")
+    left = sorted(path.name for path in (tmp_path / "set").iterdir())
+    assert left == [*(f"{number:03}" for number in range(9, 256)), "new"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "longer"])

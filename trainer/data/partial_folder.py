@@ -63,7 +63,10 @@ class PartialFolder:
             raise TrainingError(message, hint="free some space, or give a folder of another disk")
 
     def finish(self) -> None:
-        """Give the folder its name. Its files reach the disk when the system sees fit, as a copy's."""
+        """Give the folder its name.
+
+        Its files reach the disk when the system sees fit, as a copy's.
+        """
         try:
             self.data.rename(self.target)
         except OSError as error:

@@ -135,7 +135,8 @@ def prepare_archives(
 ) -> None:
     """Make the folder `target` from the archives in `source`; a whole one that is there stays.
 
-    `archives` stand in for the published ones of the same names, from other places. Raises TrainingError where an archive is missing, wrong, cut off or unsafe.
+    `archives` stand in for the published ones of the same names, from other places. Raises
+    TrainingError where an archive is missing, wrong, cut off or unsafe.
     """
     wanted = _DATASETS[dataset]
     archives = archives or wanted.archives

@@ -34,8 +34,9 @@ class Block(NamedTuple):
 class Blocks:
     """The bytes of some remote files, by way of a cache; for any number of threads.
 
-    They are read in any order within `window` blocks, and those are not wanted again soon. Of what is to be read soon at most `max_ahead` blocks are fetched before they are read: more
-    would push out of the cache what is being read now.
+    They are read in any order within `window` blocks, and those are not wanted again soon. Of what
+    is to be read soon at most `max_ahead` blocks are fetched before they are read: more would push
+    out of the cache what is being read now.
     """
 
     def __init__(

@@ -7,9 +7,9 @@
     DIR/<set>/<block>.<n>.new   a block that is being written, locked by who writes it
 
 The blocks that were wanted longest ago give way: not read, since of what is fetched ahead of its
-use all is needed, and of what was read yesterday nothing. What is under a block's name is whole or is not given: a trailer of
-length and CRC-32 is looked at before a process's first read of it. The folder may be taken away
-at any time; the cache begins anew.
+use all is needed, and of what was read yesterday nothing. What is under a block's name is whole or
+is not given: a trailer of length and CRC-32 is looked at before a process's first read of it. The
+folder may be taken away at any time; the cache begins anew.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _USED = struct.Struct("<Q")
 # struct flock of Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("@hhqqi")
 NEW_SUFFIX = ".new"
-# A look at all blocks makes room for several: 1/32 of the cache, so many blocks at most.
-SLACK_DIVISOR, MAX_SLACK_BYTES = 32, 128 << 20
+# A look at all blocks, for which all processes wait, makes room for this share of the cache.
+SLACK_DIVISOR = 32
 # Blocks that need no second look; to forget them costs one.
 MAX_KNOWN = 1 << 14
 # After a disk was full or did not answer.
@@ -227,7 +227,7 @@ class BlockCache:
                 kept.append((status.st_mtime_ns, status.st_size, entry.path))
         if used + size <= self.max_bytes:
             return used
-        slack = min(self.max_bytes // SLACK_DIVISOR, MAX_SLACK_BYTES)
+        slack = self.max_bytes // SLACK_DIVISOR
         kept.sort(reverse=True)
         while kept and used + size > self.max_bytes - slack:
             _, taken, path = kept.pop()
