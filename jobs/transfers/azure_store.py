@@ -123,6 +123,7 @@ class AzureStore:
         download = Download(self._container, files, tally, pace)
         try:
             self._run(download, pace, tally.tell, max_bytes_per_s)
+            download.sweep()
         finally:
             download.close()
 

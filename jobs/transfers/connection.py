@@ -240,22 +240,28 @@ class Connection:
         length = _header(head, lower, b"content-length")
         encoding = _header(head, lower, b"transfer-encoding")
         body = bytearray()
-        take: Sink = sink or body.extend
+        given: Sink = sink or body.extend
+        num_taken = 0
+
+        def take(chunk: memoryview) -> None:
+            nonlocal num_taken
+            num_taken += len(chunk)
+            given(chunk)
+
         is_over = b"connection: close" in lower or head.startswith(b"HTTP/1.0")
         if encoding == "chunked":
             yield from self._receive_chunked(source, rest, take)
         elif status in (204, 304):
             pass
         elif length is not None:
-            if expected is not None and int(length) != expected:
-                message = f"an answer of {length} bytes, not of {expected}"
-                raise WrongLength(message)
+            _check_length(int(length), expected)
             yield from self._receive_body(source, rest, int(length), take)
         elif is_over:
             yield from self._receive_to_end(source, rest, take)
         else:
             message = "an answer without a length"
             raise ValueError(message)
+        _check_length(num_taken, expected)  # not every answer says before how long it is
         if is_over:
             self.close()
         return Answer(status=status, head=head, body=bytes(body))
@@ -366,6 +372,12 @@ def _read(descriptor: int, length: int, offset: int) -> bytes:
     if length and not chunk:
         raise Shortened
     return chunk
+
+
+def _check_length(length: int, expected: int | None) -> None:
+    if expected is not None and length != expected:
+        message = f"an answer of {length} bytes, not of {expected}"
+        raise WrongLength(message)
 
 
 def _header(head: bytes, lower: bytes, name: bytes) -> str | None:

@@ -18,7 +18,7 @@ from jobs.transfers.container import Container, StoreError
 from jobs.transfers.crew import Job
 from jobs.transfers.files import BLOCK_BYTES, Incoming, Tally
 from jobs.transfers.pace import Pace
-from jobs.transfers.partial_file import PartialFile
+from jobs.transfers.partial_file import PartialFile, sweep
 
 # The longest range for which the store gives an MD5.
 CHECKED_BYTES = 4 << 20
@@ -79,6 +79,11 @@ class Download:
         self._make_folder(file.path.parent)
         return partial(self._begin if file.bytes > BLOCK_BYTES else self._get, file)
 
+    def sweep(self) -> None:
+        """Take away what other tries left, of other contents, in the folders that were written."""
+        for folder in self._folders:
+            sweep(folder)
+
     def close(self) -> None:
         """Close the large files that are not whole; they are kept for a later try."""
         for large in self._open:
@@ -103,12 +108,13 @@ class Download:
         """Receive a small file in one request."""
         part = PartialFile(file, is_resumable=False)
         try:
+            digest = ""
             for _ in range(_TRIES):
                 digest = yield from self._get_once(file, part, connection)
                 if digest == file.sha256:
                     break
             else:
-                raise _another(file)
+                raise _another(file, f"its SHA-256 is {digest}")
             part.finish()
         except BaseException:
             part.discard()
@@ -168,7 +174,7 @@ class Download:
             digest = hashlib.md5(large.part.read(length, start), usedforsecurity=False).digest()
             if said in (None, b64encode(digest).decode("ascii")):
                 return
-        raise _another(large.file)
+        raise _another(large.file, f"bytes {start} to {start + length} have not the MD5 it says")
 
     def _range(
         self,
@@ -224,7 +230,7 @@ class Download:
             return
         large.part.forget()
         if large.num_tries == _TRIES:
-            raise _another(large.file)
+            raise _another(large.file, f"its SHA-256 is {large.digest.hexdigest()}")
         large.begin(set())
         self._large.append(large)
 
@@ -248,17 +254,18 @@ class Download:
                     pace=self._pace,
                 )
             )
-        except WrongLength:
-            raise _another(file) from None
+        except WrongLength as error:
+            raise _another(file, str(error)) from None
         except StoreError as error:
             if error.code == "InvalidRange":
-                raise _another(file) from None
+                raise _another(file, f"it ends before byte {file.bytes}") from None
             if error.code != "BlobNotFound":
                 raise
             message = f"the store has no `{file.name}`, which belongs to what is received"
             raise EnvironmentFailure(message, hint="push it again") from None
 
 
-def _another(file: Incoming) -> EnvironmentFailure:
-    message = f"`{file.path.name}` came from the store with another content than was pushed"
+def _another(file: Incoming, how: str) -> EnvironmentFailure:
+    name = file.path.name
+    message = f"`{name}` came from the store with another content than was pushed: {how}"
     return EnvironmentFailure(message, hint="pull again; push it again where that fails, too")

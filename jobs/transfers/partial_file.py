@@ -46,6 +46,8 @@ class PartialFile:
             try:
                 descriptor = _open(part)
             except PermissionError:
+                if not os.path.lexists(part):
+                    raise  # it is the folder that may not be written
                 # Killed between getting its mode, which may be read-only, and its name.
                 os.unlink(part)  # noqa: PTH108
                 continue
@@ -65,6 +67,9 @@ class PartialFile:
         self._descriptors.append(journal)
         if not os.fstat(self._descriptor).st_size:
             os.ftruncate(journal, 0)
+        else:
+            # What is noted next must not go on where a line was cut short.
+            os.ftruncate(journal, read_at(journal, _LONGEST_JOURNAL, 0).rfind(b"\n") + 1)
         return journal
 
     def finished_blocks(self) -> set[int]:
@@ -113,12 +118,14 @@ class PartialFile:
             os.chmod(part, self._file.mode)  # noqa: PTH101 (thousands a second)
             if sys.platform == "win32":
                 self.close()  # an open file has its name for good there
+            if self._is_resumable:
+                # First: a kill in between must not leave it beside the file for good.
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{self._stem}.ranges")  # noqa: PTH108
             os.replace(part, self._file.path)  # noqa: PTH105
         except OSError as error:
             raise self._failure(error) from None
         self.close()
-        if self._is_resumable:
-            os.unlink(f"{self._stem}.ranges")  # noqa: PTH108
 
     def discard(self) -> None:
         """Take it away; for a small file, which a later try receives whole."""
@@ -138,6 +145,31 @@ class PartialFile:
         message = f"`{self._file.path}` cannot be written: {error.strerror}"
         hint = hint_for(error, "see who may write there, and what is free")
         return EnvironmentFailure(message, hint=hint)
+
+
+def sweep(folder: Path) -> None:
+    """Take away what killed ones left in a folder; not what somebody has locked."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        left = {each.path for each in entries if each.name.startswith(PREFIX)}
+        for path in left:
+            stem, _, kind = path.rpartition(".")
+            if kind == "part":
+                _remove_abandoned(stem)
+            elif kind == "ranges" and f"{stem}.part" not in left:
+                os.unlink(path)  # noqa: PTH108
+
+
+def _remove_abandoned(stem: str) -> None:
+    with suppress(OSError):
+        descriptor = os.open(f"{stem}.part", os.O_RDONLY | OPEN_FLAGS)
+        try:
+            if lock(descriptor, without_locks=False):
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{stem}.ranges")  # noqa: PTH108
+                if os.path.samestat(Path(f"{stem}.part").stat(), os.fstat(descriptor)):
+                    os.unlink(f"{stem}.part")  # noqa: PTH108
+        finally:
+            os.close(descriptor)
 
 
 def _open(path: str, flags: int = 0) -> int:

@@ -152,10 +152,13 @@ def will_read(descriptor: int, offset: int, length: int) -> None:
         os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
 
-def lock(descriptor: int) -> bool:
-    """Lock an open file for its life; False where another process has it."""
+def lock(descriptor: int, *, without_locks: bool = True) -> bool:
+    """Lock an open file for its life; False where another process has it.
+
+    `without_locks` is the answer where the system has none.
+    """
     if sys.platform == "win32":
-        return True  # two processes cannot have the file under its final name open at once
+        return without_locks  # two processes cannot have the file under its final name open at once
     import fcntl
 
     try:
@@ -163,5 +166,5 @@ def lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # a network mount may have no locks
+        return without_locks  # a network mount may have none
     return True

@@ -471,7 +471,7 @@ def test_two_may_receive_the_same_at_once(blobs, tmp_path):
     other = store_of(blobs.url)
     is_first = True
 
-    def both(_files: int, _count: int) -> None:
+    def both(*_: int) -> None:
         nonlocal is_first
         if is_first:
             is_first = False
