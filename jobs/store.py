@@ -109,7 +109,7 @@ def open_data_store(environment: Environment, *, sas_file: Path | None = None) -
     else:
         authority = _local_key(environment) if storage.folder else _identity()
     url = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}"
-    container = Container(url, authority)
+    container = Container(url, authority, waiting=partial(_say_waiting, storage.blob_endpoint))
     if not (container.address.is_secure or container.address.is_loopback):
         message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
         raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
@@ -147,6 +147,12 @@ def _explain(
         return EnvironmentFailure(message, hint=hint)
     message = f"the store {where} answered {error.status}: {error.text}"
     return EnvironmentFailure(message, hint=f"launch env check -s {stack}")
+
+
+def _say_waiting(endpoint: str, reason: str) -> None:
+    # A line that moves is written anew by whoever moves it.
+    start = "\r\x1b[K" if console.is_terminal(sys.stderr) else ""
+    console.say(f"{start}waiting for the store {endpoint}: {reason}")
 
 
 def _identity() -> Identity:

@@ -26,6 +26,8 @@ from jobs.transfers.pace import Pace, wait_s
 CONTROL_TRIES, TRANSFER_TRIES = 6, 10
 # Answers that a damaged request may have got: worth one more try.
 _REFUSAL_TRIES = 2
+# A store that is silent for so long is talked about.
+_SILENCE_S = 3.0
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _THROTTLED = (429, 503)
@@ -45,12 +47,18 @@ class StoreError(Exception):
 class Container:
     """One container, as `http://127.0.0.1:10000/account/container`."""
 
-    def __init__(self, url: str, authority: Authority) -> None:
+    def __init__(
+        self, url: str, authority: Authority, *, waiting: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.address = Address(url)
         self.authority = authority
         self._path = urlsplit(url).path.rstrip("/")
         self._root = f"{urlsplit(url).scheme}://{self.address.name}{self._path}"
         self._date, self._date_ends = "", 0.0
+        self._waiting = waiting
+        # Since when nothing but failures came, and whether that was said.
+        self._fails_since: float | None = None
+        self._is_told = False
 
     def url_of(self, name: str) -> str:
         """A blob's URL, with nothing that proves anything."""
@@ -85,14 +93,28 @@ class Container:
                     head, body, sink() if sink else None, expected
                 )
             except (Cut, WrongLength) as error:
-                yield tries.wait_after_failure(error)
+                yield self._tell(tries.wait_after_failure(error), error)
                 continue
             if answer.status < 300 or answer.error_code in accept:
+                self._fails_since, self._is_told = None, False
                 return replace(answer, num_tries=tries.num) if tries.num > 1 else answer
             if answer.status in _THROTTLED and pace is not None:
                 pace.throttled()
             is_renewed = answer.status in (401, 403) and self.authority.refused()
-            yield tries.wait_after_error(answer, is_renewed=is_renewed)
+            wait_s = tries.wait_after_error(answer, is_renewed=is_renewed)
+            yield self._tell(wait_s, _error_of(answer))
+
+    def _tell(self, wait_s: float, error: Exception) -> float:
+        """Have it said, once, that the store has been waited for for long; gives `wait_s`."""
+        now = time.monotonic()
+        self._fails_since = self._fails_since or now
+        is_long = now + wait_s - self._fails_since >= _SILENCE_S
+        # Nobody answered for many seconds already.
+        is_long = is_long or isinstance(error.__cause__, TimeoutError)
+        if is_long and not self._is_told:
+            self._is_told = True
+            self._waiting(str(error))
+        return wait_s
 
     def _head(
         self,

@@ -313,3 +313,26 @@ def test_an_error_code_that_is_no_ascii_is_a_code_all_the_same():
         with pytest.raises(StoreError) as error:
             ask(server.url)
     assert error.value.code == "Kaputt\ufffd\ufffd"
+
+
+def test_a_store_that_is_waited_for_is_talked_about_once_an_outage(monkeypatch):
+    monkeypatch.setattr(container_module, "_SILENCE_S", 0.0)
+    said: list[str] = []
+    outage = [CLOSE, answer(500), CLOSE]
+    with scripted_server(replies(*outage, answer(200), *outage, answer(200))) as server:
+        container = Container(server.url, KEY, waiting=said.append)
+        for _ in range(2):
+            connection = Connection(container.address)
+            drive(container.request(connection, "GET", "blob"), connection)
+            connection.close()
+    assert said == ["it closed the connection"] * 2
+
+
+def test_a_short_outage_is_not_talked_about():
+    said: list[str] = []
+    with scripted_server(replies(CLOSE, answer(500), answer(200))) as server:
+        container = Container(server.url, KEY, waiting=said.append)
+        connection = Connection(container.address)
+        drive(container.request(connection, "GET", "blob"), connection)
+        connection.close()
+    assert said == []
