@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, Self
@@ -48,20 +49,50 @@ def skip(source: Source, size: int) -> None:
         pass
 
 
-class ArchiveFile:
+class _InBlocks(ABC):
+    """A source that comes in blocks; a piece is a part of one."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.position = 0
+        self._block = memoryview(b"")
+        self._at = 0
+
+    def pieces(self, size: int) -> Iterator[memoryview]:
+        """Give the next `size` bytes; see Source."""
+        assert size >= 0
+        left = size
+        while left:
+            if self._at == len(self._block) and not self._next_block():
+                message = f"`{self.name}` is cut off: {left} bytes are missing at its end at least"
+                raise TrainingError(message, hint=GET_AGAIN)
+            piece = self._block[self._at : self._at + left]
+            self._at += len(piece)
+            self.position += len(piece)
+            left -= len(piece)
+            yield piece
+
+    def rest(self) -> Iterator[memoryview]:
+        """Give everything up to the end."""
+        while self._at < len(self._block) or self._next_block():
+            yield from self.pieces(len(self._block) - self._at)
+
+    @abstractmethod
+    def _next_block(self) -> bool:
+        """Put the next block in place; False where there is none."""
+
+
+class ArchiveFile(_InBlocks):
     """An archive on disk. Every byte of it is read and hashed, whatever becomes of it."""
 
     def __init__(self, path: Path, algorithm: str) -> None:
-        self.name = path.name
-        self.position = 0
+        super().__init__(path.name)
         try:
             self._file = path.open("rb", buffering=0)
         except OSError as error:
             message = f"`{path}` cannot be read: {error.strerror}"
             raise TrainingError(message, hint=GET_AGAIN) from None
         self.bytes = os.fstat(self._file.fileno()).st_size
-        self._block = memoryview(b"")
-        self._at = 0
         self._hash = hashlib.new(algorithm, usedforsecurity=False)
         # Filled and hashed in turn: a new block each time costs the kernel more than reading it.
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
@@ -78,25 +109,6 @@ class ArchiveFile:
         self._stop()
         self._file.close()
 
-    def pieces(self, size: int) -> Iterator[memoryview]:
-        """Give the next `size` bytes; a piece holds until the next one is asked for."""
-        assert size >= 0
-        left = size
-        while left:
-            if self._at == len(self._block) and not self._read_block():
-                message = f"`{self.name}` is cut off: {left} bytes are missing at its end at least"
-                raise TrainingError(message, hint=GET_AGAIN)
-            piece = self._block[self._at : self._at + left]
-            self._at += len(piece)
-            self.position += len(piece)
-            left -= len(piece)
-            yield piece
-
-    def rest(self) -> Iterator[memoryview]:
-        """Give everything up to the end of the file."""
-        while self._at < len(self._block) or self._read_block():
-            yield from self.pieces(len(self._block) - self._at)
-
     def digest(self) -> str:
         """Read what is left and give the whole file's digest, in hexadecimal."""
         for _ in self.rest():
@@ -104,7 +116,7 @@ class ArchiveFile:
         self._stop()
         return self._hash.hexdigest()
 
-    def _read_block(self) -> bool:
+    def _next_block(self) -> bool:
         block = self._free.get()
         try:
             size = self._file.readinto(block) or 0
@@ -153,36 +165,14 @@ class Section:
         yield from self.pieces(self._size - self.position)
 
 
-class Inflated:
+class Inflated(_InBlocks):
     """What a gzip file holds; not more than `most_bytes` of it."""
 
     def __init__(self, source: Source, most_bytes: int) -> None:
-        self.name = source.name
-        self.position = 0
+        super().__init__(source.name)
         self._packed = source.rest()
         self._most_bytes = most_bytes
         self._inflated = self._inflate()
-        self._block = memoryview(b"")
-        self._at = 0
-
-    def pieces(self, size: int) -> Iterator[memoryview]:
-        """Give the next `size` bytes; raises TrainingError where the gzip file ends before."""
-        assert size >= 0
-        left = size
-        while left:
-            if self._at == len(self._block) and not self._next_block():
-                message = f"`{self.name}` is cut off: {left} bytes are missing at its end at least"
-                raise TrainingError(message, hint=GET_AGAIN)
-            piece = self._block[self._at : self._at + left]
-            self._at += len(piece)
-            self.position += len(piece)
-            left -= len(piece)
-            yield piece
-
-    def rest(self) -> Iterator[memoryview]:
-        """Give everything up to the end."""
-        while self._at < len(self._block) or self._next_block():
-            yield from self.pieces(len(self._block) - self._at)
 
     def _next_block(self) -> bool:
         self._block, self._at = memoryview(next(self._inflated, b"")), 0
