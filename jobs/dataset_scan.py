@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 from threading import Event
 
@@ -21,9 +23,9 @@ from jobs.store import BLOCK_BYTES
 _CHUNK_FILES, _CHUNK_BYTES = 128, 16 << 20
 # Progress is told of after so many files.
 _TOLD_FILES = 64
-# Of a file of this size the three digests are computed at once, each on a thread.
+# The digests of a file of this size are computed at once.
 _LARGE_BYTES = 64 << 20
-_READ_BYTES = 1 << 20
+_READ_BYTES, _NUM_BUFFERS = 1 << 20, 4
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -133,9 +135,9 @@ def _read(root: str, found: Found, stop: Event, *, with_md5: bool) -> Scanned:
 def _digest(
     descriptor: int, size: int, stop: Event, *, with_md5: bool
 ) -> tuple[bytes, bytes, bytes, int]:
-    def chunks(at_most: int = _READ_BYTES) -> Iterator[bytes]:
+    def chunks() -> Iterator[bytes]:
         # One more than there should be: a file that grew is noticed.
-        while chunk := os.read(descriptor, min(size + 1, at_most)):
+        while chunk := os.read(descriptor, min(size + 1, _READ_BYTES)):
             # Nobody waits for the digest of a large file any more.
             if stop.is_set():
                 return
@@ -152,8 +154,40 @@ def _digest(
         return sha256, md5, b"", num_bytes
     if size < _LARGE_BYTES:
         return digest_blocks(chunks())
-    with ThreadPoolExecutor(2) as pool:
-        return digest_blocks(chunks(BLOCK_BYTES), pool)
+    return digest_at_once(descriptor, size, stop)
+
+
+def digest_at_once(descriptor: int, size: int, stop: Event) -> tuple[bytes, bytes, bytes, int]:
+    """Do what `digest_blocks` does, each digest on a thread, with another that reads ahead."""
+    sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), _BlockMd5s()
+    # The same memory again and again: it stays in the CPU's cache, and the kernel need not clear it.
+    buffers = [memoryview(bytearray(_READ_BYTES)) for _ in range(_NUM_BUFFERS)]
+    using: deque[tuple[Future[None], ...]] = deque()
+    num_bytes = 0
+    # One thread each: what a digest is given comes in order.
+    with (
+        open(descriptor, "rb", buffering=0, closefd=False) as file,
+        ThreadPoolExecutor(1) as first,
+        ThreadPoolExecutor(1) as second,
+        ThreadPoolExecutor(1) as third,
+    ):
+        for buffer in cycle(buffers):
+            if len(using) == _NUM_BUFFERS:
+                for each in using.popleft():
+                    each.result()
+            # One byte more than there should be: a file that grew is noticed.
+            if stop.is_set() or num_bytes > size or not (count := file.readinto(buffer)):
+                break
+            num_bytes += count
+            piece = buffer[:count]
+            using.append(
+                (
+                    first.submit(sha256.update, piece),
+                    second.submit(md5.update, piece),
+                    third.submit(blocks.update, piece),
+                )
+            )
+    return sha256.digest(), md5.digest(), blocks.digests(), num_bytes
 
 
 def digest(chunks: Iterable[bytes]) -> tuple[bytes, bytes, int]:
@@ -166,23 +200,15 @@ def digest(chunks: Iterable[bytes]) -> tuple[bytes, bytes, int]:
     return sha256.digest(), md5.digest(), num_bytes
 
 
-def digest_blocks(
-    chunks: Iterable[bytes], pool: ThreadPoolExecutor | None = None
-) -> tuple[bytes, bytes, bytes, int]:
-    """Give SHA-256, MD5, the MD5s of its blocks, joined, and length; with a pool all at once."""
+def digest_blocks(chunks: Iterable[bytes]) -> tuple[bytes, bytes, bytes, int]:
+    """Give SHA-256, MD5, the MD5s of its blocks, joined, and length of a content."""
     sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), _BlockMd5s()
     num_bytes = 0
     for chunk in chunks:
         num_bytes += len(chunk)
-        if pool is None:
-            sha256.update(chunk)
-            md5.update(chunk)
-            blocks.update(chunk)
-        else:
-            others = [pool.submit(md5.update, chunk), pool.submit(blocks.update, chunk)]
-            sha256.update(chunk)
-            for each in others:
-                each.result()
+        sha256.update(chunk)
+        md5.update(chunk)
+        blocks.update(chunk)
     return sha256.digest(), md5.digest(), blocks.digests(), num_bytes
 
 
@@ -194,7 +220,7 @@ class _BlockMd5s:
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._left = BLOCK_BYTES
 
-    def update(self, chunk: bytes) -> None:
+    def update(self, chunk: bytes | memoryview) -> None:
         view = memoryview(chunk)
         while view:
             piece, view = view[: self._left], view[self._left :]

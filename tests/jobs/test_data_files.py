@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
 from jobs import dataset_scan
 from jobs.dataset_files import Inside, case_clash, check_path, check_space, folds_case
-from jobs.dataset_scan import digest_blocks
+from jobs.dataset_scan import digest_at_once, digest_blocks
 from jobs.dataset_walk import Found, walk, walk_names
 from jobs.errors import EnvironmentFailure, LaunchError
 from tests.folders import make_folder
@@ -131,20 +131,28 @@ class TestCase:
 
 
 @pytest.mark.parametrize("piece", [1000, 1024, 3000, 10**6])
-@pytest.mark.parametrize("is_parallel", [False, True])
-@pytest.mark.parametrize("size", [0, 1, 1024, 2048, 5000])
-def test_digests_are_those_of_the_whole_and_of_each_block(monkeypatch, size, piece, is_parallel):
+@pytest.mark.parametrize("is_at_once", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 1024, 2048, 5000, 15_000])
+def test_digests_are_those_of_the_whole_and_of_each_block(
+    monkeypatch, tmp_path, size, piece, is_at_once
+):
     monkeypatch.setattr(dataset_scan, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(dataset_scan, "_READ_BYTES", piece)
     whole = os.urandom(size)
     blocks = [whole[at : at + 1024] for at in range(0, size, 1024)]
-    pieces = [whole[at : at + piece] for at in range(0, size, piece)]
-    with ThreadPoolExecutor(2) as pool:
-        assert digest_blocks(pieces, pool if is_parallel else None) == (
-            hashlib.sha256(whole).digest(),
-            hashlib.md5(whole).digest(),
-            b"".join(hashlib.md5(block).digest() for block in blocks),
-            size,
+    (tmp_path / "whole").write_bytes(whole)
+    with (tmp_path / "whole").open("rb", buffering=0) as file:
+        found = (
+            digest_at_once(file.fileno(), size, Event())
+            if is_at_once
+            else digest_blocks(iter(lambda: file.read(piece), b""))
         )
+    assert found == (
+        hashlib.sha256(whole).digest(),
+        hashlib.md5(whole).digest(),
+        b"".join(hashlib.md5(block).digest() for block in blocks),
+        size,
+    )
 
 
 def test_a_disk_without_room_is_named_before_anything_is_written(tmp_path):
