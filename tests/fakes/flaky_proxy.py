@@ -31,7 +31,8 @@ class Seen:
     headers: dict[str, str]
     body_bytes: int
     status: int | None = None
-    is_answered: bool = False  # to the client, wholly
+    is_answered: bool = False  # to the client, wholly; it may not have read all of it
+    is_read: bool = False  # the client went on to its connection's next request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,37 +135,45 @@ class FlakyProxy:
                     self._open.add(store)
                 try:
                     with client.makefile("rb") as asked, store.makefile("rb") as answered:
-                        while self._relay(client, store, asked, answered):
-                            pass
+                        last: Seen | None = None
+                        while head := _read_head(asked):
+                            if last is not None:
+                                last.is_read = True
+                            with self._lock:
+                                last = _parse_request(head, len(self.seen))
+                                self.seen.append(last)
+                                plan = self.plan
+                            if not _relay(client, store, asked, answered, head, last, plan):
+                                break
                 finally:
                     _shut(client)
                     with self._lock:
                         self._open -= {client, store}
 
-    def _relay(
-        self, client: socket.socket, store: socket.socket, asked: BinaryIO, answered: BinaryIO
-    ) -> bool:
-        """Pass one request and its answer on; False where the connection shall end."""
-        head = _read_head(asked)
-        if head is None:
-            return False
-        with self._lock:
-            seen = _parse_request(head, len(self.seen))
-            self.seen.append(seen)
-            plan = self.plan
-        fault = plan(seen)
-        if isinstance(fault, Refuse):
-            for _ in _pieces(asked, seen.body_bytes):
-                pass
-            client.sendall(_refusal(fault, with_body=seen.method != "HEAD"))
-            seen.is_answered = True
-            return True
-        store.sendall(head)
-        for piece in _changed(_pieces(asked, seen.body_bytes), fault, "up"):
-            store.sendall(piece)
-        if isinstance(fault, CutRequest):
-            return False
-        return _pass_answer(client, answered, seen, fault)
+
+def _relay(
+    client: socket.socket,
+    store: socket.socket,
+    asked: BinaryIO,
+    answered: BinaryIO,
+    head: bytes,
+    seen: Seen,
+    plan: Plan,
+) -> bool:
+    """Pass one request and its answer on; False where the connection shall end."""
+    fault = plan(seen)
+    if isinstance(fault, Refuse):
+        for _ in _pieces(asked, seen.body_bytes):
+            pass
+        client.sendall(_refusal(fault, with_body=seen.method != "HEAD"))
+        seen.is_answered = True
+        return True
+    store.sendall(head)
+    for piece in _changed(_pieces(asked, seen.body_bytes), fault, "up"):
+        store.sendall(piece)
+    if isinstance(fault, CutRequest):
+        return False
+    return _pass_answer(client, answered, seen, fault)
 
 
 def _pass_answer(

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -78,7 +78,7 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
             time.sleep(0.002)
         if position == number:
             time.sleep(0.1)
-            note(state, proxy.seen)
+            note(state, proxy.seen, moved)
             processes[0].kill()
 
     proxy.clear(plan)
@@ -94,20 +94,25 @@ def run_and_kill_after(store: FlakyStore, arguments: list[str], delay_s: float) 
     process = store.start(*arguments)
     time.sleep(delay_s)
     if process.poll() is None:
-        note(state, store.proxy.seen)
+        note(state, store.proxy.seen, arrived)
         process.kill()
     process.communicate(timeout=240)
     return state
 
 
-def note(state: Killed, requests: list[Seen]) -> None:
+def note(state: Killed, requests: list[Seen], is_done: Callable[[Seen], bool]) -> None:
     state.was_killed = True
     state.begun = set(pieces(requests))
-    state.done = set(pieces([each for each in requests if moved(each)]))
+    state.done = set(pieces([each for each in requests if is_done(each)]))
 
 
 def moved(seen: Seen) -> bool:
     return seen.is_answered and seen.status in (200, 201, 206)
+
+
+def arrived(seen: Seen) -> bool:
+    """Whether it is over for the client, too: an answer may wait in its socket, unread."""
+    return moved(seen) and (seen.kind == "block" or seen.is_read)
 
 
 def write_large(path: Path, content: bytes, number: int) -> str:
