@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.common.sharding import WINDOW_SHARDS, shard, shuffled_batches
+from trainer.common.sharding import WINDOW_SHARDS, rank_batches, shard, shuffled_batches
 from trainer.common.world import World
 
 
@@ -30,6 +30,14 @@ def test_ranks_together_see_the_batch_that_one_rank_sees(size):
         parts = [shard(batch, world) for world in worlds(size)]
         assert sorted(sample for part in parts for sample in part) == sorted(batch)
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("first", [0, 2, 6])
+def test_a_rank_trains_on_its_part_of_full_batches_only(first):
+    full = list(shuffled_batches(103, 16, seed=1, epoch=1))[first:6]
+    for world in worlds(3):
+        mine = rank_batches(103, 16, world, seed=1, epoch=1, first=first)
+        assert list(mine) == [shard(batch, world) for batch in full]
 
 
 def test_seed_and_epoch_decide_the_order():

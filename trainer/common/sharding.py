@@ -53,6 +53,23 @@ def shard(samples: list[int], world: World) -> list[int]:
     return samples[world.rank :: world.size]
 
 
+def rank_batches(
+    num_samples: int,
+    batch_size: int,
+    world: World,
+    *,
+    seed: int,
+    epoch: int,
+    shard_sizes: Sequence[int] = (),
+    first: int = 0,
+) -> Iterator[list[int]]:
+    """Yield this rank's part of each full batch of `shuffled_batches`; a smaller last one is none."""
+    batches = shuffled_batches(
+        num_samples, batch_size, seed=seed, epoch=epoch, shard_sizes=shard_sizes, first=first
+    )
+    return (shard(batch, world) for batch in batches if len(batch) == batch_size)
+
+
 def _windows(
     num_samples: int, shard_sizes: Sequence[int], *, seed: int, epoch: int
 ) -> Iterator[Sequence[range]]:

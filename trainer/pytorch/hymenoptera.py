@@ -13,7 +13,6 @@ what they were taken for are drawn into predictions.png.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,7 @@ from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.common.progress import Progress
 from trainer.common.schedule import Schedule, ScheduleName
-from trainer.common.sharding import shard, shuffled_batches
+from trainer.common.sharding import rank_batches
 from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
@@ -332,17 +331,15 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
         num_steps=options.epochs * job.num_batches,
     )
     epoch = position.epoch + 1
-    left = shuffled_batches(
+    mine = rank_batches(
         job.data.num_train,
         job.batch_size,
+        job.ranks.world,
         seed=options.seed,
         epoch=epoch,
         shard_sizes=job.data.shard_sizes,
         first=position.batch,
     )
-    # Without the last one where it is smaller.
-    full = itertools.islice(left, job.num_batches - position.batch)
-    mine = (shard(batch, job.ranks.world) for batch in full)
 
     def crop_of(index: int, width: int, height: int) -> Crop:
         return random_crop(width, height, picture_rng(options.seed, epoch, index))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from trainer.common.position import Position
 from trainer.common.progress import Progress
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
-from trainer.common.sharding import shard, shuffled_batches
+from trainer.common.sharding import rank_batches, shard
 from trainer.common.throughput import Throughput
 from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.jpeg_crop import warn_without_cropper
@@ -92,17 +91,15 @@ class Job:
         def crop_of(index: int, width: int, height: int) -> Crop:
             return random_crop(width, height, picture_rng(seed, epoch, index))
 
-        left = shuffled_batches(
+        mine = rank_batches(
             self.data.num_train,
             self.batch_size,
+            self.ranks.world,
             seed=seed,
             epoch=epoch,
             shard_sizes=self.data.shard_sizes,
             first=position.batch,
         )
-        # Without the last one where it is smaller.
-        full = itertools.islice(left, self.num_batches - position.batch)
-        mine = (shard(batch, self.ranks.world) for batch in full)
         return self.data.train.batches(mine, crop_of)
 
     def val_batches(self) -> Iterator[Batch]:
