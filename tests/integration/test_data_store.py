@@ -23,10 +23,11 @@ from azure.storage.blob import BlobClient
 from infra.local import azurite_server
 from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment, Storage
-from jobs.store import BLOCK_BYTES, Outgoing, open_data_store
+from jobs.store import BLOCK_BYTES, open_data_store
 from jobs.transfers.authority import SharedKey
 from jobs.transfers.connection import Connection
 from tests.fakes.gangs import make_environment
+from tests.faults.transfer_campaign import outgoing
 from tests.folders import make_folder, read_folder
 
 REPO = Path(__file__).parents[2]
@@ -157,18 +158,6 @@ def test_a_new_version_is_copied_but_for_what_is_new(store, tmp_path, proof):
     assert store.launch("data", "rm", f"{name}@1", "--yes").returncode == 0
     store.json("data", "pull", f"{name}@2", "--to", str(tmp_path / "to"), *words)
     assert read_folder(tmp_path / "to") == {**contents, "added": b"one more"}
-
-
-def outgoing(path: Path, name: str) -> Outgoing:
-    content = path.read_bytes()
-    pieces = [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
-    return Outgoing(
-        name=name,
-        path=path,
-        bytes=len(content),
-        md5=hashlib.md5(content).digest(),
-        block_md5s=tuple(hashlib.md5(piece).digest() for piece in pieces),
-    )
 
 
 def test_a_real_store_tells_which_blocks_it_has_and_takes_the_rest(store, tmp_path, monkeypatch):
