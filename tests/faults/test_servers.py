@@ -47,9 +47,13 @@ for hosts in config["cluster"].values():
                 break
             except ConnectionRefusedError:
                 time.sleep(0.01)
+(run_dir / f"met-{rank}").touch()
 if kind == "ps" or (kind == "worker" and "chief" in config["cluster"]):
     server.accept()
     time.sleep(3600)
+# Who has ended is met by nobody: a late one would ask for it for ever.
+while len(list(run_dir.glob("met-*"))) < sum(map(len, config["cluster"].values())):
+    time.sleep(0.01)
 while (run_dir / "hold").exists():
     time.sleep(0.01)
 """
