@@ -1,0 +1,41 @@
+"""Locks that keep prod's storage, vault and registry from being deleted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import authorization
+
+_NOTES = "Holds what cannot be made again. To delete it on purpose remove this lock first."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocksArgs:
+    """What is locked: a short name and the resource's id. Never the group: clusters could not
+    scale any more."""
+
+    targets: Mapping[str, str]
+    depends_on: Sequence[pulumi.Resource]
+
+
+class Locks(pulumi.ComponentResource):
+    """One lock a resource."""
+
+    def __init__(
+        self, name: str, args: LocksArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Locks", name, None, opts)
+        self.locks = {
+            target: authorization.ManagementLockByScope(
+                f"{name}-{target}",
+                lock_name="trainyard",
+                scope=target_id,
+                level="CanNotDelete",
+                notes=_NOTES,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on)),
+            )
+            for target, target_id in args.targets.items()
+        }
+        self.register_outputs({"locked": sorted(args.targets)})

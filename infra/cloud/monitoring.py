@@ -1,0 +1,123 @@
+"""Where logs and measurements go, and which resources send theirs there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+from pulumi_azure_native import applicationinsights, monitor, operationalinsights
+
+from infra.cloud.site import Site
+
+if TYPE_CHECKING:
+    from pulumi_azure_native.resources import ResourceGroup
+
+    from infra.cloud.settings import Stage
+
+STORAGE_CATEGORIES = ("StorageRead", "StorageWrite", "StorageDelete")
+VAULT_CATEGORIES = ("AuditEvent",)
+REGISTRY_CATEGORIES = ("ContainerRegistryLoginEvents", "ContainerRegistryRepositoryEvents")
+WORKSPACE_CATEGORIES = (
+    "AmlComputeClusterEvent",
+    "AmlComputeJobEvent",
+    "AmlRunStatusChangedEvent",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Keeping:
+    """How long a stage's logs are kept and how many a day are taken in."""
+
+    kept_days: int
+    daily_gb: int
+
+
+# Every read of the data account is a line of its log: training on millions of small files would
+# cost more than its storage does, so each stage has a daily limit.
+_KEEPING: Mapping[Stage, _Keeping] = {
+    "dev": _Keeping(kept_days=30, daily_gb=1),
+    "test": _Keeping(kept_days=30, daily_gb=2),
+    "prod": _Keeping(kept_days=90, daily_gb=10),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitoringArgs:
+    """Where the logs are kept."""
+
+    site: Site
+    resource_group: ResourceGroup
+
+
+class Monitoring(pulumi.ComponentResource):
+    """A Log Analytics workspace, and Application Insights that keeps its data there."""
+
+    def __init__(
+        self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Monitoring", name, None, opts)
+        site = args.site
+        names = site.names
+        keeping = _KEEPING[site.settings.stage]
+        self.log_analytics_id = names.id_of(
+            "Microsoft.OperationalInsights/workspaces", names.log_analytics
+        )
+        self.app_insights_id = names.id_of("Microsoft.Insights/components", names.app_insights)
+        self.log_analytics = operationalinsights.Workspace(
+            f"{name}-log-analytics",
+            workspace_name=names.log_analytics,
+            resource_group_name=names.resource_group,
+            location=site.settings.location,
+            sku=operationalinsights.WorkspaceSkuArgs(name="PerGB2018"),
+            retention_in_days=keeping.kept_days,
+            workspace_capping=operationalinsights.WorkspaceCappingArgs(
+                daily_quota_gb=keeping.daily_gb
+            ),
+            features=operationalinsights.WorkspaceFeaturesArgs(
+                disable_local_auth=True,
+                enable_log_access_using_only_resource_permissions=True,
+            ),
+            tags=site.tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+        )
+        self.app_insights = applicationinsights.Component(
+            f"{name}-app-insights",
+            resource_name_=names.app_insights,
+            resource_group_name=names.resource_group,
+            location=site.settings.location,
+            kind="web",
+            application_type="web",
+            ingestion_mode="LogAnalytics",
+            workspace_resource_id=self.log_analytics_id,
+            disable_local_auth=site.settings.stage != "dev",
+            tags=site.tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.log_analytics]),
+        )
+        self.register_outputs({"log_analytics": names.log_analytics})
+
+
+def diagnose(
+    name: str,
+    target_id: str,
+    categories: Sequence[str],
+    *,
+    monitoring: Monitoring,
+    depends_on: Sequence[pulumi.Resource],
+    opts: pulumi.ResourceOptions | None = None,
+) -> monitor.DiagnosticSetting:
+    """Send these kinds of a resource's log lines to Log Analytics."""
+    return monitor.DiagnosticSetting(
+        name,
+        name="trainyard",
+        resource_uri=target_id,
+        workspace_id=monitoring.log_analytics_id,
+        logs=[
+            monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True)
+            for category in categories
+        ],
+        opts=pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(depends_on=[monitoring.log_analytics, *depends_on])
+        ),
+    )

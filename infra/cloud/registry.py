@@ -1,0 +1,74 @@
+"""The container registry: pulled from and pushed to by identities only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+from pulumi_azure_native import containerregistry
+
+from infra.cloud.site import Site
+
+if TYPE_CHECKING:
+    from pulumi_azure_native.resources import ResourceGroup
+
+# Manifests that no tag names any more are deleted after so many days: an image that a stack pins
+# by digest needs a tag of its own.
+_UNTAGGED_DAYS = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryArgs:
+    """Where the registry is."""
+
+    site: Site
+    resource_group: ResourceGroup
+
+
+class Registry(pulumi.ComponentResource):
+    """One registry for every image of the stack."""
+
+    def __init__(
+        self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Registry", name, None, opts)
+        site = args.site
+        is_prod = site.settings.stage == "prod"
+        registry_name = site.names.registry
+        self.registry_id = site.names.id_of("Microsoft.ContainerRegistry/registries", registry_name)
+        self.login_server = f"{registry_name}.azurecr.io"
+        self.registry = containerregistry.Registry(
+            f"{name}-registry",
+            registry_name=registry_name,
+            resource_group_name=site.names.resource_group,
+            location=site.settings.location,
+            # Private endpoints, network rules, retention and zones are Premium's alone.
+            sku=containerregistry.SkuArgs(name="Premium" if site.is_private else "Standard"),
+            admin_user_enabled=False,
+            anonymous_pull_enabled=False,
+            network_rule_bypass_options="AzureServices" if site.is_private else None,
+            network_rule_set=(
+                containerregistry.NetworkRuleSetArgs(default_action="Deny")
+                if site.is_private
+                else None
+            ),
+            policies=_prod_policies() if is_prod else None,
+            public_network_access="Disabled" if site.is_private else "Enabled",
+            zone_redundancy="Enabled" if is_prod else None,
+            tags=site.tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+        )
+        self.register_outputs({"login_server": self.login_server})
+
+
+def _prod_policies() -> containerregistry.PoliciesArgs:
+    return containerregistry.PoliciesArgs(
+        azure_ad_authentication_as_arm_policy=containerregistry.AzureADAuthenticationAsArmPolicyArgs(
+            status="disabled"
+        ),
+        export_policy=containerregistry.ExportPolicyArgs(status="disabled"),
+        retention_policy=containerregistry.RetentionPolicyArgs(
+            days=_UNTAGGED_DAYS, status="enabled"
+        ),
+    )

@@ -1,0 +1,265 @@
+"""A storage account: no keys, nothing public, and what is deleted by mistake can be brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pulumi
+from pulumi_azure_native import storage
+
+from infra.cloud.site import Site
+
+if TYPE_CHECKING:
+    from pulumi_azure_native.resources import ResourceGroup
+
+    from infra.cloud.settings import Stage
+
+Purpose = Literal["data", "workspace"]
+
+# Under these names in their containers lie what is thrown away and what grows old: a lifecycle
+# rule takes literal prefixes that begin with a container's name, no pattern.
+TEMPORARY = "tmp/"
+CHECKPOINTS = "checkpoints/"
+RUNS_CONTAINER = "runs"
+
+# The container that Azure ML makes in the workspace's account for what runs write.
+_AZURE_ML_RUNS = "azureml/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Keeping:
+    """How well a stage's data is kept."""
+
+    sku: str
+    deleted_days: int
+    old_days: int
+    is_versioned: bool
+    copy_scope: str | None
+    sas_action: str
+    is_encrypted_twice: bool
+
+
+_KEEPING: Mapping[Stage, _Keeping] = {
+    "dev": _Keeping(
+        sku="Standard_LRS",
+        deleted_days=7,
+        old_days=7,
+        is_versioned=False,
+        copy_scope=None,
+        sas_action="Log",
+        is_encrypted_twice=False,
+    ),
+    "test": _Keeping(
+        sku="Standard_ZRS",
+        deleted_days=7,
+        old_days=14,
+        is_versioned=False,
+        copy_scope="AAD",
+        sas_action="Block",
+        is_encrypted_twice=False,
+    ),
+    "prod": _Keeping(
+        sku="Standard_GZRS",
+        deleted_days=30,
+        old_days=90,
+        is_versioned=True,
+        copy_scope="AAD",
+        sas_action="Block",
+        is_encrypted_twice=True,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageArgs:
+    """Which account, what for, and its containers (the workspace's own makes its own)."""
+
+    site: Site
+    account_name: str
+    containers: tuple[str, ...]
+    purpose: Purpose
+    resource_group: ResourceGroup
+
+
+class Storage(pulumi.ComponentResource):
+    """The account, its blob and file services' settings, its containers and its lifecycle."""
+
+    def __init__(
+        self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Storage", name, None, opts)
+        site = args.site
+        keeping = _KEEPING[site.settings.stage]
+        group = site.names.resource_group
+        self.account_name = args.account_name
+        self.account_id = site.names.id_of("Microsoft.Storage/storageAccounts", args.account_name)
+        self.account = storage.StorageAccount(
+            f"{name}-account",
+            account_name=args.account_name,
+            resource_group_name=group,
+            location=site.settings.location,
+            kind="StorageV2",
+            sku=storage.SkuArgs(name=keeping.sku),
+            access_tier=storage.AccessTier.HOT,
+            allow_blob_public_access=False,
+            allow_cross_tenant_replication=False,
+            allow_shared_key_access=False,
+            allowed_copy_scope=keeping.copy_scope,
+            default_to_o_auth_authentication=True,
+            enable_https_traffic_only=True,
+            enable_nfs_v3=False,
+            encryption=storage.EncryptionArgs(
+                key_source="Microsoft.Storage",
+                require_infrastructure_encryption=keeping.is_encrypted_twice,
+            ),
+            # Versions and soft delete of blobs do not go with a hierarchical namespace.
+            is_hns_enabled=False,
+            is_local_user_enabled=False,
+            is_sftp_enabled=False,
+            minimum_tls_version="TLS1_2",
+            network_rule_set=_rules(site),
+            public_network_access="Disabled" if site.is_private else "Enabled",
+            sas_policy=storage.SasPolicyArgs(
+                sas_expiration_period="1.00:00:00", expiration_action=keeping.sas_action
+            ),
+            tags=site.tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+        )
+        blobs = self._blob_service(name, args, keeping)
+        self.containers = self._containers(name, args, blobs)
+        files = storage.FileServiceProperties(
+            f"{name}-files",
+            account_name=args.account_name,
+            resource_group_name=group,
+            file_services_name="default",
+            share_delete_retention_policy=_deleted(keeping),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.account]),
+        )
+        lifecycle = storage.ManagementPolicy(
+            f"{name}-lifecycle",
+            account_name=args.account_name,
+            resource_group_name=group,
+            management_policy_name="default",
+            policy=storage.ManagementPolicySchemaArgs(rules=_lifecycle(args, keeping)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[blobs]),
+        )
+        # Azure refuses a private endpoint while another write to the account is under way.
+        self.settled: tuple[pulumi.Resource, ...] = (
+            *self.containers.values(),
+            files,
+            lifecycle,
+        )
+        self.register_outputs({"account": args.account_name})
+
+    def _blob_service(
+        self, name: str, args: StorageArgs, keeping: _Keeping
+    ) -> storage.BlobServiceProperties:
+        return storage.BlobServiceProperties(
+            f"{name}-blobs",
+            account_name=args.account_name,
+            resource_group_name=args.site.names.resource_group,
+            blob_services_name="default",
+            cors=_studio() if args.purpose == "workspace" else None,
+            delete_retention_policy=_deleted(keeping),
+            container_delete_retention_policy=_deleted(keeping),
+            is_versioning_enabled=keeping.is_versioned,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.account]),
+        )
+
+    def _containers(
+        self, name: str, args: StorageArgs, blobs: storage.BlobServiceProperties
+    ) -> dict[str, storage.BlobContainer]:
+        return {
+            container: storage.BlobContainer(
+                f"{name}-{container}",
+                account_name=args.account_name,
+                resource_group_name=args.site.names.resource_group,
+                container_name=container,
+                public_access=storage.PublicAccess.NONE,
+                opts=pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=[blobs],
+                    retain_on_delete=args.site.settings.stage == "prod",
+                ),
+            )
+            for container in args.containers
+        }
+
+
+def _rules(site: Site) -> storage.NetworkRuleSetArgs:
+    """Nobody but Azure's own trusted services and, where the account is public, who is allowed."""
+    return storage.NetworkRuleSetArgs(
+        default_action=storage.DefaultAction.DENY,
+        bypass="AzureServices",
+        ip_rules=[
+            storage.IPRuleArgs(i_p_address_or_range=address, action=storage.Action.ALLOW)
+            for address in site.settings.allowed_ips
+        ],
+    )
+
+
+def _deleted(keeping: _Keeping) -> storage.DeleteRetentionPolicyArgs:
+    return storage.DeleteRetentionPolicyArgs(enabled=True, days=keeping.deleted_days)
+
+
+def _studio() -> storage.CorsRulesArgs:
+    """What Azure ML adds to its account for its studio; a later write without it takes it away."""
+    return storage.CorsRulesArgs(
+        cors_rules=[
+            storage.CorsRuleArgs(
+                allowed_origins=["https://ml.azure.com", "https://*.ml.azure.com"],
+                allowed_methods=["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"],
+                allowed_headers=["*"],
+                exposed_headers=["*"],
+                max_age_in_seconds=1800,
+            )
+        ]
+    )
+
+
+def _lifecycle(args: StorageArgs, keeping: _Keeping) -> list[storage.ManagementPolicyRuleArgs]:
+    after = storage.DateAfterModificationArgs(days_after_modification_greater_than=keeping.old_days)
+    delete = storage.ManagementPolicyBaseBlobArgs(delete=after)
+    cool = storage.ManagementPolicyBaseBlobArgs(tier_to_cool=after)
+    rules: list[storage.ManagementPolicyRuleArgs] = []
+    if args.purpose == "workspace":
+        rules.append(_rule("oldRuns", prefixes=[_AZURE_ML_RUNS], base_blob=cool))
+    if args.containers:
+        temporary = [f"{container}/{TEMPORARY}" for container in args.containers]
+        rules.append(_rule("temporary", prefixes=temporary, base_blob=delete, appended=True))
+    if RUNS_CONTAINER in args.containers:
+        checkpoints = [f"{RUNS_CONTAINER}/{CHECKPOINTS}"]
+        rules.append(_rule("oldCheckpoints", prefixes=checkpoints, base_blob=cool))
+    if keeping.is_versioned:
+        # Counted from when a version was written, not from when another took its place; soft
+        # delete keeps what this deletes for its own days.
+        version = storage.ManagementPolicyVersionArgs(
+            delete=storage.DateAfterCreationArgs(days_after_creation_greater_than=keeping.old_days)
+        )
+        rules.append(_rule("oldVersions", version=version, appended=True))
+    return rules
+
+
+def _rule(
+    name: str,
+    *,
+    prefixes: list[str] | None = None,
+    base_blob: storage.ManagementPolicyBaseBlobArgs | None = None,
+    version: storage.ManagementPolicyVersionArgs | None = None,
+    appended: bool = False,
+) -> storage.ManagementPolicyRuleArgs:
+    """A rule; only deletions reach blobs that are appended to."""
+    return storage.ManagementPolicyRuleArgs(
+        name=name,
+        enabled=True,
+        type="Lifecycle",
+        definition=storage.ManagementPolicyDefinitionArgs(
+            actions=storage.ManagementPolicyActionArgs(base_blob=base_blob, version=version),
+            filters=storage.ManagementPolicyFilterArgs(
+                blob_types=["blockBlob", "appendBlob"] if appended else ["blockBlob"],
+                prefix_match=prefixes,
+            ),
+        ),
+    )

@@ -1,0 +1,76 @@
+"""The key vault: roles instead of access policies, and secrets that come back after a deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+from pulumi_azure_native import keyvault
+
+from infra.cloud.site import Site
+
+if TYPE_CHECKING:
+    from pulumi_azure_native.resources import ResourceGroup
+
+    from infra.cloud.settings import Stage
+
+_DELETED_DAYS: Mapping[Stage, int] = {"dev": 7, "test": 7, "prod": 90}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VaultArgs:
+    """Where the vault is and whose tenant it trusts."""
+
+    site: Site
+    tenant_id: str
+    resource_group: ResourceGroup
+
+
+class Vault(pulumi.ComponentResource):
+    """One vault for the workspace's secrets and for those that clusters may read."""
+
+    def __init__(
+        self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Vault", name, None, opts)
+        site = args.site
+        stage = site.settings.stage
+        vault_name = site.names.key_vault
+        self.vault_id = site.names.id_of("Microsoft.KeyVault/vaults", vault_name)
+        self.uri = f"https://{vault_name}.vault.azure.net/"
+        self.vault = keyvault.Vault(
+            f"{name}-vault",
+            vault_name=vault_name,
+            resource_group_name=site.names.resource_group,
+            location=site.settings.location,
+            properties=keyvault.VaultPropertiesArgs(
+                tenant_id=args.tenant_id,
+                sku=keyvault.SkuArgs(family="A", name=keyvault.SkuName.STANDARD),
+                access_policies=[],
+                enable_rbac_authorization=True,
+                enable_soft_delete=True,
+                soft_delete_retention_in_days=_DELETED_DAYS[stage],
+                # Azure takes true or nothing, and never takes it back.
+                enable_purge_protection=None if stage == "dev" else True,
+                enabled_for_deployment=False,
+                enabled_for_disk_encryption=False,
+                enabled_for_template_deployment=False,
+                network_acls=keyvault.NetworkRuleSetArgs(
+                    default_action="Deny",
+                    bypass="AzureServices",
+                    ip_rules=[
+                        keyvault.IPRuleArgs(value=address) for address in site.settings.allowed_ips
+                    ],
+                ),
+                public_network_access="Disabled" if site.is_private else "Enabled",
+            ),
+            tags=site.tags,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[args.resource_group],
+                retain_on_delete=stage == "prod",
+            ),
+        )
+        self.register_outputs({"uri": self.uri})
