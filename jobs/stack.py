@@ -32,6 +32,7 @@ PULUMI_HOME = ".trainyard/pulumi-home"
 MAX_CACHE_AGE_S = 600
 OUTPUT_TIMEOUT_S = 120
 REFRESH_TIMEOUT_S = 600
+PREVIEW_TIMEOUT_S = 600
 
 
 def load_environment(
@@ -107,6 +108,24 @@ def write_environment(environment: Environment, path: Path) -> None:
         raise LaunchError(message, hint="give another --output FILE") from error
 
 
+def preview(stack: str) -> bytes:
+    """The JSON of `pulumi preview` with all resources, also where it failed; changes nothing.
+
+    Blocks for about a second, on Azure for a minute. Raises LaunchError (no such stack),
+    EnvironmentFailure (Pulumi is missing or says nothing that can be read).
+    """
+    root = project_root()
+    arguments = ["preview", "--json", "--show-sames", "-s", stack]
+    result = _start_pulumi(root, arguments, timeout_s=PREVIEW_TIMEOUT_S)
+    if result.stdout.strip():
+        return result.stdout
+    said = _last_line(result.stderr)
+    if "no stack named" in said:
+        raise _not_up(stack) if stack in _names(root) else _unknown(stack, root)
+    message = f"`pulumi preview -s {stack}` failed: {said}"
+    raise EnvironmentFailure(message, hint="launch doctor")
+
+
 def list_stacks() -> list[tuple[str, bool | None]]:
     """Every stack that has settings, and whether it is up; None where no folder tells."""
     root = project_root()
@@ -121,20 +140,31 @@ def list_stacks() -> list[tuple[str, bool | None]]:
 def repair(stack: str) -> list[str]:
     """Mend what a killed `pulumi up` left behind; says what was done, empty when all was right.
 
-    Removes locks of dead processes of this host, ends the plugins they left running, and clears
+    Removes locks of dead processes of this host, ends the plugins they left running, and settles
     operations that were cut off by looking at what is really there. Safe to repeat. Raises
-    Refused while the owner of a lock may live.
+    Refused while the owner of a lock may live. Where the state is in no folder of this machine,
+    its locks are Pulumi's own business: it refuses while there is one, and `pulumi cancel` ends it.
     """
+    root = project_root()
+    state = _state_file(root, stack)
+    if state is not None and not state.exists():
+        raise _not_up(stack)
+    done = [] if state is None else _end_what_died(root, stack, state)
+    before = _export(root, stack) if state is None else _checkpoint(state)
+    if not (pending := before.get("pending_operations")):
+        return done
+    _adopt_pending_creates(root, stack, before)
+    arguments = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "-s", stack]
+    _run_pulumi(root, arguments, timeout_s=REFRESH_TIMEOUT_S)
+    after = _export(root, stack) if state is None else _checkpoint(state)
+    known = {each["urn"] for each in after.get("resources") or () if not each.get("delete")}
+    return done + [_settled(operation, known) for operation in pending]
+
+
+def _end_what_died(root: Path, stack: str, state: Path) -> list[str]:
     from jobs.stack_lock import read_locks
     from jobs.stack_plugins import end_orphans
 
-    root = project_root()
-    state = _state_file(root, stack)
-    if state is None:
-        message = f"the state of stack `{stack}` is in no folder of this machine"
-        raise LaunchError(message, hint=f"`pulumi cancel -s {stack}`, `pulumi refresh -s {stack}`")
-    if not state.exists():
-        raise _not_up(stack)
     done: list[str] = []
     locks = read_locks(_locks_folder(state))
     for lock in locks:
@@ -145,14 +175,31 @@ def repair(stack: str) -> list[str]:
     for lock in locks:
         lock.path.unlink(missing_ok=True)
         done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")
-    if pending := _pending_operations(state):
-        _run_pulumi(
-            root,
-            ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "-s", stack],
-            timeout_s=REFRESH_TIMEOUT_S,
-        )
-        done += [f"cleared: {operation}" for operation in pending]
     return done
+
+
+def _adopt_pending_creates(root: Path, stack: str, deployment: dict[str, Any]) -> None:
+    """Put into the record what Azure may have made of creates that were cut off."""
+    from tempfile import TemporaryDirectory
+
+    from jobs.pending_creates import adopt
+
+    if not adopt(deployment).urns:
+        return
+    exported = msgspec.json.decode(_run_pulumi(root, ["stack", "export", "-s", stack]))
+    exported["deployment"] = adopt(exported["deployment"]).deployment
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "stack.json"
+        file.write_bytes(msgspec.json.encode(exported))
+        _run_pulumi(root, ["stack", "import", "-s", stack, "--file", str(file)])
+
+
+def _settled(operation: dict[str, Any], known: set[str]) -> str:
+    urn = operation["resource"]["urn"]
+    name, kind = urn.rpartition("::")[2], operation["type"]
+    if kind == "creating" and urn in known:
+        return f"taken over: {name}, whose creation had been cut off"
+    return f"cleared: {kind} {name}"
 
 
 def _names(root: Path) -> list[str]:
@@ -233,12 +280,15 @@ def _read_output(root: Path, stack: str) -> bytes:
     raise EnvironmentFailure(message, hint="launch doctor")
 
 
-def _run_pulumi(root: Path, arguments: list[str], *, timeout_s: float) -> None:
+def _run_pulumi(root: Path, arguments: list[str], *, timeout_s: float = OUTPUT_TIMEOUT_S) -> bytes:
     result = _start_pulumi(root, arguments, timeout_s=timeout_s)
     if result.returncode != 0:
         said = (result.stdout + result.stderr).decode(errors="replace").strip()
         message = f"`pulumi {' '.join(arguments)}` failed:\n{said}"
+        if "stack is currently locked" in said:
+            raise Refused(message, hint="wait for its owner; `pulumi cancel` where he is gone")
         raise EnvironmentFailure(message, hint="launch doctor")
+    return result.stdout
 
 
 def _start_pulumi(
@@ -280,15 +330,13 @@ def _checkpoint(state: Path) -> dict[str, Any]:
         raise EnvironmentFailure(message, hint=f"{state}.bak is the one before it") from error
 
 
+def _export(root: Path, stack: str) -> dict[str, Any]:
+    text = _run_pulumi(root, ["stack", "export", "-s", stack])
+    return msgspec.json.decode(text)["deployment"] or {}
+
+
 def _has_resources(state: Path) -> bool:
     return state.exists() and bool(_checkpoint(state).get("resources"))
-
-
-def _pending_operations(state: Path) -> list[str]:
-    return [
-        f"{operation['type']} {operation['resource']['urn'].rpartition('::')[2]}"
-        for operation in _checkpoint(state).get("pending_operations") or ()
-    ]
 
 
 def _last_line(output: bytes) -> str:

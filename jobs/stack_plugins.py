@@ -13,7 +13,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-PLUGINS = (b"pulumi-language-python", b"pulumi-resource-pulumi-python", b"pulumi.dynamic")
+PLUGINS = (
+    b"pulumi-language-python",
+    b"pulumi-resource-azure-native",
+    b"pulumi-resource-pulumi-python",
+    b"pulumi.dynamic",
+)
 CLI = b"pulumi"
 
 

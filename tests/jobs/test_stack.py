@@ -296,6 +296,22 @@ def test_stacks_are_listed_with_what_is_known_of_them(project):
     assert list_stacks() == [("dev", None), ("local", False)]
 
 
+# A Pulumi whose import writes the stack's record, as the real one does.
+IMPORTING = """#!/bin/sh
+case "$2" in
+export) cat "{root}/output" ;;
+import) sed 's/"deployment"/"latest"/; s/^/{{"checkpoint":/; s/$/}}/' "$6" > "{state}" ;;
+esac
+"""
+CUT_OFF = {
+    "type": "creating",
+    "resource": {
+        "urn": "urn:pulumi:dev::trainyard::azure-native:resources:ResourceGroup::cloud-group",
+        "type": "azure-native:resources:ResourceGroup",
+        "inputs": {"resourceGroupName": "g", "subscriptionId": "s"},
+    },
+}
+
 # --- repair -------------------------------------------------------------------------------
 
 
@@ -367,8 +383,41 @@ def test_a_damaged_record_names_its_backup(project):
     assert f"{project.state}.bak" in str(error.hint)
 
 
-def test_a_stack_that_is_in_no_folder_or_never_was_is_not_repaired(project):
-    assert "in no folder" in error_of(lambda: repair("prod")).message
+def test_a_stack_in_no_folder_is_repaired_from_what_pulumi_exports(project):
+    project.say({"version": 3, "deployment": {"resources": []}})
+    assert repair("prod") == []
+    project.say({"version": 3, "deployment": {"pending_operations": [CUT_OFF]}})
+    assert repair("prod") == ["cleared: creating cloud-group"]
+    exported, *others = project.calls()[1:]
+    assert exported == "stack export -s prod --non-interactive"
+    assert [each.partition(" --")[0] for each in others] == [
+        "stack export -s prod",
+        "stack import -s prod",
+        "refresh",
+        "stack export -s prod",
+    ]
+
+
+def test_a_create_that_was_cut_off_is_looked_at_as_if_it_were_done(project):
+    done = {**CUT_OFF["resource"], "id": "/subscriptions/s/resourceGroups/g", "outputs": {}}
+    project.record(pending=[CUT_OFF])
+    project.say({"version": 3, "deployment": {"pending_operations": [CUT_OFF]}})
+    wrapper = project.root / ".venv/bin/pulumi"
+    wrapper.write_text(IMPORTING.format(root=project.root, state=project.state))
+
+    assert repair("local") == ["taken over: cloud-group, whose creation had been cut off"]
+    assert json.loads(project.state.read_text())["checkpoint"]["latest"]["resources"] == [done]
+
+
+def test_a_lock_that_pulumi_meets_itself_is_a_refusal(project):
+    said = "error: the stack is currently locked by 1 lock(s). Either wait..., ada@elsewhere"
+    project.say("", stderr=said, code=255)
+    error = error_of(lambda: repair("prod"), Refused)
+    assert "ada@elsewhere" in error.message
+    assert "pulumi cancel" in str(error.hint)
+
+
+def test_a_stack_that_never_was_is_not_repaired(project):
     project.state.unlink()
     assert error_of(lambda: repair("local")).message == "stack `local` is not up"
 

@@ -1,0 +1,125 @@
+"""Takes over creates that were cut off: whether Azure has made the resource is looked at.
+
+When `pulumi` is killed while Azure makes a resource, its record says no more than "creating".
+To forget that would leave a resource that nobody owns, and whose name the provider would refuse to
+create at the next `up`. Our names are explicit, so the id is known: the resource goes into the
+record as if it were made, and a refresh takes it out again where it was not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+PREFIX = "azure-native:"
+PLATFORM = "trainyard:cloud:Platform"
+SUBSCRIPTION = re.compile(r"/subscriptions/([^/]+)")
+GROUP = "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}"
+# The last part of a type's token -> where Azure Resource Manager has it; names are inputs'.
+PATHS = {
+    "resources:ResourceGroup": GROUP,
+    "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
+    "storage:StorageAccount": "Microsoft.Storage/storageAccounts/{accountName}",
+    "storage:BlobServiceProperties": "Microsoft.Storage/storageAccounts/{accountName}/blobServices/{blobServicesName}",
+    "storage:FileServiceProperties": "Microsoft.Storage/storageAccounts/{accountName}/fileServices/{fileServicesName}",
+    "storage:BlobContainer": "Microsoft.Storage/storageAccounts/{accountName}/blobServices/default/containers/{containerName}",
+    "storage:ManagementPolicy": "Microsoft.Storage/storageAccounts/{accountName}/managementPolicies/{managementPolicyName}",
+    "keyvault:Vault": "Microsoft.KeyVault/vaults/{vaultName}",
+    "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
+    "operationalinsights:Workspace": "Microsoft.OperationalInsights/workspaces/{workspaceName}",
+    "applicationinsights:Component": "Microsoft.Insights/components/{resourceName}",
+    "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
+    "network:VirtualNetwork": "Microsoft.Network/virtualNetworks/{virtualNetworkName}",
+    "network:Subnet": "Microsoft.Network/virtualNetworks/{virtualNetworkName}/subnets/{subnetName}",
+    "network:NetworkSecurityGroup": "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
+    "network:PrivateEndpoint": "Microsoft.Network/privateEndpoints/{privateEndpointName}",
+    "network:PrivateDnsZoneGroup": "Microsoft.Network/privateEndpoints/{privateEndpointName}/privateDnsZoneGroups/{privateDnsZoneGroupName}",
+    "privatedns:PrivateZone": "Microsoft.Network/privateDnsZones/{privateZoneName}",
+    "privatedns:VirtualNetworkLink": "Microsoft.Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/{virtualNetworkLinkName}",
+    "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
+    "authorization:ManagementLockByScope": "{scope}/providers/Microsoft.Authorization/locks/{lockName}",
+    "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
+    "machinelearningservices:Workspace": "Microsoft.MachineLearningServices/workspaces/{workspaceName}",
+    "machinelearningservices:Datastore": "Microsoft.MachineLearningServices/workspaces/{workspaceName}/datastores/{name}",
+    "machinelearningservices:Compute": "Microsoft.MachineLearningServices/workspaces/{workspaceName}/computes/{computeName}",
+}
+
+
+class Adoption(msgspec.Struct, frozen=True, kw_only=True):
+    """A changed deployment, and the URNs of what it now takes to be there."""
+
+    deployment: dict[str, Any]
+    urns: tuple[str, ...]
+
+
+def adopt(deployment: Mapping[str, Any]) -> Adoption:
+    """Make resources of the creates that were cut off, where the id is known.
+
+    Of Pulumi's exported deployment; creates of other providers stay pending.
+    """
+    resources = list(cast("list[dict[str, Any]]", deployment.get("resources") or []))
+    pending: list[dict[str, Any]] = []
+    urns: list[str] = []
+    subscription = _find_subscription(deployment)
+    for operation in cast("list[dict[str, Any]]", deployment.get("pending_operations") or []):
+        resource: dict[str, Any] = operation["resource"]
+        identifier = resource_id(resource, subscription)
+        if operation["type"] != "creating" or identifier is None:
+            pending.append(operation)
+            continue
+        _insert(resources, {**resource, "id": identifier, "outputs": {}})
+        urns.append(resource["urn"])
+    changed = {**deployment, "resources": resources, "pending_operations": pending}
+    return Adoption(deployment=changed, urns=tuple(urns))
+
+
+def resource_id(resource: Mapping[str, Any], subscription: str | None) -> str | None:
+    """The id that Azure gives to a declared resource; None where it cannot be known."""
+    kind = str(resource.get("type", ""))
+    path = PATHS.get(kind.removeprefix(PREFIX)) if kind.startswith(PREFIX) else None
+    if path is None:
+        return None
+    if not path.startswith(("/", "{")):
+        path = f"{GROUP}/providers/{path}"
+    inputs = {"subscriptionId": subscription, **resource.get("inputs", {})}
+    names = {name: inputs.get(name) for name in re.findall(r"{(\w+)}", path)}
+    if not all(isinstance(value, str) and value for value in names.values()):
+        return None
+    return "/" + path.format_map(names).lstrip("/")
+
+
+def _find_subscription(deployment: Mapping[str, Any]) -> str | None:
+    """From the platform's inputs, else from the first id or scope that says it."""
+    operations = cast("list[dict[str, Any]]", deployment.get("pending_operations") or [])
+    resources = [
+        *cast("list[dict[str, Any]]", deployment.get("resources") or []),
+        *(operation["resource"] for operation in operations),
+    ]
+    for resource in resources:
+        inputs: dict[str, Any] = resource.get("inputs") or {}
+        if resource.get("type") == PLATFORM and isinstance(inputs.get("subscriptionId"), str):
+            return inputs["subscriptionId"]
+    for resource in resources:
+        inputs = resource.get("inputs") or {}
+        for text in (resource.get("id"), inputs.get("scope"), inputs.get("resourceUri")):
+            found = SUBSCRIPTION.match(text) if isinstance(text, str) else None
+            if found:
+                return found[1]
+    return None
+
+
+def _insert(resources: list[dict[str, Any]], made: dict[str, Any]) -> None:
+    """Put a resource where it belongs; one of the same name, which it was to replace, is behind it.
+
+    What depends on the old one finds the new one before it; the old one is still to be deleted,
+    unless it was deleted before this one's create began.
+    """
+    for index, each in enumerate(resources):
+        if each["urn"] == made["urn"] and not each.get("delete"):
+            old = [] if each.get("pendingReplacement") else [{**each, "delete": True}]
+            resources[index : index + 1] = [made, *old]
+            return
+    resources.append(made)
