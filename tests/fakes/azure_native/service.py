@@ -1,0 +1,203 @@
+"""Answers the requests of the provider as Azure Resource Manager would, and remembers."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+import uuid
+from fnmatch import fnmatchcase
+
+from tests.fakes.azure_native import SUBSCRIPTION_ID, TENANT_ID, refusals
+from tests.fakes.azure_native.errors import (
+    RETRIED,
+    AlreadyThere,
+    Cancelled,
+    Failed,
+    Refused,
+)
+from tests.fakes.azure_native.kinds import Kind
+from tests.fakes.azure_native.store import Record, Store
+
+RETRIES = 3  # azcore's default
+SOFT_DELETED = {
+    "azure-native:keyvault:Vault",
+    "azure-native:machinelearningservices:Workspace",
+}
+
+
+class Service:
+    """One subscription. Safe to use from several threads and processes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.stopping = threading.Event()
+
+    def create(self, kind: Kind, resource_id: str, inputs: Record) -> Record:
+        """Make what is not there; raises AlreadyThere where the provider would look and find it."""
+        if not kind.singleton and resource_id.lower() in self._store.read()["resources"]:
+            raise AlreadyThere(resource_id)
+        return self._ask("create", kind, resource_id, inputs)
+
+    def update(self, kind: Kind, resource_id: str, inputs: Record) -> Record:
+        """PUT over what is there."""
+        return self._ask("update", kind, resource_id, inputs)
+
+    def delete(self, kind: Kind, resource_id: str) -> None:
+        """Delete with everything below; what is not there is deleted already."""
+        self._ask("delete", kind, resource_id, {})
+
+    def read(self, kind: Kind, resource_id: str) -> Record | None:
+        """What the service shows of a resource."""
+        trouble = self._next_trouble("read", kind, resource_id)
+        if trouble is not None:
+            raise _refusal(trouble)
+        record = self._store.read()["resources"].get(resource_id.lower())
+        return None if record is None else record["outputs"]
+
+    def _ask(self, operation: str, kind: Kind, resource_id: str, inputs: Record) -> Record:
+        """One operation with the retries of the real provider's client."""
+        for attempt in range(RETRIES + 1):
+            call = {"operation": operation, "id": resource_id, "token": kind.token}
+            try:
+                answer = self._act(operation, kind, resource_id, inputs)
+            except Refused as error:
+                self._store.note({**call, "attempt": attempt, "error": str(error)})
+                if isinstance(error, Failed) or error.status not in RETRIED or attempt == RETRIES:
+                    raise
+                self._wait(error.retry_after_s or 0.0)
+            else:
+                self._store.note({**call, "attempt": attempt})
+                return answer
+        raise AssertionError
+
+    def _act(self, operation: str, kind: Kind, resource_id: str, inputs: Record) -> Record:
+        self._wait(self._store.troubles().get("latency_s", 0.0))
+        trouble = self._next_trouble(operation, kind, resource_id)
+        how = trouble.get("how", "refuse") if trouble else None
+        if trouble is not None and how == "refuse":
+            raise _refusal(trouble)
+        if how == "hang":
+            self._hang()
+        answer = self._store_change(operation, kind, resource_id, inputs, failed=how == "fail")
+        if how == "hang-after":
+            self._hang()
+        if trouble is not None and how == "fail":
+            raise Failed(trouble["status"], trouble["code"], trouble["message"])
+        return answer
+
+    def _store_change(
+        self, operation: str, kind: Kind, resource_id: str, inputs: Record, *, failed: bool
+    ) -> Record:
+        troubles = self._store.troubles()
+        with self._store.writing() as state:
+            if operation == "delete":
+                _delete(state, kind, resource_id)
+                return {}
+            old = state["resources"].get(resource_id.lower())
+            refusals.check(state, troubles, kind, resource_id, inputs, old)
+            outputs = make_outputs(kind, resource_id, _remembered(state, kind, resource_id, inputs))
+            if failed and "provisioningState" in kind.outputs:
+                outputs["provisioningState"] = "Failed"
+            state["deleted"].pop(resource_id.lower(), None)
+            state["resources"][resource_id.lower()] = {
+                "id": resource_id,
+                "token": kind.token,
+                "inputs": inputs,
+                "outputs": outputs,
+                "created": old["created"] if old else time.time(),
+            }
+            return outputs
+
+    def _next_trouble(self, operation: str, kind: Kind, resource_id: str) -> Record | None:
+        """The first scripted failure that is meant, used up by one."""
+        if not self._store.troubles().get("failures"):
+            return None
+        name = resource_id.rpartition("/")[2]
+        with self._store.using_troubles() as troubles:
+            for trouble in troubles["failures"]:
+                if (
+                    trouble["operation"] == operation
+                    and fnmatchcase(kind.token, trouble.get("type", "*"))
+                    and fnmatchcase(name, trouble.get("name", "*"))
+                ):
+                    found = dict(trouble)
+                    _use_up(troubles, trouble)
+                    return found
+        return None
+
+    def _hang(self) -> None:
+        self.stopping.wait()
+        raise Cancelled
+
+    def _wait(self, seconds: float) -> None:
+        if seconds and self.stopping.wait(seconds):
+            raise Cancelled
+
+
+def _refusal(trouble: Record) -> Refused:
+    after = trouble.get("retry_after_s")
+    return Refused(trouble["status"], trouble["code"], trouble["message"], retry_after_s=after)
+
+
+def _use_up(troubles: Record, trouble: Record) -> None:
+    times = trouble.get("times", 1)
+    if times is None:
+        return
+    trouble["times"] = times - 1
+    if trouble["times"] == 0:
+        troubles["failures"].remove(trouble)
+
+
+def _delete(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -> None:
+    resources = state["resources"]
+    key = resource_id.lower()
+    if key not in resources:
+        return
+    refusals.check_delete(state, resource_id)
+    if kind.singleton:
+        resources[key]["outputs"] = make_outputs(kind, resource_id, {})
+        del resources[key]
+        return
+    for each in [each for each in resources if each == key or each.startswith(f"{key}/")]:
+        record = resources.pop(each)
+        if record["token"] in SOFT_DELETED:
+            state["deleted"][each] = record
+
+
+def _remembered(
+    state: dict[str, dict[str, Record]], kind: Kind, resource_id: str, inputs: Record
+) -> Record:
+    """The inputs with the size that a cluster of this name had first."""
+    if kind.token != "azure-native:machinelearningservices:Compute":
+        return inputs
+    properties = inputs.get("properties", {}).get("properties", {})
+    first = state["sizes"].setdefault(
+        resource_id.lower(), {key: properties.get(key) for key in ("vmSize", "vmPriority")}
+    )
+    kept = copy.deepcopy(inputs)
+    kept["properties"]["properties"] |= {key: each for key, each in first.items() if each}
+    return kept
+
+
+def make_outputs(kind: Kind, resource_id: str, inputs: Record) -> Record:
+    """What a reading of the resource gives: its inputs, and what the service adds."""
+    name = resource_id.rpartition("/")[2]
+    values = {
+        "id": resource_id,
+        "name": name,
+        "location": str(inputs.get("location", "")).replace(" ", "").lower(),
+        "guid": str(uuid.uuid5(uuid.UUID(SUBSCRIPTION_ID), resource_id.lower())),
+        "guid2": str(uuid.uuid5(uuid.UUID(TENANT_ID), resource_id.lower())),
+        "tenant": TENANT_ID,
+    }
+    path = set(kind.parameters)
+    outputs = {key: copy.deepcopy(each) for key, each in inputs.items() if key not in path}
+    outputs |= {"name": name, "type": kind.arm_type, "azureApiVersion": kind.api_version}
+    for place, text in kind.outputs.items():
+        *parents, last = place.split(".")
+        inner = outputs
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = text.format(**values) if isinstance(text, str) else text
+    return outputs
