@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import authorization
 
+from infra.cloud.ties import tied
+
 _NOTES = "Holds what cannot be made again. To delete it on purpose remove this lock first."
 
 
@@ -34,7 +36,7 @@ class Locks(pulumi.ComponentResource):
                 scope=target_id,
                 level="CanNotDelete",
                 notes=_NOTES,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on)),
+                opts=tied(self, *args.depends_on),
             )
             for target, target_id in args.targets.items()
         }

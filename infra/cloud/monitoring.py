@@ -10,6 +10,7 @@ import pulumi
 from pulumi_azure_native import applicationinsights, monitor, operationalinsights
 
 from infra.cloud.site import Site
+from infra.cloud.ties import tied
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -80,7 +81,7 @@ class Monitoring(pulumi.ComponentResource):
                 enable_log_access_using_only_resource_permissions=True,
             ),
             tags=site.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+            opts=tied(self, args.resource_group),
         )
         self.app_insights = applicationinsights.Component(
             f"{name}-app-insights",
@@ -93,7 +94,13 @@ class Monitoring(pulumi.ComponentResource):
             workspace_resource_id=self.log_analytics_id,
             disable_local_auth=site.settings.stage != "dev",
             tags=site.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.log_analytics]),
+            opts=pulumi.ResourceOptions.merge(
+                tied(self, self.log_analytics),
+                # What Azure makes up by itself is a password for sending telemetry all the same.
+                pulumi.ResourceOptions(
+                    additional_secret_outputs=["connectionString", "instrumentationKey"]
+                ),
+            ),
         )
         self.register_outputs({"log_analytics": names.log_analytics})
 
@@ -105,7 +112,7 @@ def diagnose(
     *,
     monitoring: Monitoring,
     depends_on: Sequence[pulumi.Resource],
-    opts: pulumi.ResourceOptions | None = None,
+    parent: pulumi.Resource,
 ) -> monitor.DiagnosticSetting:
     """Send these kinds of a resource's log lines to Log Analytics."""
     return monitor.DiagnosticSetting(
@@ -117,7 +124,5 @@ def diagnose(
             monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True)
             for category in categories
         ],
-        opts=pulumi.ResourceOptions.merge(
-            opts, pulumi.ResourceOptions(depends_on=[monitoring.log_analytics, *depends_on])
-        ),
+        opts=tied(parent, monitoring.log_analytics, *depends_on),
     )

@@ -10,6 +10,7 @@ import pulumi
 from pulumi_azure_native import network, privatedns
 
 from infra.cloud.site import Site
+from infra.cloud.ties import tied
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -77,7 +78,7 @@ class Network(pulumi.ComponentResource):
             location=site.settings.location,
             address_space=network.AddressSpaceArgs(address_prefixes=[addresses]),
             tags=site.tags,
-            opts=self._child(args.resource_group),
+            opts=tied(self, args.resource_group),
         )
         firewall_name = f"{site.names.network}-{_SUBNET}"
         firewall = network.NetworkSecurityGroup(
@@ -87,7 +88,7 @@ class Network(pulumi.ComponentResource):
             location=site.settings.location,
             security_rules=_rules(),
             tags=site.tags,
-            opts=self._child(args.resource_group),
+            opts=tied(self, args.resource_group),
         )
         self.subnet = network.Subnet(
             f"{name}-{_SUBNET}",
@@ -101,7 +102,7 @@ class Network(pulumi.ComponentResource):
             ),
             # Off, Azure's default, the rules above would not hold for private endpoints.
             private_endpoint_network_policies="NetworkSecurityGroupEnabled",
-            opts=self._child(self.network, firewall),
+            opts=tied(self, self.network, firewall),
         )
         self._zones = {zone: self._zone(zone) for zones in _ZONES.values() for zone in zones}
         self.register_outputs({"subnet_id": self.subnet_id})
@@ -136,7 +137,7 @@ class Network(pulumi.ComponentResource):
                 )
             ],
             tags=site.tags,
-            opts=self._child(self.subnet, *before, *depends_on),
+            opts=tied(self, self.subnet, *before, *depends_on),
         )
         names = network.PrivateDnsZoneGroup(
             f"{self._name}-{name}-names",
@@ -149,7 +150,7 @@ class Network(pulumi.ComponentResource):
                 )
                 for zone in _ZONES[group_id]
             ],
-            opts=self._child(endpoint, *(self._zones[zone] for zone in _ZONES[group_id])),
+            opts=tied(self, endpoint, *(self._zones[zone] for zone in _ZONES[group_id])),
         )
         self._last[target_id] = names
         return Connection(
@@ -167,7 +168,7 @@ class Network(pulumi.ComponentResource):
             resource_group_name=self._site.names.resource_group,
             location="Global",
             tags=self._site.tags,
-            opts=self._child(self._group),
+            opts=tied(self, self._group),
         )
         privatedns.VirtualNetworkLink(
             f"{self._name}-zone-{short}-link",
@@ -178,15 +179,12 @@ class Network(pulumi.ComponentResource):
             registration_enabled=False,
             virtual_network=privatedns.SubResourceArgs(id=self.network_id),
             tags=self._site.tags,
-            opts=self._child(made, self.network),
+            opts=tied(self, made, self.network),
         )
         return made
 
     def _zone_id(self, zone: str) -> str:
         return self._site.names.id_of("Microsoft.Network/privateDnsZones", zone)
-
-    def _child(self, *depends_on: pulumi.Resource) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self, depends_on=list(depends_on))
 
 
 def _rules() -> list[network.SecurityRuleArgs]:

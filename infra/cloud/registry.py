@@ -9,6 +9,7 @@ import pulumi
 from pulumi_azure_native import containerregistry
 
 from infra.cloud.site import Site
+from infra.cloud.ties import tied
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -57,7 +58,7 @@ class Registry(pulumi.ComponentResource):
             public_network_access="Disabled" if site.is_private else "Enabled",
             zone_redundancy="Enabled" if is_prod else None,
             tags=site.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+            opts=tied(self, args.resource_group),
         )
         self.register_outputs({"login_server": self.login_server})
 

@@ -10,6 +10,7 @@ import pulumi
 from pulumi_azure_native import storage
 
 from infra.cloud.site import Site
+from infra.cloud.ties import tied
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -125,7 +126,7 @@ class Storage(pulumi.ComponentResource):
                 sas_expiration_period="1.00:00:00", expiration_action=keeping.sas_action
             ),
             tags=site.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+            opts=tied(self, args.resource_group),
         )
         blobs = self._blob_service(name, args, keeping)
         self.containers = self._containers(name, args, blobs)
@@ -135,7 +136,7 @@ class Storage(pulumi.ComponentResource):
             resource_group_name=group,
             file_services_name="default",
             share_delete_retention_policy=_deleted(keeping),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.account]),
+            opts=tied(self, self.account),
         )
         lifecycle = storage.ManagementPolicy(
             f"{name}-lifecycle",
@@ -143,7 +144,7 @@ class Storage(pulumi.ComponentResource):
             resource_group_name=group,
             management_policy_name="default",
             policy=storage.ManagementPolicySchemaArgs(rules=_lifecycle(args, keeping)),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[blobs]),
+            opts=tied(self, self.account, blobs),
         )
         # Azure refuses a private endpoint while another write to the account is under way.
         self.settled: tuple[pulumi.Resource, ...] = (
@@ -165,7 +166,7 @@ class Storage(pulumi.ComponentResource):
             delete_retention_policy=_deleted(keeping),
             container_delete_retention_policy=_deleted(keeping),
             is_versioning_enabled=keeping.is_versioned,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.account]),
+            opts=tied(self, self.account),
         )
 
     def _containers(
@@ -178,11 +179,7 @@ class Storage(pulumi.ComponentResource):
                 resource_group_name=args.site.names.resource_group,
                 container_name=container,
                 public_access=storage.PublicAccess.NONE,
-                opts=pulumi.ResourceOptions(
-                    parent=self,
-                    depends_on=[blobs],
-                    retain_on_delete=args.site.settings.stage == "prod",
-                ),
+                opts=tied(self, self.account, blobs, retained=args.site.settings.stage == "prod"),
             )
             for container in args.containers
         }

@@ -10,6 +10,7 @@ import pulumi
 from pulumi_azure_native import keyvault
 
 from infra.cloud.site import Site
+from infra.cloud.ties import tied
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -67,10 +68,6 @@ class Vault(pulumi.ComponentResource):
                 public_network_access="Disabled" if site.is_private else "Enabled",
             ),
             tags=site.tags,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[args.resource_group],
-                retain_on_delete=stage == "prod",
-            ),
+            opts=tied(self, args.resource_group, retained=stage == "prod"),
         )
         self.register_outputs({"uri": self.uri})
