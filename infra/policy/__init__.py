@@ -1,0 +1,1 @@
+"""The policy pack: what every cloud stack must hold to, judged on what it declares."""

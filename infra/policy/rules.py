@@ -1,0 +1,222 @@
+"""What a rule is: data where a property says it all, a small function where not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from infra.policy.wishes import Wish
+
+Stage = Literal["dev", "test", "prod"]
+STAGES: tuple[Stage, ...] = ("dev", "test", "prod")
+AZURE = "azure-native:"
+
+# Type -> provider's type in ids, and the property that holds the name.
+ID_PARTS = {
+    "azure-native:applicationinsights:Component": ("microsoft.insights/components", "resourceName"),
+    "azure-native:containerregistry:Registry": (
+        "microsoft.containerregistry/registries",
+        "registryName",
+    ),
+    "azure-native:keyvault:Vault": ("microsoft.keyvault/vaults", "vaultName"),
+    "azure-native:machinelearningservices:Workspace": (
+        "microsoft.machinelearningservices/workspaces",
+        "workspaceName",
+    ),
+    "azure-native:managedidentity:UserAssignedIdentity": (
+        "microsoft.managedidentity/userassignedidentities",
+        "resourceName",
+    ),
+    "azure-native:operationalinsights:Workspace": (
+        "microsoft.operationalinsights/workspaces",
+        "workspaceName",
+    ),
+    "azure-native:storage:StorageAccount": ("microsoft.storage/storageaccounts", "accountName"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One resource as the program declares it; a read of an unknown input may raise."""
+
+    urn: str
+    type: str
+    inputs: Mapping[str, Any]
+    protect: bool
+    # Input -> the urns of the resources whose outputs it is made from.
+    made_from: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def stack(self) -> str:
+        return self.urn.split("::", 1)[0].rpartition(":")[2]
+
+    @property
+    def stage(self) -> Stage:
+        return stage_of(self.stack)
+
+    @property
+    def name(self) -> str:
+        return self.urn.rpartition("::")[2]
+
+    @property
+    def id_ending(self) -> str:
+        """What this resource's id ends with, in small letters; '' for a type without a row."""
+        if self.type not in ID_PARTS:
+            return ""
+        kind, name = ID_PARTS[self.type]
+        group, own = self.inputs.get("resourceGroupName"), self.inputs.get(name)
+        return f"/resourcegroups/{group}/providers/{kind}/{own}".lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """All resources of one stack, and its outputs as far as they are known."""
+
+    name: str
+    resources: tuple[Resource, ...]
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def stage(self) -> Stage:
+        return stage_of(self.name)
+
+    @cached_property
+    def is_cloud(self) -> bool:
+        return any(each.type.startswith(AZURE) for each in self.resources)
+
+    def of(self, *types: str) -> list[Resource]:
+        return [each for each in self.resources if each.type in types]
+
+    def by_id(self, resource_id: object) -> Resource | None:
+        """The declared resource that an id means."""
+        text = str(resource_id).lower()
+        for each in self.resources:
+            if each.id_ending and text.endswith(each.id_ending):
+                return each
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What is wrong, and with which resource; '' means the stack."""
+
+    message: str
+    urn: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceRule:
+    """Judges each resource of its types by itself."""
+
+    name: str
+    row: str
+    says: str
+    sources: str
+    types: tuple[str, ...]
+    check: Callable[[Resource], Iterable[str]]
+    stages: tuple[Stage, ...] = STAGES
+    # Where a property rule looks; a rule that is a function has none.
+    path: str = ""
+
+    def judge(self, resource: Resource) -> list[str]:
+        if resource.type not in self.types or resource.stage not in self.stages:
+            return []
+        return list(self.check(resource))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackRule:
+    """Judges a stack as a whole: what must be there, and what belongs together."""
+
+    name: str
+    row: str
+    says: str
+    sources: str
+    check: Callable[[Stack], Iterable[Finding]]
+    stages: tuple[Stage, ...] = STAGES
+
+    def judge(self, stack: Stack) -> list[Finding]:
+        if not stack.is_cloud or stack.stage not in self.stages:
+            return []
+        return list(self.check(stack))
+
+
+Rule = ResourceRule | StackRule
+
+
+def stage_of(stack: str) -> Stage:
+    """The stack's name up to its first dash; any other name is held to what prod is held to."""
+    stage = stack.partition("-")[0]
+    return stage if stage in STAGES else "prod"
+
+
+def in_private(wish: Wish) -> Mapping[Stage, Wish]:
+    """Wished for in the stages that no public network reaches."""
+    return {"test": wish, "prod": wish}
+
+
+def in_prod(wish: Wish) -> Mapping[Stage, Wish]:
+    """Wished for in prod only."""
+    return {"prod": wish}
+
+
+def property_rule(
+    type: str,  # noqa: A002  # the word that Pulumi uses
+    name: str,
+    row: str,
+    path: str,
+    wish: Wish | Mapping[Stage, Wish],
+    *,
+    sources: str,
+    why: str = "",
+) -> ResourceRule:
+    """A rule on one property; a stage without a wish is not judged."""
+    wishes: Mapping[Stage, Wish] = dict.fromkeys(STAGES, wish) if isinstance(wish, Wish) else wish
+
+    def check(resource: Resource) -> Iterable[str]:
+        wanted, value = wishes[resource.stage], look_up(resource.inputs, path)
+        if not wanted.holds(value):
+            yield f"{path} is {show(value)}, but must be {wanted.text}"
+
+    return ResourceRule(
+        name=name,
+        row=row,
+        says=f"{type.rpartition(':')[2]}.{path}: {_describe(wishes)}{why and f' ({why})'}",
+        sources=sources,
+        types=(type,),
+        check=check,
+        stages=tuple(wishes),
+        path=path,
+    )
+
+
+def look_up(inputs: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path; None where a part of it is missing."""
+    value: Any = inputs
+    for key in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = cast("Mapping[str, Any]", value).get(key)
+    return value
+
+
+def show(value: Any) -> str:
+    """A value as a message names it; never long, since it may come from anywhere."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+
+
+def _describe(wishes: Mapping[Stage, Wish]) -> str:
+    texts = {stage: wish.text for stage, wish in wishes.items()}
+    if len(texts) == len(STAGES) and len(set(texts.values())) == 1:
+        return texts["dev"]
+    return "; ".join(
+        f"{', '.join(stage for stage in texts if texts[stage] == text)} {text}"
+        for text in dict.fromkeys(texts.values())
+    )

@@ -1,0 +1,371 @@
+"""Rules on a stack as a whole: what must be there, and what must belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from infra.policy import access, keeping, key_vault, machine_learning, registry, storage
+from infra.policy.rules import (
+    Finding,
+    Resource,
+    ResourceRule,
+    Rule,
+    Stack,
+    StackRule,
+    Stage,
+    look_up,
+    show,
+)
+
+ENDPOINT = "azure-native:network:PrivateEndpoint"
+ENDPOINT_ZONES = "azure-native:network:PrivateDnsZoneGroup"
+SECURITY_GROUP = "azure-native:network:NetworkSecurityGroup"
+DIAGNOSTICS = "azure-native:monitor:DiagnosticSetting"
+LOG_ANALYTICS = "azure-native:operationalinsights:Workspace"
+PRIVATE: tuple[Stage, ...] = ("test", "prod")
+# Every type that this pack has looked at. Another one needs a line here, and rules of its own.
+KNOWN_TYPES = {
+    *keeping.TAGGED,
+    keeping.BUDGET,
+    keeping.LOCK,
+    access.ASSIGNMENT,
+    key_vault.SECRET,
+    machine_learning.DATASTORE,
+    storage.BLOBS,
+    storage.CONTAINER,
+    storage.FILES,
+    storage.LIFECYCLE,
+    DIAGNOSTICS,
+    ENDPOINT_ZONES,
+    "azure-native:network:Subnet",
+    "azure-native:privatedns:VirtualNetworkLink",
+}
+_OURS = ("trainyard:", "pulumi:")
+_ANYWHERE = {"*", "any", "internet", "0.0.0.0/0"}
+# Shapes of what opens a door: SAS, account keys, connection strings, tokens, private keys.
+_SECRETS = {
+    "a shared access signature": re.compile(r"[?&;]?\bsig=[\w%+/=-]{20,}", re.IGNORECASE),
+    "a connection string": re.compile(
+        r"\b(AccountKey|SharedAccessKey|SharedAccessSignature|InstrumentationKey|Password)\s*=",
+        re.IGNORECASE,
+    ),
+    "an account key": re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{86}==(?![\w+/=])"),
+    "a token": re.compile(r"\beyJ[\w-]{10,}\.[\w-]{10,}\."),
+    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+}
+_WORKSPACE_NAME = re.compile(r".*-(\d{1,2})")
+_VAULT_NAME = re.compile(r".*-(\d{1,2})-[0-9a-f]{4}")
+
+
+def _connections(stack: Stack) -> Iterator[tuple[str, str]]:
+    """What private endpoints lead to: target's id in small letters, and sub-resource."""
+    for endpoint in stack.of(ENDPOINT):
+        for each in look_up(endpoint.inputs, "privateLinkServiceConnections") or ():
+            for group in look_up(each, "groupIds") or ():
+                yield str(look_up(each, "privateLinkServiceId")).lower(), str(group)
+
+
+def _endpoint_rule(name: str, row: str, what: str, group: str, sources: str) -> StackRule:
+    def check(stack: Stack) -> Iterable[Finding]:
+        reached = [target for target, found in _connections(stack) if found == group]
+        for each in stack.of(what):
+            if not any(target.endswith(each.id_ending) for target in reached):
+                yield Finding(urn=each.urn, message=f"no private endpoint leads to its {group!r}")
+
+    return StackRule(
+        name=name,
+        row=row,
+        says=f"A private endpoint leads to each {what.rpartition(':')[2]} ({group})",
+        sources=sources,
+        check=check,
+        stages=PRIVATE,
+    )
+
+
+def _endpoints_have_names(stack: Stack) -> Iterable[Finding]:
+    named = {
+        str(each.inputs.get("privateEndpointName")).lower() for each in stack.of(ENDPOINT_ZONES)
+    }
+    for each in stack.of(ENDPOINT):
+        if str(each.inputs.get("privateEndpointName")).lower() not in named:
+            yield Finding(
+                urn=each.urn,
+                message="no zone group: its name would still lead to the public address",
+            )
+
+
+def _diagnostics_rule(
+    name: str, row: str, what: str, *, below: str, categories: Sequence[str], sources: str
+) -> StackRule:
+    def check(stack: Stack) -> Iterable[Finding]:
+        for each in stack.of(what):
+            found = set(_logged(stack, each.id_ending + below))
+            missing = [category for category in categories if category not in found]
+            if missing:
+                yield Finding(
+                    urn=each.urn,
+                    message=f"not sent to Log Analytics: {', '.join(missing)}",
+                )
+
+    return StackRule(
+        name=name,
+        row=row,
+        says=f"Log Analytics gets {', '.join(categories)} of each {what.rpartition(':')[2]}",
+        sources=sources,
+        check=check,
+        stages=PRIVATE,
+    )
+
+
+def _logged(stack: Stack, target_ending: str) -> Iterator[str]:
+    for setting in stack.of(DIAGNOSTICS):
+        receiver = stack.by_id(setting.inputs.get("workspaceId"))
+        if receiver is None or receiver.type != LOG_ANALYTICS:
+            continue
+        if str(setting.inputs.get("resourceUri")).lower().endswith(target_ending):
+            for log in look_up(setting.inputs, "logs") or ():
+                if look_up(log, "enabled") is True:
+                    yield str(look_up(log, "category"))
+
+
+def _own_part_rule(name: str, key: str, what: str) -> StackRule:
+    def check(stack: Stack) -> Iterable[Finding]:
+        for each in stack.of(machine_learning.WORKSPACE):
+            part = stack.by_id(each.inputs.get(key))
+            if part is None or part.type != what:
+                value = show(each.inputs.get(key))
+                yield Finding(urn=each.urn, message=f"{key} is {value}, none of this stack's")
+
+    return StackRule(
+        name=name,
+        row="W6",
+        says=f"The workspace's {key} is a {what.rpartition(':')[2]} of this stack",
+        sources="own",
+        check=check,
+    )
+
+
+def _clusters_in_network(stack: Stack) -> Iterable[Finding]:
+    managed = {
+        str(each.inputs.get("workspaceName")).lower()
+        for each in stack.of(machine_learning.WORKSPACE)
+        if look_up(each.inputs, "managedNetwork.isolationMode") not in {None, "Disabled"}
+    }
+    for each in stack.of(machine_learning.COMPUTE):
+        inside = str(each.inputs.get("workspaceName")).lower() in managed
+        if not inside and not look_up(each.inputs, "properties.properties.subnet.id"):
+            yield Finding(
+                urn=each.urn, message="its workspace has no managed network, and it no subnet"
+            )
+
+
+def _services_are_declared(what: str, name: str, row: str) -> StackRule:
+    def check(stack: Stack) -> Iterable[Finding]:
+        declared = {str(each.inputs.get("accountName")).lower() for each in stack.of(what)}
+        for each in stack.of(storage.ACCOUNT):
+            if str(each.inputs.get("accountName")).lower() not in declared:
+                yield Finding(
+                    urn=each.urn,
+                    message=f"no {what.rpartition(':')[2]}: Azure's own settings would hold",
+                )
+
+    return StackRule(
+        name=name,
+        row=row,
+        says=f"Each StorageAccount has its {what.rpartition(':')[2]} declared",
+        sources="own",
+        check=check,
+    )
+
+
+def _temporary_files_end(stack: Stack) -> Iterable[Finding]:
+    most = storage.OLD_DAYS[stack.stage]
+    for container in stack.of(storage.CONTAINER):
+        account, name = (container.inputs.get(key) for key in ("accountName", "containerName"))
+        if not any(
+            prefix.startswith(f"{name}/") and 0 < storage.days(rule, "baseBlob.delete") <= most
+            for policy in stack.of(storage.LIFECYCLE)
+            if policy.inputs.get("accountName") == account
+            for rule in storage.lifecycle_rules(policy)
+            for prefix in storage.prefixes(rule)
+        ):
+            yield Finding(
+                urn=container.urn,
+                message=f"no rule of its account deletes temporary files in it within {most} days",
+            )
+
+
+def _old_checkpoints_cool(stack: Stack) -> Iterable[Finding]:
+    most = storage.OLD_DAYS[stack.stage]
+    cooling = ("baseBlob.tierToCool", "baseBlob.tierToCold", "baseBlob.delete")
+    if not any(
+        "checkpoints/" in prefix and 0 < storage.days(rule, step) <= most
+        for policy in stack.of(storage.LIFECYCLE)
+        for rule in storage.lifecycle_rules(policy)
+        for prefix in storage.prefixes(rule)
+        for step in cooling
+    ):
+        yield Finding(message=f"no lifecycle rule cools or deletes checkpoints within {most} days")
+
+
+def _only_known_types(stack: Stack) -> Iterable[Finding]:
+    for each in stack.resources:
+        if each.type not in KNOWN_TYPES and not each.type.startswith(_OURS):
+            yield Finding(urn=each.urn, message=f"no rule has looked at the type {each.type}")
+
+
+def _same_generation(stack: Stack) -> Iterable[Finding]:
+    found: set[str] = set()
+    for what, key, pattern in (
+        (machine_learning.WORKSPACE, "workspaceName", _WORKSPACE_NAME),
+        (key_vault.VAULT, "vaultName", _VAULT_NAME),
+    ):
+        for each in stack.of(what):
+            name = str(each.inputs.get(key))
+            match = pattern.fullmatch(name)
+            if match is None:
+                yield Finding(urn=each.urn, message=f"{key} {name!r} does not say its generation")
+            else:
+                found.add(match[1])
+    if len(found) > 1:
+        yield Finding(message=f"vault and workspace are of generations {', '.join(sorted(found))}")
+
+
+def _outputs_hold_no_secret(stack: Stack) -> Iterable[Finding]:
+    for path, text in _texts(stack.outputs, ""):
+        for what, shape in _SECRETS.items():
+            if shape.search(text):
+                yield Finding(message=f"output {path} holds what looks like {what}")
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, Any]", value).items():
+            yield from _texts(inner, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, Sequence):
+        for index, inner in enumerate(cast("Sequence[Any]", value)):
+            yield from _texts(inner, f"{path}[{index}]")
+
+
+def _nobody_comes_in(group: Resource) -> Iterable[str]:
+    for rule in look_up(group.inputs, "securityRules") or ():
+        sources = [
+            look_up(rule, "sourceAddressPrefix"),
+            *(look_up(rule, "sourceAddressPrefixes") or ()),
+        ]
+        opens = look_up(rule, "access") == "Allow" and look_up(rule, "direction") == "Inbound"
+        if opens and any(str(source).lower() in _ANYWHERE for source in sources):
+            yield f"securityRules: {show(look_up(rule, 'name'))} lets the internet in"
+
+
+RULES: tuple[Rule, ...] = (
+    _endpoint_rule(
+        "storage-private-endpoint", "S9", storage.ACCOUNT, "blob", "CKV2_AZURE_33 (TF), 6edd7eda"
+    ),
+    _endpoint_rule(
+        "vault-private-endpoint", "K9", key_vault.VAULT, "vault", "CKV2_AZURE_32 (TF), a6abeaec"
+    ),
+    _endpoint_rule("registry-private-endpoint", "A4", registry.REGISTRY, "registry", "design 7"),
+    _endpoint_rule(
+        "workspace-private-endpoint",
+        "W1",
+        machine_learning.WORKSPACE,
+        "amlworkspace",
+        "438c38d2, AVM",
+    ),
+    StackRule(
+        name="endpoint-names",
+        row="S9",
+        says="Each private endpoint has its names in a private DNS zone",
+        sources="own",
+        check=_endpoints_have_names,
+        stages=PRIVATE,
+    ),
+    ResourceRule(
+        name="network-not-from-internet",
+        row="S7",
+        says="No security group lets the internet in",
+        sources="CKV_AZURE_9, CKV_AZURE_10, CKV_AZURE_160, MCSB NS-1",
+        types=(SECURITY_GROUP,),
+        check=_nobody_comes_in,
+        stages=PRIVATE,
+    ),
+    _diagnostics_rule(
+        "storage-diagnostics",
+        "S22",
+        storage.ACCOUNT,
+        below="/blobservices/default",
+        categories=("StorageRead", "StorageWrite", "StorageDelete"),
+        sources="CKV_AZURE_33, CKV2_AZURE_21 (TF), MCSB LT-4",
+    ),
+    _diagnostics_rule(
+        "vault-diagnostics",
+        "K9",
+        key_vault.VAULT,
+        below="",
+        categories=("AuditEvent",),
+        sources="AZR-000119, cf820ca0",
+    ),
+    _diagnostics_rule(
+        "workspace-diagnostics",
+        "W9",
+        machine_learning.WORKSPACE,
+        below="",
+        categories=("AmlComputeClusterEvent", "AmlComputeJobEvent", "AmlRunStatusChangedEvent"),
+        sources="afe0c3be, MCSB LT-4",
+    ),
+    _own_part_rule("workspace-own-storage", "storageAccount", storage.ACCOUNT),
+    _own_part_rule("workspace-own-vault", "keyVault", key_vault.VAULT),
+    _own_part_rule("workspace-own-registry", "containerRegistry", registry.REGISTRY),
+    _own_part_rule("workspace-own-insights", "applicationInsights", machine_learning.INSIGHTS),
+    StackRule(
+        name="cluster-in-network",
+        row="C5",
+        says="Clusters live in the workspace's managed network, or in a subnet",
+        sources="AZR-000405, 7804b5c7; design 7",
+        check=_clusters_in_network,
+        stages=PRIVATE,
+    ),
+    _services_are_declared(storage.BLOBS, "storage-blobs-declared", "S16"),
+    _services_are_declared(storage.FILES, "storage-files-declared", "S19"),
+    _services_are_declared(storage.LIFECYCLE, "storage-lifecycle-declared", "S21"),
+    StackRule(
+        name="storage-temporary-files-end",
+        row="S21",
+        says="Temporary files of a container are deleted after 7 days in dev, 14 in test, 90 in prod",
+        sources="own (cost)",
+        check=_temporary_files_end,
+    ),
+    StackRule(
+        name="storage-old-checkpoints-cool",
+        row="S21",
+        says="Checkpoints leave the hot tier after 7 days in dev, 14 in test, 90 in prod",
+        sources="own (cost)",
+        check=_old_checkpoints_cool,
+    ),
+    StackRule(
+        name="stack-generation",
+        row="G7",
+        says="The names of vault and workspace say one generation, in plain text at preview",
+        sources="own",
+        check=_same_generation,
+    ),
+    StackRule(
+        name="stack-outputs-without-secrets",
+        row="G8",
+        says="No output holds a key, a SAS, a connection string or a token",
+        sources="AZR-000408",
+        check=_outputs_hold_no_secret,
+    ),
+    StackRule(
+        name="stack-known-types",
+        row="G8",
+        says="Every resource is of a type that this pack has looked at",
+        sources="own",
+        check=_only_known_types,
+    ),
+)
