@@ -1,20 +1,32 @@
-"""Looks whether each part of an environment can be used from here: store, workspace, clusters."""
+"""Looks whether each part of an environment can be used from here: store, workspace, clusters.
+
+On Azure it asks each service without signing in: a firewall refuses that as it would refuse a job.
+"""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from msgspec import Struct
 
 from jobs.console import count_text
 from jobs.spec import Cluster, Environment
 
+if TYPE_CHECKING:
+    from email.message import Message
+
 TIMEOUT_S = 10
+MAX_BODY_BYTES = 64 << 10
+# Before this version the blob service says 403 to who has not signed in.
+BLOB_VERSION = "2023-11-03"
+# A 403 that has to do with signing in, not with the address.
+_NO_SIGN_IN = {"AuthenticationFailed", "NoAuthenticationInformation"}
 
 
 class PartCheck(Struct, frozen=True, kw_only=True):
@@ -27,22 +39,98 @@ class PartCheck(Struct, frozen=True, kw_only=True):
 
 def check_environment(environment: Environment) -> list[PartCheck]:
     """Look at every part; changes nothing, starts nothing, blocks for at most some seconds."""
-    return [
-        _check_store(environment),
-        _check_workspace(environment),
-        *(_check_cluster(name, each) for name, each in environment.clusters.items()),
-    ]
+    clusters = [_check_cluster(name, each) for name, each in environment.clusters.items()]
+    if environment.engine != "local":
+        return [*_check_services(environment), *clusters]
+    return [_check_azurite(environment), _check_folder(environment), *clusters]
 
 
-def _check_store(environment: Environment) -> PartCheck:
+def _check_services(environment: Environment) -> list[PartCheck]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    urls = {
+        "storage": f"{environment.storage.blob_endpoint.rstrip('/')}/?comp=list",
+        "workspace": f"{environment.workspace.endpoint.rstrip('/')}/",
+    }
+    if environment.key_vault is not None:
+        urls["key vault"] = f"{environment.key_vault.uri.rstrip('/')}/secrets?api-version=7.4"
+    if environment.registry is not None:
+        urls["registry"] = f"https://{environment.registry.login_server}/v2/"
+    with ThreadPoolExecutor(len(urls)) as pool:
+        return list(pool.map(_check_service, urls, urls.values()))
+
+
+def _check_service(part: str, url: str) -> PartCheck:
+    """Whether anything answers but a firewall; 401 and the like are what we ask for."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+    from urllib.request import Request, urlopen
+
+    place = url.partition("?")[0]
+    request = Request(url, headers={"x-ms-version": BLOB_VERSION})  # noqa: S310 (the environment's own)
+    try:
+        with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            status, code = answer.status, ""
+    except HTTPError as error:
+        with error:
+            status, code = error.code, _error_code(error.headers, error.read(MAX_BODY_BYTES))
+    except (OSError, HTTPException) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        return PartCheck(part=part, ok=False, detail=f"nothing answers at {place}: {reason}")
+    if status == 403 and code not in _NO_SIGN_IN:
+        said = f"403 {code}".strip()
+        detail = (
+            f"the firewall at {place} does not let this machine's address in ({said}): connect by "
+            "VPN or peering, or have the address added to `allowed_ips` of the stack"
+        )
+        return PartCheck(part=part, ok=False, detail=detail)
+    if status >= 500:
+        return PartCheck(part=part, ok=False, detail=f"{place} answers {status} {code}".rstrip())
+    detail = f"{place} answers"
+    if part == "key vault":
+        detail += "; its firewall is only met by who has signed in"
+    return PartCheck(part=part, ok=True, detail=detail)
+
+
+def _error_code(headers: Message, body: bytes) -> str:
+    """Azure's name for what is wrong: in a header, in XML (storage) or in JSON (the others)."""
+    if code := headers.get("x-ms-error-code"):
+        return code
+    if b"<Code>" in body:
+        return body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
+    try:
+        return msgspec.json.decode(body, type=_Refusal).name
+    except msgspec.DecodeError:
+        return ""
+
+
+class _Reason(Struct, frozen=True):
+    code: str = ""
+    innererror: _Reason | None = None
+
+
+class _Refusal(Struct, frozen=True):
+    """`error` is how services of Azure say it, `errors` how registries do."""
+
+    error: _Reason = _Reason()
+    errors: tuple[_Reason, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The innermost code: it tells most."""
+        reason = self.errors[0] if self.errors else self.error
+        while reason.innererror is not None and reason.innererror.code:
+            reason = reason.innererror
+        return reason.code
+
+
+def _check_azurite(environment: Environment) -> PartCheck:
     storage = environment.storage
-    if storage.folder is None:
-        ok = _listens(storage.blob_endpoint)
-        detail = storage.blob_endpoint if ok else f"nothing answers at {storage.blob_endpoint}"
-        return PartCheck(part="storage", ok=ok, detail=detail)
     # infra's own program knows whether what listens there is this environment's Azurite.
-    program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "status", storage.folder]
-    done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "status"]
+    done = subprocess.run(
+        [*program, storage.folder or ""], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     if done.returncode == 0:
         return PartCheck(part="storage", ok=True, detail=f"answering at {storage.blob_endpoint}")
     stack = environment.stack
@@ -53,14 +141,8 @@ def _check_store(environment: Environment) -> PartCheck:
     return PartCheck(part="storage", ok=False, detail=detail)
 
 
-def _check_workspace(environment: Environment) -> PartCheck:
-    endpoint = environment.workspace.endpoint
-    url = urlsplit(endpoint)
-    if url.scheme != "file":
-        ok = _listens(endpoint)
-        detail = endpoint if ok else f"nothing answers at {endpoint}"
-        return PartCheck(part="workspace", ok=ok, detail=detail)
-    folder = nearest = Path(unquote(url.path))
+def _check_folder(environment: Environment) -> PartCheck:
+    folder = nearest = Path(unquote(urlsplit(environment.workspace.endpoint).path))
     while not os.path.lexists(nearest):
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -86,13 +168,3 @@ def _num_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _listens(url: str) -> bool:
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        with socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S):
-            return True
-    except OSError:
-        return False

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
+from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
-from jobs.errors import ExitCode
+from jobs.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
+    from jobs.reachability import PartCheck
     from jobs.spec import Environment
+    from jobs.stack_check import Changes
+
+CHECK_CODES = (
+    "Ends with 3 where something would be replaced or deleted that --allow-replace does not name, "
+    "whatever else it found; else with 1 where a part cannot be used or the preview failed."
+)
+NUM_NAMES = 8
 
 
 def configure(parser: CommandParser) -> None:
@@ -41,10 +50,12 @@ def configure(parser: CommandParser) -> None:
 
     checked = parser.add_command(
         "check",
-        "Look whether each part can be used from here; ends with 1 where one cannot.",
+        "Look whether each part can be used from here, and what `pulumi up` would destroy.",
         check,
     )
+    checked.epilog = CHECK_CODES
     options.add_environment(checked)
+    _add_check(checked)
     options.add_json(checked)
 
     repaired = parser.add_command(
@@ -54,6 +65,22 @@ def configure(parser: CommandParser) -> None:
     )
     options.add_stack(repaired)
     options.add_json(repaired)
+
+
+def _add_check(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--only",
+        choices=("parts", "changes"),
+        help="Half of it: `changes` for a CI that cannot reach the parts, `parts` for who may not "
+        "preview.",
+    )
+    allowed = parser.add_argument(
+        "--allow-replace",
+        metavar="NAME",
+        action="append",
+        help="A cluster or resource that may be replaced or deleted. May be repeated.",
+    )
+    completion.offer(allowed, completion.clusters)
 
 
 def _add_refresh(parser: CommandParser) -> None:
@@ -97,18 +124,32 @@ def export(*, stack: str, output: Path | None, refresh: bool) -> None:
     console.say(f"wrote {output}; use it by `launch ... --env {output}`")
 
 
-def check(*, stack: str, env: Path | None, json: bool) -> int:
-    """Look whether each part can be used from here; ends with 1 where one cannot."""
-    from jobs.reachability import check_environment
+def check(
+    *, stack: str, env: Path | None, only: str | None, allow_replace: list[str] | None, json: bool
+) -> int:
+    """Look whether each part can be used from here, and what `pulumi up` would destroy."""
+    from jobs.stack_check import find_refusal
 
-    parts = check_environment(options.open_environment(stack, env))
+    allowed = allow_replace or []
+    if env is not None and (only == "changes" or allowed):
+        message = f"{env} is what a stack was; only a stack has changes to come"
+        raise LaunchError(message, hint="launch env check -s STACK")
+    if only == "parts" and allowed:
+        message = "--only parts looks at no change that --allow-replace could allow"
+        raise LaunchError(message, hint=f"launch env check -s {stack} --allow-replace {allowed[0]}")
+    # The parts are told even where the preview then fails.
+    parts = None if only == "changes" else _check_parts(stack, env, is_quiet=json)
+    changes = None
+    if only != "parts" and env is None:
+        changes = _check_changes(stack, allowed, is_quiet=json)
     if json:
-        console.out_json(parts)
-    else:
-        rows = [[each.part, "ok" if each.ok else "FAILED", each.detail] for each in parts]
-        console.out(console.table(["PART", "STATE", "DETAIL"], rows))
-    every = all(each.ok for each in parts)
-    return int(ExitCode.SUCCEEDED if every else ExitCode.ENVIRONMENT)
+        console.out_json({"parts": parts, "changes": changes})
+    typed = ["launch", "env", "check", "-s", stack, *(["--only", only] if only else [])]
+    typed += [word for name in allowed for word in ("--allow-replace", name)]
+    if changes and (refusal := find_refusal(changes, stack, typed)):
+        raise refusal
+    usable = all(each.ok for each in parts or ())
+    return int(ExitCode.SUCCEEDED if usable else ExitCode.ENVIRONMENT)
 
 
 def repair(*, stack: str, json: bool) -> None:
@@ -123,6 +164,54 @@ def repair(*, stack: str, json: bool) -> None:
         console.out(line)
     if done:
         console.say(f"next: uv run pulumi up -s {stack}")
+
+
+def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCheck]:
+    from jobs.reachability import check_environment
+
+    parts = check_environment(options.open_environment(stack, env))
+    if not is_quiet:
+        rows = [[each.part, "ok" if each.ok else "FAILED", each.detail] for each in parts]
+        console.out(console.table(["PART", "STATE", "DETAIL"], rows))
+    return parts
+
+
+def _check_changes(stack: str, allowed: list[str], *, is_quiet: bool) -> Changes:
+    from jobs.stack import preview
+    from jobs.stack_check import judge_preview
+
+    console.say(f"previewing `pulumi up -s {stack}`")
+    changes = judge_preview(preview(stack), stack, allowed)
+    for name in changes.idle_allowances:
+        console.warn(f"--allow-replace {name} allows nothing: it is neither replaced nor deleted")
+    if not is_quiet:
+        _print_changes(changes)
+    return changes
+
+
+def _print_changes(changes: Changes) -> None:
+    if changes.losses:
+        header = ["NAME", "KIND", "CHANGE", "STATE", "COSTS"]
+        rows = [
+            [
+                each.name,
+                each.type.rpartition(":")[2],
+                each.change,
+                "PROTECTED" if each.is_protected else "allowed" if each.is_allowed else "REFUSED",
+                each.costs + (f" ({', '.join(each.because)})" if each.because else ""),
+            ]
+            for each in changes.losses
+        ]
+        console.out(console.table(header, rows))
+    rest = [("changed in place", changes.updated), ("new", changes.created)]
+    told = [f"{text}: {_some(names)}" for text, names in rest if names]
+    if told or not changes.losses:
+        console.out("; ".join(told) or "nothing changes")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NUM_NAMES
+    return ", ".join(names[:NUM_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _print(environment: Environment) -> None:

@@ -97,8 +97,11 @@ def test_show_as_json_is_the_environment(typed, environment):
 def test_check_ends_with_1_and_names_the_part_that_cannot_be_used(typed):
     code, out, _ = typed("check", "--json")
     assert code == 1
-    checked = {each["part"]: each["ok"] for each in json.loads(out)}
+    found = json.loads(out)
+    checked = {each["part"]: each["ok"] for each in found["parts"]}
     assert checked == {"storage": False, "workspace": True, "cluster cpu": True}
+    # A file is what a stack was: it has no changes to come.
+    assert found["changes"] is None
     code, out, _ = typed("check")
     assert code == 1
     assert "FAILED" in out
@@ -108,7 +111,7 @@ def test_check_ends_with_1_and_names_the_part_that_cannot_be_used(typed):
 def test_check_sees_a_workspace_that_cannot_be_written_to(typed, tmp_path):
     (tmp_path / "my runs").write_text("a file in the way")
     _, out, _ = typed("check", "--json")
-    assert [each for each in json.loads(out) if each["part"] == "workspace"] == [
+    assert [each for each in json.loads(out)["parts"] if each["part"] == "workspace"] == [
         {"part": "workspace", "ok": False, "detail": f"{tmp_path}/my runs cannot be written to"}
     ]
 
@@ -154,6 +157,136 @@ def test_a_stack_that_is_not_up_ends_with_2_and_says_what_to_type(typed, verb):
     code, out, err = typed(verb, with_file=False)
     assert (code, out) == (2, "")
     assert err == "error: stack `local` is not up\n\nhint: uv run pulumi up -s local\n"
+
+
+@pytest.fixture
+def previewed(typed, environment, tmp_path, monkeypatch):
+    """Type `launch env check -s dev` where Pulumi previews what the test says."""
+    project = FakePulumi(tmp_path)
+    project.say("stack output", msgspec.json.encode(environment).decode())
+    (tmp_path / "Pulumi.dev.yaml").touch()
+    monkeypatch.setattr(reachability, "check_environment", lambda _: project.parts)
+
+    def run(steps, *words, diagnostics=()):
+        preview = {"steps": steps, "diagnostics": diagnostics}
+        project.say("preview", json.dumps(preview), code=1 if diagnostics else 0)
+        return typed("check", "-s", "dev", *words, with_file=False)
+
+    run.project = project
+    return run
+
+
+class FakePulumi:
+    """A script in Pulumi's place that answers each of its commands from a file."""
+
+    def __init__(self, root):
+        self.root = root
+        self.parts = [reachability.PartCheck(part="storage", ok=True, detail="answers")]
+        script = root / ".venv" / "bin" / "pulumi"
+        script.parent.mkdir(parents=True)
+        script.write_text(
+            f'#!/bin/sh\necho "$@" >> "{root}/calls"\nstem="{root}/$1"\n'
+            '[ "$1" = stack ] && stem="$stem $2"\ncat "$stem.out"\nexit $(cat "$stem.code")\n'
+        )
+        script.chmod(0o755)
+
+    def say(self, command, text, *, code=0):
+        (self.root / f"{command}.out").write_text(text)
+        (self.root / f"{command}.code").write_text(str(code))
+
+    def calls(self):
+        file = self.root / "calls"
+        return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def compute_step(op, **state):
+    states = {
+        "custom": True,
+        "id": "/w/computes/gpu-1",
+        "parent": "urn:pulumi:dev::trainyard::trainyard:cloud:Cluster::cluster-gpu",
+        **state,
+    }
+    kind = "azure-native:machinelearningservices:Compute"
+    urn = f"urn:pulumi:dev::trainyard::trainyard:cloud:Cluster${kind}::cluster-gpu-compute"
+    return {"op": op, "urn": urn, "oldState": states, "replaceReasons": ["computeName"]}
+
+
+def test_check_of_a_stack_tells_its_parts_and_what_would_be_lost(previewed):
+    code, out, err = previewed([compute_step("replace")])
+    assert code == 3
+    assert [line.split(maxsplit=4) for line in out.splitlines()] == [
+        ["PART", "STATE", "DETAIL"],
+        ["storage", "ok", "answers"],
+        ["NAME", "KIND", "CHANGE", "STATE", "COSTS"],
+        [
+            *("gpu", "Compute", "replaced", "REFUSED"),
+            "running jobs end; their checkpoints stay in the store (computeName)",
+        ],
+    ]
+    assert err == (
+        "previewing `pulumi up -s dev`\n"
+        "error: `pulumi up -s dev` would replace or delete: gpu\n\n"
+        "hint: where that is meant: launch env check -s dev --allow-replace gpu\n"
+    )
+
+
+def test_check_ends_with_0_where_what_is_lost_was_allowed(previewed):
+    code, out, _ = previewed([compute_step("replace")], "--allow-replace", "gpu")
+    assert code == 0
+    assert "allowed" in out
+    code, out, _ = previewed([compute_step("update")], "--only", "changes")
+    assert (code, out) == (0, "changed in place: gpu\n")
+    code, out, err = previewed([compute_step("same")], "--allow-replace", "gpu")
+    assert code == 0
+    assert out.endswith("\nnothing changes\n")
+    assert "warning: --allow-replace gpu allows nothing" in err
+
+
+def test_check_as_json_is_one_object_also_where_it_refuses(previewed):
+    code, out, err = previewed([compute_step("delete")], "--json")
+    assert code == 3
+    found = json.loads(out)
+    assert found["parts"] == [{"part": "storage", "ok": True, "detail": "answers"}]
+    assert [(each["name"], each["change"]) for each in found["changes"]["losses"]] == [
+        ("gpu", "deleted")
+    ]
+    assert "error: `pulumi up -s dev` would replace or delete: gpu" in err
+
+
+def test_check_refuses_before_it_fails_and_fails_where_nothing_is_lost(previewed):
+    down = reachability.PartCheck(part="storage", ok=False, detail="is down")
+    previewed.project.parts = [down]
+    assert previewed([compute_step("replace")])[0] == 3
+    assert previewed([compute_step("same")])[0] == 1
+    assert previewed([compute_step("same")], "--only", "changes")[0] == 0
+    wrong = {"severity": "error", "message": "error: Pulumi.dev.yaml: no\n"}
+    code, out, err = previewed([], diagnostics=[wrong])
+    assert code == 1
+    assert "is down" in out
+    assert "error: `pulumi preview -s dev` failed: Pulumi.dev.yaml: no\n" in err
+
+
+def test_each_half_of_check_leaves_the_other_alone(previewed):
+    code, out, _ = previewed([compute_step("delete")], "--only", "parts")
+    assert (code, "gpu" in out) == (0, False)
+    assert previewed.project.calls() == ["stack"]
+    previewed([compute_step("same")], "--only", "changes")
+    assert previewed.project.calls() == ["stack", "preview"]
+
+
+@pytest.mark.parametrize(
+    ("words", "with_file", "message"),
+    [
+        (["--only", "changes"], True, "is what a stack was; only a stack has changes to come"),
+        (["--allow-replace", "gpu"], True, "is what a stack was"),
+        (["--only", "parts", "--allow-replace", "gpu"], False, "looks at no change"),
+        (["--only", "half"], False, "invalid choice: 'half'"),
+    ],
+)
+def test_check_refuses_options_that_say_nothing_together(typed, words, with_file, message):
+    code, out, err = typed("check", *words, with_file=with_file)
+    assert (code, out) == (2, "")
+    assert message in err
 
 
 def test_a_file_that_is_no_environment_ends_with_2(typed, tmp_path):

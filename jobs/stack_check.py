@@ -1,0 +1,267 @@
+"""What `pulumi up` would replace or delete, read from a preview's JSON, and who allowed it (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from jobs.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.stack_costs import what_is_lost
+
+Change = Literal["replaced", "deleted", "goes along"]
+
+# Pulumi shows one step for a replacement, the others where it is asked for all of them.
+_REPLACING = {"replace", "create-replacement", "delete-replaced", "discard-replaced"}
+_DELETING = {"delete", "discard"}
+_CLUSTER = ":Cluster"
+# A component that is the whole stack: to allow it would be to allow anything.
+_WHOLE = (":Platform", "pulumi:pulumi:Stack")
+_PROVIDER = "pulumi:providers:"
+_PREVIEW_FAILED = "preview failed"
+_CRASHED = "an unhandled error occurred"
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """A resource that would be gone after `pulumi up`, itself or all that it holds.
+
+    `name` is what `--allow-replace` takes. `because` names the properties that force it. One that
+    `goes along` is inside another one, which Pulumi does not see. A protected one makes `up` fail.
+    """
+
+    name: str
+    resource: str
+    type: str
+    change: Change
+    because: tuple[str, ...]
+    costs: str
+    is_protected: bool
+    is_allowed: bool
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """All that `pulumi up` would do to a stack; `idle_allowances` allow what is not lost."""
+
+    losses: tuple[Loss, ...]
+    updated: tuple[str, ...]
+    created: tuple[str, ...]
+    idle_allowances: tuple[str, ...]
+
+
+def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes:
+    """What the JSON of `pulumi preview --show-sames` says would be lost.
+
+    `allowed` are names of clusters, resources, or components for all in them. Raises
+    EnvironmentFailure where the preview failed, LaunchError for a name that is not in the stack.
+    """
+    said = _decode(preview, stack)
+    resources = _resources(said.steps)
+    lost = {each.urn: each for each in resources if each.change is not None}
+    _raise_failure(said, stack, {urn for urn, each in lost.items() if each.is_protected})
+    gone = [each for each in lost.values() if not each.is_retained and each.id]
+    losses: list[Loss] = []
+    for each in resources:
+        around = [one for one in gone if one.holds(each)]
+        if each.change is not None or around:
+            losses.append(_loss(each, around, allowed))
+    known = {name for each in resources for name in each.names}
+    for name in allowed:
+        if name not in known:
+            raise _unknown(name, known, losses, stack)
+    in_use = {name for each in resources if each.urn in lost for name in each.names}
+    in_use |= {each.name for each in losses}
+    return Changes(
+        losses=tuple(sorted(losses, key=_gravity)),
+        updated=_named(resources, "update"),
+        created=_named(resources, "create"),
+        idle_allowances=tuple(name for name in allowed if name not in in_use),
+    )
+
+
+def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused | None:
+    """Why `pulumi up` must not be typed now; `typed` is the command that would allow it."""
+    protected = [each.name for each in changes.losses if each.is_protected]
+    if protected:
+        message = (
+            f"`pulumi up -s {stack}` would replace or delete what is protected, and Pulumi "
+            f"refuses it: {', '.join(protected)}"
+        )
+        hint = "take the change back; where it is meant, docs/azure.md says how to lift protection"
+        return Refused(message, hint=hint)
+    refused = list(dict.fromkeys(each.name for each in changes.losses if not each.is_allowed))
+    if not refused:
+        return None
+    message = f"`pulumi up -s {stack}` would replace or delete: {', '.join(refused)}"
+    options = [word for name in refused for word in ("--allow-replace", name)]
+    return Refused(message, hint=f"where that is meant: {' '.join([*typed, *options])}")
+
+
+class _State(Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str = ""
+    parent: str = ""
+    custom: bool = False
+    protect: bool = False
+    retain_on_delete: bool = False
+    delete: bool = False
+
+
+class _Step(Struct, frozen=True, kw_only=True, rename="camel"):
+    op: str
+    urn: str
+    old_state: _State | None = None
+    new_state: _State | None = None
+    replace_reasons: tuple[str, ...] | None = None
+    detailed_diff: dict[str, Any] | None = None
+
+
+class _Diagnostic(Struct, frozen=True, kw_only=True):
+    severity: str
+    message: str
+    urn: str | None = None
+
+
+class _Preview(Struct, frozen=True, kw_only=True):
+    steps: tuple[_Step, ...] = ()
+    diagnostics: tuple[_Diagnostic, ...] = ()
+
+
+class _Resource(Struct, frozen=True, kw_only=True):
+    """One resource in the cloud, with all that a preview says of it."""
+
+    urn: str
+    name: str
+    type: str
+    names: frozenset[str]
+    op: str
+    change: Literal["replaced", "deleted"] | None
+    because: tuple[str, ...]
+    id: str
+    is_protected: bool
+    is_retained: bool
+
+    def holds(self, other: _Resource) -> bool:
+        """Whether the other one is inside this one, by Azure's ids."""
+        return other.id.lower().startswith(f"{self.id.lower()}/")
+
+
+def _decode(preview: bytes, stack: str) -> _Preview:
+    try:
+        return msgspec.json.decode(preview, type=_Preview)
+    except msgspec.DecodeError as error:
+        message = f"`pulumi preview --json -s {stack}` says what cannot be read: {error}"
+        raise EnvironmentFailure(message, hint="launch doctor") from error
+
+
+def _resources(steps: Iterable[_Step]) -> list[_Resource]:
+    """Resources in the cloud by what happens to them; a resource of several steps once."""
+    steps_by_urn: dict[str, list[_Step]] = {}
+    for step in steps:
+        steps_by_urn.setdefault(step.urn, []).append(step)
+    return [
+        _resource(urn, each)
+        for urn, each in steps_by_urn.items()
+        if any(_state(step).custom for step in each) and not _split(urn)[0].startswith(_PROVIDER)
+    ]
+
+
+def _resource(urn: str, steps: Sequence[_Step]) -> _Resource:
+    resource_type, name = _split(urn)
+    step = next((one for one in steps if one.op in _REPLACING | _DELETING), steps[0])
+    change = "replaced" if step.op in _REPLACING else "deleted" if step.op in _DELETING else None
+    old = step.old_state or _State()
+    names = _names(name, _state(step).parent)
+    return _Resource(
+        urn=urn,
+        name=names[0],
+        type=resource_type,
+        names=frozenset(names),
+        op=step.op,
+        change=change,
+        because=_because(step),
+        id=old.id,
+        is_protected=old.protect,
+        is_retained=old.retain_on_delete,
+    )
+
+
+def _names(name: str, parent: str) -> list[str]:
+    """What a person may call a resource, first what we call it: a cluster by its own name."""
+    component_type, component = _split(parent) if parent else ("", "")
+    if not component or component_type.endswith(_WHOLE):
+        return [name]
+    if component_type.endswith(_CLUSTER):
+        return [component.removeprefix("cluster-"), component, name]
+    return [name, component]
+
+
+def _split(urn: str) -> tuple[str, str]:
+    """The type and the name of urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME."""
+    types, _, name = urn.split("::", 2)[2].partition("::")
+    return types.rpartition("$")[2], name
+
+
+def _state(step: _Step) -> _State:
+    return step.new_state or step.old_state or _State()
+
+
+def _named(resources: Iterable[_Resource], op: str) -> tuple[str, ...]:
+    return tuple(sorted({each.name for each in resources if each.op == op}))
+
+
+def _because(step: _Step) -> tuple[str, ...]:
+    """Properties that force a replacement, before the others that change."""
+    forcing = step.replace_reasons or ()
+    others = sorted(path for path in step.detailed_diff or {} if path not in forcing)
+    return (*forcing, *others)
+
+
+def _raise_failure(said: _Preview, stack: str, protected: set[str]) -> None:
+    """Raise what Pulumi failed for, if it is not that something is protected: a loss says that."""
+    errors = [
+        each.message.strip().removeprefix("error: ")
+        for each in said.diagnostics
+        if each.severity == "error" and each.urn not in protected
+    ]
+    told = [each for each in errors if not each.startswith((_PREVIEW_FAILED, _CRASHED))]
+    if told or (errors and not protected):
+        reason = "\n".join(dict.fromkeys(told or errors))
+        message = f"`pulumi preview -s {stack}` failed: {reason}"
+        raise EnvironmentFailure(message, hint=f"mend it, then `pulumi preview -s {stack}`")
+
+
+def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) -> Loss:
+    """`around` are the resources that it is in and that are lost themselves."""
+    costs = what_is_lost(each.type, is_replaced=each.change != "deleted")
+    names = each.names
+    if around and (each.change is None or each.is_retained):
+        costs = f"{costs}; it is in {around[0].name}"
+    elif each.is_retained:
+        costs = "stays where it is with what it holds, and the stack forgets it"
+    if each.change is None:
+        names = names.union(*(one.names for one in around))
+    return Loss(
+        name=each.name,
+        resource=each.urn,
+        type=each.type,
+        change=each.change or "goes along",
+        because=each.because if each.change == "replaced" else (),
+        costs=costs,
+        is_protected=each.change is not None and each.is_protected,
+        is_allowed=not names.isdisjoint(allowed),
+    )
+
+
+def _gravity(loss: Loss) -> tuple[bool, bool, str, str]:
+    """What is not allowed first; else by name, as Pulumi's order is another one every time."""
+    return (not loss.is_protected, loss.is_allowed, loss.name, loss.resource)
+
+
+def _unknown(name: str, known: set[str], losses: Sequence[Loss], stack: str) -> LaunchError:
+    message = f"stack `{stack}` has no cluster or resource `{name}`"
+    near = get_close_matches(name, sorted(known), n=1)
+    lost = ", ".join(dict.fromkeys(each.name for each in losses))
+    hint = f"did you mean `{near[0]}`?" if near else f"to be allowed: {lost or 'nothing'}"
+    return LaunchError(message, hint=hint)

@@ -1,0 +1,304 @@
+"""What `launch env check` reads out of a preview: what would be lost, and who allowed it.
+
+The previews here have the shape that Pulumi 3.250 gives; the real engine's own are judged in
+tests/integration/azure_stack/test_guard.py.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.stack_check import Changes, Loss, find_refusal, judge_preview
+from jobs.stack_costs import what_is_lost
+
+GROUP = "/subscriptions/s/resourceGroups/g"
+ACCOUNT = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/ty"
+COMPUTE = f"{GROUP}/providers/Microsoft.MachineLearningServices/workspaces/w/computes/gpu-1a2b3c"
+STORAGE_COSTS = (
+    "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
+)
+COMPUTE_COSTS = "running jobs end; their checkpoints stay in the store"
+PLATFORM = "trainyard:cloud:Platform::cloud"
+STORAGE = "trainyard:cloud:Platform$trainyard:cloud:Storage::cloud-data"
+CLUSTER = "trainyard:cloud:Platform$trainyard:cloud:Cluster::cluster-gpu"
+
+
+def urn(path):
+    return f"urn:pulumi:prod::trainyard::{path}"
+
+
+def step(op, kind, name, *, parent=PLATFORM, cloud_id="", reasons=None, changed=(), **state):
+    """One step as `pulumi preview --json` writes it."""
+    types = parent.partition("::")[0]
+    states = {"custom": True, "type": kind, "id": cloud_id, "parent": urn(parent), **state}
+    made = {"op": op, "urn": urn(f"{types}${kind}::{name}")}
+    if op != "create":
+        made["oldState"] = states
+    if op != "delete":
+        made["newState"] = states
+    detailed = {path: {"kind": "update"} for path in changed} or None
+    return {**made, "replaceReasons": reasons, "detailedDiff": detailed}
+
+
+def account(op, **options):
+    kind, name = "azure-native:storage:StorageAccount", "cloud-data-account"
+    return step(op, kind, name, parent=STORAGE, cloud_id=ACCOUNT, **options)
+
+
+def container(op, **options):
+    inside = f"{ACCOUNT}/blobServices/default/containers/data"
+    kind, name = "azure-native:storage:BlobContainer", "cloud-data-data"
+    return step(op, kind, name, parent=STORAGE, cloud_id=inside, **options)
+
+
+def compute(op, **options):
+    kind, name = "azure-native:machinelearningservices:Compute", "cluster-gpu-compute"
+    return step(op, kind, name, parent=CLUSTER, cloud_id=COMPUTE, **options)
+
+
+def component(op):
+    made = step(op, "trainyard:cloud:Cluster", "cluster-gpu")
+    for state in ("oldState", "newState"):
+        made.get(state, {})["custom"] = False
+    return made
+
+
+def error(message, path=None):
+    said = {"severity": "error", "message": f"error: {message}\n"}
+    return {**said, "urn": urn(path)} if path else said
+
+
+def judge(*steps, allowed=(), diagnostics=()):
+    preview = {"steps": steps, "diagnostics": diagnostics, "changeSummary": {}, "duration": 1}
+    return judge_preview(json.dumps(preview).encode(), "prod", allowed)
+
+
+def loss(**values):
+    usual = {
+        "name": "gpu",
+        "resource": urn(
+            "trainyard:cloud:Platform$trainyard:cloud:Cluster"
+            "$azure-native:machinelearningservices:Compute::cluster-gpu-compute"
+        ),
+        "type": "azure-native:machinelearningservices:Compute",
+        "change": "replaced",
+        "because": (),
+        "costs": COMPUTE_COSTS,
+        "is_protected": False,
+        "is_allowed": False,
+    }
+    return Loss(**{**usual, **values})
+
+
+def account_loss(**values):
+    usual = {
+        "name": "cloud-data-account",
+        "resource": account("same")["urn"],
+        "type": "azure-native:storage:StorageAccount",
+        "costs": STORAGE_COSTS,
+    }
+    return loss(**{**usual, **values})
+
+
+def container_loss(**values):
+    usual = {
+        "name": "cloud-data-data",
+        "resource": container("same")["urn"],
+        "type": "azure-native:storage:BlobContainer",
+        "costs": STORAGE_COSTS,
+    }
+    return loss(**{**usual, **values})
+
+
+def changes(*losses, updated=(), created=(), idle_allowances=()):
+    return Changes(losses=losses, updated=updated, created=created, idle_allowances=idle_allowances)
+
+
+def error_of(call, kind):
+    with pytest.raises(kind) as caught:
+        call()
+    return caught.value
+
+
+def test_what_only_changes_in_place_or_is_new_is_no_loss():
+    other = "azure-native:machinelearningservices:Compute"
+    assert judge(component("same"), account("same")) == changes()
+    assert judge(
+        component("update"),
+        compute("update", changed=["properties.scaleSettings.maxNodeCount"]),
+        account("same"),
+        step("create", other, "cluster-cpu-compute", parent=CLUSTER.replace("gpu", "cpu")),
+    ) == changes(updated=("gpu",), created=("cpu",))
+
+
+def test_a_cluster_made_anew_is_one_loss_by_the_name_that_jobs_know():
+    replaced = compute("replace", reasons=["computeName"], changed=["properties.vmSize"])
+    expected = loss(because=("computeName", "properties.vmSize"))
+    assert judge(component("same"), replaced) == changes(expected)
+    # The three steps that Pulumi takes, where a preview has them all.
+    steps = [compute(op) for op in ("create-replacement", "replace", "delete-replaced")]
+    assert judge(*steps) == changes(loss())
+
+
+def test_a_cluster_taken_out_is_one_loss_and_its_component_none():
+    assert judge(component("delete"), compute("delete")) == changes(loss(change="deleted"))
+
+
+def test_what_an_earlier_replacement_left_is_a_loss_though_a_new_one_stands():
+    left = compute("delete", delete=True)
+    assert judge(compute("same"), left) == changes(loss(change="deleted"))
+
+
+@pytest.mark.parametrize("name", ["gpu", "cluster-gpu", "cluster-gpu-compute"])
+def test_a_cluster_is_allowed_by_each_of_its_names(name):
+    assert judge(compute("replace"), allowed=[name]) == changes(loss(is_allowed=True))
+
+
+def test_a_component_allows_all_that_is_in_it_and_the_platform_nothing():
+    both = account("replace"), container("delete")
+    assert judge(*both, allowed=["cloud-data"]) == changes(
+        account_loss(is_allowed=True), container_loss(change="deleted", is_allowed=True)
+    )
+    assert judge(*both, allowed=["cloud-data-data"]) == changes(
+        account_loss(), container_loss(change="deleted", is_allowed=True)
+    )
+    vault = step("delete", "azure-native:keyvault:Vault", "cloud-vault")
+    told = error_of(lambda: judge(vault, allowed=["cloud"]), LaunchError)
+    assert told.message == "stack `prod` has no cluster or resource `cloud`"
+
+
+def test_what_is_inside_of_what_is_lost_goes_along_though_pulumi_keeps_it():
+    costs = f"{STORAGE_COSTS}; it is in cloud-data-account"
+    within = container_loss(change="goes along", costs=costs)
+    assert judge(account("replace"), container("same")) == changes(account_loss(), within)
+    # Azure's ids are compared without regard to case.
+    upper = container("update", id=ACCOUNT.upper() + "/blobServices/default/containers/data")
+    assert judge(account("delete"), upper) == changes(
+        account_loss(change="deleted"), within, updated=("cloud-data-data",)
+    )
+    # To allow the account is to allow what is in it.
+    allowed = judge(account("replace"), container("same"), allowed=["cloud-data-account"])
+    assert [each.is_allowed for each in allowed.losses] == [True, True]
+    # Another account whose name begins alike is not inside.
+    other = container("same", id=f"{ACCOUNT}2/blobServices/default/containers/data")
+    assert judge(account("replace"), other) == changes(account_loss())
+
+
+def test_what_is_retained_stays_unless_it_is_inside_of_what_is_deleted():
+    retained = container("delete", retainOnDelete=True)
+    stays = "stays where it is with what it holds, and the stack forgets it"
+    assert judge(retained) == changes(container_loss(change="deleted", costs=stays))
+    inside = container_loss(change="deleted", costs=f"{STORAGE_COSTS}; it is in cloud-data-account")
+    assert judge(retained, account("delete")) == changes(account_loss(change="deleted"), inside)
+
+
+def test_what_is_protected_is_told_first_and_refused_even_where_it_is_allowed():
+    path = account("same")["urn"].split("::", 2)[2]
+    found = judge(
+        compute("replace"),
+        account("delete", protect=True),
+        allowed=["cloud-data-account", "gpu"],
+        diagnostics=[
+            error("Preview failed: resource cannot be deleted\nbecause it is protected.", path),
+            error("preview failed"),
+        ],
+    )
+    assert found == changes(
+        account_loss(change="deleted", is_protected=True, is_allowed=True), loss(is_allowed=True)
+    )
+    refusal = find_refusal(found, "prod", ["launch"])
+    assert refusal is not None
+    assert refusal.exit_code == 3
+    assert refusal.message == (
+        "`pulumi up -s prod` would replace or delete what is protected, and Pulumi refuses it: "
+        "cloud-data-account"
+    )
+
+
+def test_a_refusal_gives_the_command_that_allows_what_was_not_allowed():
+    found = judge(compute("replace"), account("delete"), container("delete"), allowed=["gpu"])
+    refusal = find_refusal(found, "prod", ["launch", "env", "check", "-s", "prod"])
+    assert refusal is not None
+    assert refusal.message == (
+        "`pulumi up -s prod` would replace or delete: cloud-data-account, cloud-data-data"
+    )
+    assert refusal.hint == (
+        "where that is meant: launch env check -s prod "
+        "--allow-replace cloud-data-account --allow-replace cloud-data-data"
+    )
+    allowed = judge(compute("replace"), allowed=["gpu"])
+    assert find_refusal(allowed, "prod", []) is None
+
+
+def test_a_name_that_the_stack_has_not_is_refused_with_the_nearest():
+    steps = compute("replace"), account("same")
+    told = error_of(lambda: judge(*steps, allowed=["gpx"]), LaunchError)
+    assert (told.exit_code, told.message, told.hint) == (
+        2,
+        "stack `prod` has no cluster or resource `gpx`",
+        "did you mean `gpu`?",
+    )
+    told = error_of(lambda: judge(*steps, allowed=["zzzz"]), LaunchError)
+    assert told.hint == "to be allowed: gpu"
+    told = error_of(lambda: judge(account("same"), allowed=["zzzz"]), LaunchError)
+    assert told.hint == "to be allowed: nothing"
+
+
+def test_a_name_that_is_not_lost_allows_nothing_and_is_told():
+    found = judge(compute("replace"), account("same"), allowed=["gpu", "cloud-data"])
+    assert found.idle_allowances == ("cloud-data",)
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "reason"),
+    [
+        (
+            [
+                error("Pulumi.prod.yaml: trainyard:owner: nobody"),
+                error("an unhandled error occurred: program exited with non-zero exit code: 1"),
+            ],
+            "Pulumi.prod.yaml: trainyard:owner: nobody",
+        ),
+        ([error("preview failed")], "preview failed"),
+        (
+            [error("one", STORAGE), error("two"), error("one", STORAGE), error("preview failed")],
+            "one\ntwo",
+        ),
+    ],
+)
+def test_a_preview_that_failed_is_told_in_pulumis_words(diagnostics, reason):
+    told = error_of(lambda: judge(diagnostics=diagnostics), EnvironmentFailure)
+    assert told.message == f"`pulumi preview -s prod` failed: {reason}"
+
+
+def test_a_failure_beside_what_is_protected_is_a_failure_as_the_rest_is_not_known():
+    account_path = account("same")["urn"].split("::", 2)[2]
+    diagnostics = [error("is protected", account_path), error("quota"), error("preview failed")]
+    told = error_of(
+        lambda: judge(account("delete", protect=True), diagnostics=diagnostics), EnvironmentFailure
+    )
+    assert told.message == "`pulumi preview -s prod` failed: quota"
+    assert told.exit_code == 1
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"steps": [{"op": 1}]}', b"error: no"])
+def test_what_is_no_preview_is_a_failure(text):
+    told = error_of(lambda: judge_preview(text, "prod", ()), EnvironmentFailure)
+    assert "says what cannot be read" in told.message
+
+
+def test_costs_tell_what_is_gone_from_what_is_only_interrupted():
+    role = "azure-native:authorization:RoleAssignment"
+    assert what_is_lost(role, is_replaced=False) == "the access that it gives"
+    assert (
+        what_is_lost(role, is_replaced=True) == "the access that it gives, until the new one works"
+    )
+    vault = "azure-native:keyvault/v20240401:Vault"
+    assert what_is_lost(vault, is_replaced=True) == what_is_lost(vault, is_replaced=False)
+    assert "secret" in what_is_lost(vault, is_replaced=True)
+    unknown = "what it holds; this check does not know its kind"
+    assert what_is_lost("a:b:C", is_replaced=True) == unknown
+    assert what_is_lost("", is_replaced=True) == unknown
