@@ -127,7 +127,8 @@ class Network(pulumi.ComponentResource):
             private_endpoint_name=endpoint_name,
             resource_group_name=site.names.resource_group,
             location=site.settings.location,
-            subnet=network.SubnetArgs(id=self.subnet_id),
+            # No SubnetArgs: its defaults would ask for policies of their own on the subnet.
+            subnet={"id": self.subnet_id},
             custom_network_interface_name=f"{endpoint_name}-nic",
             private_link_service_connections=[
                 network.PrivateLinkServiceConnectionArgs(

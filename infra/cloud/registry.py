@@ -56,7 +56,7 @@ class Registry(pulumi.ComponentResource):
             ),
             policies=_prod_policies() if is_prod else None,
             public_network_access="Disabled" if site.is_private else "Enabled",
-            zone_redundancy="Enabled" if is_prod else None,
+            zone_redundancy="Enabled" if is_prod else "Disabled",
             tags=site.tags,
             opts=tied(self, args.resource_group),
         )

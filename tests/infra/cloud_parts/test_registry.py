@@ -1,0 +1,63 @@
+"""The container registry of each stage, every input."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.cloud.registry import Registry, RegistryArgs
+
+OWN = {
+    "dev": {
+        "sku": {"name": "Standard"},
+        "publicNetworkAccess": "Enabled",
+        "zoneRedundancy": "Disabled",
+    },
+    "test": {
+        "sku": {"name": "Premium"},
+        "publicNetworkAccess": "Disabled",
+        "networkRuleSet": {"defaultAction": "Deny"},
+        "networkRuleBypassOptions": "AzureServices",
+        "zoneRedundancy": "Disabled",
+    },
+    "prod": {
+        "sku": {"name": "Premium"},
+        "publicNetworkAccess": "Disabled",
+        "networkRuleSet": {"defaultAction": "Deny"},
+        "networkRuleBypassOptions": "AzureServices",
+        "zoneRedundancy": "Enabled",
+        "policies": {
+            "azureADAuthenticationAsArmPolicy": {"status": "disabled"},
+            "exportPolicy": {"status": "disabled"},
+            "retentionPolicy": {"days": 15, "status": "enabled"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("stage", ["dev", "test", "prod"])
+def test_the_registry_has_no_password_and_what_only_premium_takes_only_there(record, stage):
+    made = []
+
+    def registry(site, group, opts):
+        made.append(Registry("registry", RegistryArgs(site=site, resource_group=group), opts))
+
+    recorded = record(stage, registry)
+    name = recorded.site.names.registry
+
+    assert recorded.inputs() == {
+        "registry-registry": {
+            "registryName": name,
+            "resourceGroupName": f"rg-acme-{stage}",
+            "location": "westeurope",
+            "adminUserEnabled": False,
+            "anonymousPullEnabled": False,
+            "tags": {
+                "project": "trainyard",
+                "stack": stage,
+                "stage": stage,
+                "owner": "platform@example.com",
+            },
+            **OWN[stage],
+        }
+    }
+    assert made[0].login_server == f"{name}.azurecr.io"
