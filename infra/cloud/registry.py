@@ -48,7 +48,7 @@ class Registry(pulumi.ComponentResource):
             sku=containerregistry.SkuArgs(name="Premium" if site.is_private else "Standard"),
             admin_user_enabled=False,
             anonymous_pull_enabled=False,
-            network_rule_bypass_options="AzureServices" if site.is_private else None,
+            network_rule_bypass_options="AzureServices",
             network_rule_set=(
                 containerregistry.NetworkRuleSetArgs(default_action="Deny")
                 if site.is_private

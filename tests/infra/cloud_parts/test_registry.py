@@ -16,14 +16,12 @@ OWN = {
         "sku": {"name": "Premium"},
         "publicNetworkAccess": "Disabled",
         "networkRuleSet": {"defaultAction": "Deny"},
-        "networkRuleBypassOptions": "AzureServices",
         "zoneRedundancy": "Disabled",
     },
     "prod": {
         "sku": {"name": "Premium"},
         "publicNetworkAccess": "Disabled",
         "networkRuleSet": {"defaultAction": "Deny"},
-        "networkRuleBypassOptions": "AzureServices",
         "zoneRedundancy": "Enabled",
         "policies": {
             "azureADAuthenticationAsArmPolicy": {"status": "disabled"},
@@ -51,6 +49,7 @@ def test_the_registry_has_no_password_and_what_only_premium_takes_only_there(rec
             "location": "westeurope",
             "adminUserEnabled": False,
             "anonymousPullEnabled": False,
+            "networkRuleBypassOptions": "AzureServices",
             "tags": {
                 "project": "trainyard",
                 "stack": stage,
