@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -39,25 +41,24 @@ class PartCheck(Struct, frozen=True, kw_only=True):
 
 def check_environment(environment: Environment) -> list[PartCheck]:
     """Look at every part; changes nothing, starts nothing, blocks for at most some seconds."""
-    clusters = [_check_cluster(name, each) for name, each in environment.clusters.items()]
-    if environment.engine != "local":
-        return [*_check_services(environment), *clusters]
-    return [_check_azurite(environment), _check_folder(environment), *clusters]
-
-
-def _check_services(environment: Environment) -> list[PartCheck]:
     from concurrent.futures import ThreadPoolExecutor
 
-    urls = {
-        "storage": f"{environment.storage.blob_endpoint.rstrip('/')}/?comp=list",
-        "workspace": f"{environment.workspace.endpoint.rstrip('/')}/",
-    }
+    checks: list[Callable[[], PartCheck]] = [
+        partial(_check_store, environment),
+        partial(_check_workspace, environment),
+    ]
     if environment.key_vault is not None:
-        urls["key vault"] = f"{environment.key_vault.uri.rstrip('/')}/secrets?api-version=7.4"
+        url = f"{environment.key_vault.uri.rstrip('/')}/secrets?api-version=7.4"
+        checks.append(partial(_check_service, "key vault", url))
     if environment.registry is not None:
-        urls["registry"] = f"https://{environment.registry.login_server}/v2/"
-    with ThreadPoolExecutor(len(urls)) as pool:
-        return list(pool.map(_check_service, urls, urls.values()))
+        url = f"https://{environment.registry.login_server}/v2/"
+        checks.append(partial(_check_service, "registry", url))
+    with ThreadPoolExecutor(len(checks)) as pool:
+        services = [pool.submit(check) for check in checks]
+    return [
+        *(each.result() for each in services),
+        *(_check_cluster(name, each) for name, each in environment.clusters.items()),
+    ]
 
 
 def _check_service(part: str, url: str) -> PartCheck:
@@ -124,13 +125,13 @@ class _Refusal(Struct, frozen=True):
         return reason.code
 
 
-def _check_azurite(environment: Environment) -> PartCheck:
+def _check_store(environment: Environment) -> PartCheck:
     storage = environment.storage
+    if storage.folder is None:
+        return _check_service("storage", f"{storage.blob_endpoint.rstrip('/')}/?comp=list")
     # infra's own program knows whether what listens there is this environment's Azurite.
-    program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "status"]
-    done = subprocess.run(
-        [*program, storage.folder or ""], stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "status", storage.folder]
+    done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == 0:
         return PartCheck(part="storage", ok=True, detail=f"answering at {storage.blob_endpoint}")
     stack = environment.stack
@@ -141,8 +142,11 @@ def _check_azurite(environment: Environment) -> PartCheck:
     return PartCheck(part="storage", ok=False, detail=detail)
 
 
-def _check_folder(environment: Environment) -> PartCheck:
-    folder = nearest = Path(unquote(urlsplit(environment.workspace.endpoint).path))
+def _check_workspace(environment: Environment) -> PartCheck:
+    url = urlsplit(environment.workspace.endpoint)
+    if url.scheme != "file":
+        return _check_service("workspace", f"{environment.workspace.endpoint.rstrip('/')}/")
+    folder = nearest = Path(unquote(url.path))
     while not os.path.lexists(nearest):
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):

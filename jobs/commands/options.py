@@ -126,8 +126,10 @@ def open_engine(environment: Environment) -> Engine:
 
 def open_store(environment: Environment) -> RunStore:
     """The environment's runs."""
+    from jobs.engines import require_engine
     from jobs.runs import RunStore
 
+    require_engine(environment)
     return RunStore.of(environment)
 
 

@@ -18,9 +18,17 @@ ENGINES = {
 
 def load_engine(environment: Environment) -> Engine:
     """Make the engine that the environment names."""
-    try:
-        module, _, name = ENGINES[environment.engine].partition(":")
-    except KeyError:
-        message = f"stack `{environment.stack}` wants the engine `{environment.engine}`"
-        raise LaunchError(message, hint=f"this version has: {', '.join(ENGINES)}") from None
+    require_engine(environment)
+    module, _, name = ENGINES[environment.engine].partition(":")
     return getattr(import_module(module), name)(environment)
+
+
+def require_engine(environment: Environment) -> None:
+    """Raise LaunchError where this version cannot run jobs on the environment, nor has any run."""
+    if environment.engine not in ENGINES:
+        message = (
+            f"this version runs no jobs on stack `{environment.stack}`: "
+            f"it has no engine `{environment.engine}`"
+        )
+        hint = f"it has: {', '.join(ENGINES)}; `launch env` and `launch data` work on every stack"
+        raise LaunchError(message, hint=hint)

@@ -9,6 +9,7 @@ import pytest
 
 from jobs import doctor
 from jobs.doctor import Check, Health, Project
+from tests.fakes.scripted_server import answer, scripted_server
 
 
 @pytest.fixture
@@ -149,11 +150,8 @@ def test_a_stack_that_is_not_up_shows_whether_its_port_is_free(project):
 
 
 def test_it_ends_with_1_only_where_something_needed_is_missing(launching):
-    with socket.socket() as store:
-        store.bind(("127.0.0.1", 0))
-        store.listen()
-        endpoint = f"http://127.0.0.1:{store.getsockname()[1]}/test"
-        storage = msgspec.structs.replace(launching.environment.storage, blob_endpoint=endpoint)
+    with scripted_server(lambda _: answer(200)) as store:
+        storage = msgspec.structs.replace(launching.environment.storage, blob_endpoint=store.url)
         launching.write_environment(msgspec.structs.replace(launching.environment, storage=storage))
         typed = launching.type("doctor", "--json")
     health = {check["part"]: check["health"] for check in typed.json()}
