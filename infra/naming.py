@@ -1,13 +1,125 @@
-"""Physical names: the stable name plus a short hash of what cannot change in place."""
+"""Names of all that a stack makes: plain text before anything exists, so that a preview shows it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Of our own making, so that names of role assignments are equal on every run and nobody else's.
+_ASSIGNMENTS = uuid.UUID("5b9d7d3e-52c1-4d2b-9a54-6f0c6f1f7a10")
 
 
 def physical_name(name: str, fixed: Mapping[str, str | int]) -> str:
     """`gpu` becomes `gpu-1a2b3c`: a change of what is fixed makes another thing beside it."""
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
     return f"{name}-{digest[:6]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """Names and ids of a cloud stack's resources in Azure.
+
+    Four names are one for all of Azure (both accounts, vault, registry): they carry four hex
+    digits of subscription and stack, and only the stage of the stack's name, to stay within
+    Azure's 24 characters for a `prefix` of 8. Vaults and workspaces are kept for days after their
+    deletion and hold their names: a new `generation` gives others.
+    """
+
+    prefix: str
+    stack: str
+    generation: int
+    subscription_id: str
+
+    @property
+    def stage(self) -> str:
+        """What the stack's name begins with."""
+        return self.stack.partition("-")[0]
+
+    @property
+    def digest(self) -> str:
+        """Tells this stack's global names from those of other stacks and subscriptions."""
+        text = f"{self.subscription_id}/{self.stack}"
+        return hashlib.sha256(text.encode()).hexdigest()[:4]
+
+    @property
+    def resource_group(self) -> str:
+        """The group of everything."""
+        return f"rg-{self.prefix}-{self.stack}"
+
+    @property
+    def data_account(self) -> str:
+        """The storage account of data and runs."""
+        return f"st{self.prefix}{self.stage}data{self.digest}"
+
+    @property
+    def workspace_account(self) -> str:
+        """The storage account that the workspace keeps its own things in."""
+        return f"st{self.prefix}{self.stage}ml{self.digest}"
+
+    @property
+    def key_vault(self) -> str:
+        """The vault, of this generation."""
+        return f"kv-{self.prefix}-{self.stage}-{self.generation}-{self.digest}"
+
+    @property
+    def registry(self) -> str:
+        """The container registry."""
+        return f"cr{self.prefix}{self.stage}{self.digest}"
+
+    @property
+    def workspace(self) -> str:
+        """The Azure ML workspace, of this generation."""
+        return f"mlw-{self.prefix}-{self.stack}-{self.generation}"
+
+    @property
+    def log_analytics(self) -> str:
+        """The Log Analytics workspace."""
+        return f"log-{self.prefix}-{self.stack}"
+
+    @property
+    def app_insights(self) -> str:
+        """The Application Insights component."""
+        return f"appi-{self.prefix}-{self.stack}"
+
+    @property
+    def network(self) -> str:
+        """The virtual network of private endpoints and clients."""
+        return f"vnet-{self.prefix}-{self.stack}"
+
+    @property
+    def workspace_identity(self) -> str:
+        """Whom the workspace acts as."""
+        return f"id-{self.prefix}-{self.stack}-workspace"
+
+    @property
+    def cluster_identity(self) -> str:
+        """Whom the clusters' nodes act as."""
+        return f"id-{self.prefix}-{self.stack}-cluster"
+
+    @property
+    def budget(self) -> str:
+        """The monthly budget."""
+        return f"budget-{self.prefix}-{self.stack}"
+
+    @property
+    def group_id(self) -> str:
+        """The resource group's id."""
+        return f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
+
+    def id_of(self, type_: str, name: str) -> str:
+        """The id of a resource in the group: `Microsoft.Storage/storageAccounts` and its name."""
+        return f"{self.group_id}/providers/{type_}/{name}"
+
+    def role_definition_id(self, guid: str) -> str:
+        """The id of a built-in role."""
+        return (
+            f"/subscriptions/{self.subscription_id}"
+            f"/providers/Microsoft.Authorization/roleDefinitions/{guid}"
+        )
+
+    def assignment_name(self, *parts: str) -> str:
+        """The GUID that names a role assignment: the same for the same scope, role and receiver."""
+        return str(uuid.uuid5(_ASSIGNMENTS, "/".join((self.group_id, *parts))))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infra.local.azurite import DATA_CONTAINER, RUNS_CONTAINER
-from infra.local.cluster import SIZE, LocalCluster
-from infra.local.platform import LocalPlatform
+from infra.skus import find_size
+
+if TYPE_CHECKING:
+    # Each loads its own stack's libraries, and only one of them is there at a time.
+    from infra.cloud.cluster import CloudCluster
+    from infra.cloud.platform import CloudPlatform
+    from infra.local.cluster import LocalCluster
+    from infra.local.platform import LocalPlatform
 
 ENVIRONMENT = "environment"
 SCHEMA = 1
 
 
-def environment(stack: str, platform: LocalPlatform) -> dict[str, Any]:
-    """All that `launch` may know of the stack; never a key or a connection string."""
+def local_environment(stack: str, platform: LocalPlatform) -> dict[str, Any]:
+    """All that `launch` may know of the local stack; never a key or a connection string."""
     settings = platform.settings
     return {
         "schema": SCHEMA,
@@ -30,21 +35,21 @@ def environment(stack: str, platform: LocalPlatform) -> dict[str, Any]:
         "storage": {
             "account": platform.storage.account,
             "blob_endpoint": platform.storage.blob_endpoint,
-            "containers": {"data": DATA_CONTAINER, "runs": RUNS_CONTAINER},
+            "containers": {"data": platform.data_container, "runs": platform.runs_container},
             "folder": platform.storage.folder,
         },
         "registry": None,
         "key_vault": None,
-        "clusters": {name: _cluster(cluster) for name, cluster in platform.clusters.items()},
+        "clusters": {name: _local_cluster(cluster) for name, cluster in platform.clusters.items()},
         "images": dict(settings.images),
     }
 
 
-def _cluster(cluster: LocalCluster) -> dict[str, Any]:
+def _local_cluster(cluster: LocalCluster) -> dict[str, Any]:
     args = cluster.args
     return {
         "compute": cluster.compute,
-        "size": SIZE,
+        "size": cluster.size,
         "gpus_per_node": args.node.num_gpus,
         "cpus_per_node": args.node.num_cpus,
         "processes_per_node": args.processes_per_node,
@@ -55,5 +60,54 @@ def _cluster(cluster: LocalCluster) -> dict[str, Any]:
         "max_nodes": args.num_nodes,
         "idle_s": 0,
         "price_per_node_hour": 0.0,
+        "currency": None,
+    }
+
+
+def cloud_environment(platform: CloudPlatform) -> dict[str, Any]:
+    """All that `launch` may know of a stack on Azure; plain text, known at preview."""
+    settings, names = platform.site.settings, platform.site.names
+    return {
+        "schema": SCHEMA,
+        "stack": settings.stack,
+        "engine": "azureml",
+        "location": settings.location,
+        "subscription_id": names.subscription_id,
+        "resource_group": names.resource_group,
+        "workspace": {
+            "name": names.workspace,
+            "id": platform.workspace.scope.id,
+            "endpoint": f"https://{settings.location}.api.azureml.ms",
+        },
+        "storage": {
+            "account": names.data_account,
+            "blob_endpoint": f"https://{names.data_account}.blob.core.windows.net/",
+            "containers": {"data": platform.data_container, "runs": platform.runs_container},
+            "folder": None,
+        },
+        "registry": {"login_server": platform.registry.login_server},
+        "key_vault": {"uri": platform.vault.uri},
+        "clusters": {name: _cloud_cluster(cluster) for name, cluster in platform.clusters.items()},
+        "images": dict(settings.images),
+    }
+
+
+def _cloud_cluster(cluster: CloudCluster) -> dict[str, Any]:
+    args = cluster.args.settings
+    size = find_size(args.size)
+    assert size
+    return {
+        "compute": cluster.compute_name,
+        "size": args.size,
+        "gpus_per_node": size.gpus,
+        "cpus_per_node": size.vcpus,
+        "processes_per_node": args.processes_per_node,
+        "rdma": size.rdma,
+        "priority": args.priority,
+        "min_nodes": args.min_nodes,
+        "max_nodes": args.max_nodes,
+        "idle_s": args.idle_s,
+        # Unknown to the stack: prices differ by contract and change.
+        "price_per_node_hour": None,
         "currency": None,
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pulumi
 from pulumi.runtime import get_config_env
 
 from infra import outputs
-from infra.local.platform import LocalPlatform
+from infra.cloud.settings import CloudSettings
 from infra.settings import SettingsError, find_project_root, parse_settings
 
 
@@ -14,10 +16,23 @@ def main() -> None:
     """Declare the stack that Pulumi runs; nothing is declared when a setting is wrong."""
     stack = pulumi.get_stack()
     try:
-        settings = parse_settings(get_config_env(), root=find_project_root())
+        settings = parse_settings(
+            get_config_env(),
+            stack=stack,
+            root=find_project_root(),
+            today=datetime.datetime.now(datetime.UTC).date(),
+        )
     except SettingsError as error:
         message = f"Pulumi.{stack}.yaml: {error}"
         # RunError alone is shown without a traceback.
         raise pulumi.RunError(message) from error
-    platform = LocalPlatform("local", settings)
-    pulumi.export(outputs.ENVIRONMENT, outputs.environment(stack, platform))
+    # Each platform's libraries load with it alone: azure-native is no part of a laptop's stack.
+    if isinstance(settings, CloudSettings):
+        from infra.cloud.platform import CloudPlatform
+
+        environment = outputs.cloud_environment(CloudPlatform("cloud", settings))
+    else:
+        from infra.local.platform import LocalPlatform
+
+        environment = outputs.local_environment(stack, LocalPlatform("local", settings))
+    pulumi.export(outputs.ENVIRONMENT, environment)

@@ -30,6 +30,7 @@ class LocalCluster(pulumi.ComponentResource):
         super().__init__("trainyard:local:Cluster", name, None, opts)
         self.name = name
         self.args = args
+        self.size = SIZE
         # Runs claim whole nodes, so their number may change under them; what a node is may not.
         self.compute = physical_name(
             name, {"size": SIZE, "processes_per_node": args.processes_per_node}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pulumi
 
-from infra.local.azurite import Azurite, AzuriteArgs
+from infra.local.azurite import DATA_CONTAINER, RUNS_CONTAINER, Azurite, AzuriteArgs
 from infra.local.cluster import LocalCluster, LocalClusterArgs
 from infra.local.machine import inspect_machine
+from infra.local.settings import LocalSettings
 from infra.local.workspace import LocalWorkspace, LocalWorkspaceArgs
-from infra.settings import LocalSettings
 
 
 class LocalPlatform(pulumi.ComponentResource):
@@ -21,6 +21,7 @@ class LocalPlatform(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         machine = inspect_machine()
         self.settings = settings
+        self.data_container, self.runs_container = DATA_CONTAINER, RUNS_CONTAINER
         self.workspace = LocalWorkspace(
             f"{name}-workspace", LocalWorkspaceArgs(folder=settings.workspace.folder), child
         )

@@ -15,7 +15,7 @@ import pytest
 
 from infra import outputs
 from infra.local.platform import LocalPlatform
-from infra.settings import (
+from infra.local.settings import (
     ClusterSettings,
     LocalSettings,
     StorageSettings,
@@ -48,7 +48,7 @@ def output_of(settings):
     """What `pulumi stack output environment --json` would print."""
 
     def program():
-        return outputs.environment("local", LocalPlatform("local", settings))
+        return outputs.local_environment("local", LocalPlatform("local", settings))
 
     environment, _ = declare(program)
     return json.loads(json.dumps(environment))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,23 +20,41 @@ class Declared:
 
 
 class RecordingEngine(Mocks):
-    """Answers every declaration with its own inputs as outputs."""
+    """Answers every declaration with its outputs, and calls with what it was given."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        answers: Mapping[str, dict[str, Any]],
+        outputs_of: Callable[[Declared], dict[str, Any]],
+    ) -> None:
+        self.answers = answers
+        self.outputs_of = outputs_of
         self.declared: list[Declared] = []
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        self.declared.append(Declared(args.typ, args.name, dict(args.inputs)))
-        return f"{args.name}-id", dict(args.inputs)
+        declared = Declared(args.typ, args.name, dict(args.inputs))
+        self.declared.append(declared)
+        return f"{args.name}-id", self.outputs_of(declared)
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-        raise AssertionError(f"the program asked for {args.token}")
+        assert args.token in self.answers, f"the program asked for {args.token}"
+        return self.answers[args.token]
 
 
-def declare(program: Callable[[], Any]) -> tuple[Any, list[Declared]]:
-    """Run a program; what its result resolves to, and all that it declared."""
-    engine = RecordingEngine()
-    set_mocks(engine, project="trainyard", stack="local")
+def declare(
+    program: Callable[[], Any],
+    *,
+    stack: str = "local",
+    answers: Mapping[str, dict[str, Any]] | None = None,
+    outputs_of: Callable[[Declared], dict[str, Any]] = lambda declared: dict(declared.inputs),
+) -> tuple[Any, list[Declared]]:
+    """Run a program; what its result resolves to, and all that it declared.
+
+    `answers` are those of the provider's functions by token; a resource's outputs are its inputs
+    where `outputs_of` does not say otherwise.
+    """
+    engine = RecordingEngine(answers or {}, outputs_of)
+    set_mocks(engine, project="trainyard", stack=stack)
     resolved: list[Any] = []
 
     @test

@@ -9,14 +9,14 @@ import pytest
 
 from infra.local.machine import Machine, inspect_machine
 from infra.local.platform import LocalPlatform
-from infra.naming import physical_name
-from infra.settings import (
+from infra.local.settings import (
     ClusterSettings,
     LocalSettings,
     StorageSettings,
     Tools,
     WorkspaceSettings,
 )
+from infra.naming import physical_name
 from tests.fakes.recording_engine import declare
 
 

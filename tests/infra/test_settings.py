@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from infra.settings import (
+from infra.local.settings import (
     ClusterSettings,
     LocalSettings,
-    SettingsError,
     StorageSettings,
     Tools,
     WorkspaceSettings,
-    find_project_root,
-    parse_settings,
 )
+from infra.sections import SettingsError
+from infra.settings import find_project_root, parse_settings
 
 CONFIG = {
     "engine": "local",
@@ -47,15 +47,19 @@ def encode(config):
     }
 
 
+def parse(config, root):
+    return parse_settings(config, stack="local", root=root, today=datetime.date(2026, 11, 21))
+
+
 def problems_of(config, root):
     with pytest.raises(SettingsError) as caught:
-        parse_settings(encode(config), root=root)
+        parse(encode(config), root)
     return caught.value.problems
 
 
 def test_good_settings_become_types_with_absolute_folders(root):
     images = {"pytorch": "registry/pytorch@sha256:0"}
-    settings = parse_settings(encode(CONFIG | {"images": images}), root=root)
+    settings = parse(encode(CONFIG | {"images": images}), root)
     assert settings == LocalSettings(
         storage=StorageSettings(port=10100, folder=root / "data/storage"),
         workspace=WorkspaceSettings(folder=root / "data/workspace"),
@@ -69,7 +73,7 @@ def test_the_committed_settings_are_good(root):
     repo = Path(__file__).parents[2]
     config = yaml.safe_load((repo / "Pulumi.local.yaml").read_text())["config"]
     ours = {key.removeprefix("trainyard:"): value for key, value in config.items()}
-    settings = parse_settings(encode(ours), root=root)
+    settings = parse(encode(ours), root)
     assert settings.storage.folder == root / ".trainyard/local/storage"
     assert settings.clusters
 
@@ -80,20 +84,20 @@ def test_an_absolute_folder_and_one_of_the_home_are_taken_as_they_are(root, monk
         "storage": {"port": 10100, "folder": str(root / "x" / ".." / "abs")},
         "workspace": {"folder": "~/runs"},
     }
-    settings = parse_settings(encode(config), root=root)
+    settings = parse(encode(config), root)
     assert settings.storage.folder == root / "abs"
     assert settings.workspace.folder == root / "home" / "runs"
 
 
 def test_keys_of_other_namespaces_are_not_judged(root):
     config = encode(CONFIG) | {"pulumi:disable-default-providers": "[]", "azure-native:x": "y"}
-    assert parse_settings(config, root=root).storage.port == 10100
+    assert parse(config, root).storage.port == 10100
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"engine": "azure"}, 'trainyard:engine: "azure" is none of: local'),
+        ({"engine": "azure"}, 'trainyard:engine: "azure" is none of: local, azureml'),
         ({"storage": "x"}, 'trainyard:storage: "x" is no mapping'),
         ({"storage": [1]}, "trainyard:storage: [1] is no mapping"),
         (

@@ -1,0 +1,1 @@
+"""The cloud stacks: dev, test and prod on Azure."""

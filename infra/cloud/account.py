@@ -1,0 +1,35 @@
+"""Which subscription and tenant the stack is made in: those that you are logged in to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import authorization
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Known as plain text before anything is declared: every id is made from it."""
+
+    subscription_id: str
+    tenant_id: str
+
+
+def find_account() -> Account:
+    """Ask the provider; a login that does not do ends in one clear sentence."""
+    try:
+        found = authorization.get_client_config()
+    except Exception as error:  # the SDK raises nothing narrower
+        message = f"Azure does not know you: {error}\n  {_HINT}"
+        raise pulumi.RunError(message) from error
+    if not found.subscription_id or not found.tenant_id:
+        message = f"Azure named no subscription\n  {_HINT}"
+        raise pulumi.RunError(message)
+    return Account(subscription_id=found.subscription_id, tenant_id=found.tenant_id)
+
+
+_HINT = (
+    "hint: `az login`, then `az account set -s SUBSCRIPTION`; "
+    "in CI set ARM_CLIENT_ID, ARM_TENANT_ID, ARM_SUBSCRIPTION_ID and ARM_USE_OIDC"
+)

@@ -1,0 +1,63 @@
+"""The month's money: mails at its milestones. It only warns; the clusters' maxima are what stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import consumption, resources
+
+from infra.cloud.site import Site
+
+# Azure allows five. The last one warns of what the month is going to be, before it is spent.
+_MILESTONES = (
+    (50, consumption.ThresholdType.ACTUAL),
+    (75, consumption.ThresholdType.ACTUAL),
+    (90, consumption.ThresholdType.ACTUAL),
+    (100, consumption.ThresholdType.ACTUAL),
+    (110, consumption.ThresholdType.FORECASTED),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetArgs:
+    """The group whose costs are counted."""
+
+    site: Site
+    resource_group: resources.ResourceGroup
+
+
+class Budget(pulumi.ComponentResource):
+    """Of all that is in the group, the group's life long."""
+
+    def __init__(
+        self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Budget", name, None, opts)
+        settings, names = args.site.settings.budget, args.site.names
+        self.budget = consumption.Budget(
+            f"{name}-budget",
+            budget_name=names.budget,
+            scope=names.group_id,
+            category=consumption.CategoryType.COST,
+            amount=settings.monthly_amount,
+            time_grain=consumption.TimeGrainType.MONTHLY,
+            time_period=consumption.BudgetTimePeriodArgs(start_date=f"{settings.start}T00:00:00Z"),
+            notifications={
+                f"{kind.value.lower()}-{percent}": consumption.NotificationArgs(
+                    enabled=True,
+                    operator=consumption.OperatorType.GREATER_THAN_OR_EQUAL_TO,
+                    threshold=percent,
+                    threshold_type=kind,
+                    contact_emails=list(settings.contacts),
+                )
+                for percent, kind in _MILESTONES
+            },
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[args.resource_group],
+                # Azure takes a first month that is not over yet; from then on it stays.
+                ignore_changes=["timePeriod"],
+            ),
+        )
+        self.register_outputs({})

@@ -1,0 +1,96 @@
+"""One autoscaling cluster of the workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import machinelearningservices
+
+from infra.cloud.identity import Identities
+from infra.cloud.settings import CloudClusterSettings
+from infra.cloud.site import Site
+from infra.naming import physical_name
+
+_PRIORITIES = {
+    "dedicated": machinelearningservices.VmPriority.DEDICATED,
+    "low_priority": machinelearningservices.VmPriority.LOW_PRIORITY,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudClusterArgs:
+    """The cluster's `key` in the settings, those settings, and what must be there before it."""
+
+    site: Site
+    key: str
+    settings: CloudClusterSettings
+    identities: Identities
+    depends_on: Sequence[pulumi.Resource]
+
+
+class CloudCluster(pulumi.ComponentResource):
+    """An AmlCompute without SSH, local accounts or public addresses."""
+
+    def __init__(
+        self, name: str, args: CloudClusterArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Cluster", name, None, opts)
+        site, settings = args.site, args.settings
+        self.args = args
+        # Azure changes none of these in place, and the provider does not know it of the first two:
+        # a new name makes it make another cluster beside the old one, and delete that one after.
+        # `replace_on_changes` would ask for a second one of the same name whenever Azure has
+        # given the size back in other capitals.
+        fixed = {
+            "size": settings.size,
+            "priority": settings.priority,
+            "location": site.settings.location,
+        }
+        self.compute_name = physical_name(args.key, fixed)
+        self.compute = machinelearningservices.Compute(
+            f"{name}-compute",
+            compute_name=self.compute_name,
+            resource_group_name=site.names.resource_group,
+            workspace_name=site.names.workspace,
+            location=site.settings.location,
+            identity=machinelearningservices.ManagedServiceIdentityArgs(
+                type=machinelearningservices.ManagedServiceIdentityType.USER_ASSIGNED,
+                user_assigned_identities=[args.identities.cluster_id],
+            ),
+            properties=machinelearningservices.AmlComputeArgs(
+                compute_type="AmlCompute",
+                compute_location=site.settings.location,
+                disable_local_auth=True,
+                properties=machinelearningservices.AmlComputePropertiesArgs(
+                    vm_size=settings.size,
+                    vm_priority=_PRIORITIES[settings.priority],
+                    os_type=machinelearningservices.OsType.LINUX,
+                    enable_node_public_ip=False,
+                    # Left out, Azure would open SSH on nodes outside of a network.
+                    remote_login_port_public_access=(
+                        machinelearningservices.RemoteLoginPortPublicAccess.DISABLED
+                    ),
+                    scale_settings=machinelearningservices.ScaleSettingsArgs(
+                        min_node_count=settings.min_nodes,
+                        max_node_count=settings.max_nodes,
+                        node_idle_time_before_scale_down=iso_duration(settings.idle_s),
+                    ),
+                ),
+            ),
+            # The declared minimum is told by a tag: the live one is moved by pause and resume.
+            tags={**site.tags, "cluster": args.key, "min-nodes": str(settings.min_nodes)},
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(args.depends_on),
+                ignore_changes=["properties.properties.scaleSettings.minNodeCount"],
+            ),
+        )
+        self.register_outputs({"compute": self.compute_name})
+
+
+def iso_duration(seconds: int) -> str:
+    """120 becomes `PT2M`, the form in which Azure gives it back."""
+    minutes, rest = divmod(seconds, 60)
+    return "PT" + (f"{minutes}M" if minutes else "") + (f"{rest}S" if rest else "")

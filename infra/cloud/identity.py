@@ -1,0 +1,47 @@
+"""Whom the workspace and the clusters' nodes act as: one user-assigned identity each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import managedidentity, resources
+
+from infra.cloud.site import Site
+
+_TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentitiesArgs:
+    """The group that they are made in."""
+
+    site: Site
+    resource_group: resources.ResourceGroup
+
+
+class Identities(pulumi.ComponentResource):
+    """Two identities with no rights: `infra/cloud/access.py` gives them theirs."""
+
+    def __init__(
+        self, name: str, args: IdentitiesArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Identities", name, None, opts)
+        names = args.site.names
+        self.workspace = self._identity(f"{name}-workspace", args, names.workspace_identity)
+        self.workspace_id = names.id_of(_TYPE, names.workspace_identity)
+        self.cluster = self._identity(f"{name}-cluster", args, names.cluster_identity)
+        self.cluster_id = names.id_of(_TYPE, names.cluster_identity)
+        self.register_outputs({})
+
+    def _identity(
+        self, name: str, args: IdentitiesArgs, resource_name: str
+    ) -> managedidentity.UserAssignedIdentity:
+        return managedidentity.UserAssignedIdentity(
+            name,
+            resource_name_=resource_name,
+            resource_group_name=args.site.names.resource_group,
+            location=args.site.settings.location,
+            tags=dict(args.site.tags),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+        )

@@ -1,0 +1,235 @@
+"""Composes a cloud stack: group, identities, storage, vault, registry, workspace, clusters."""
+
+from __future__ import annotations
+
+import pulumi
+from pulumi_azure_native import resources
+
+from infra.cloud.access import Access, AccessArgs, People, PeopleArgs, Scope, Scopes
+from infra.cloud.account import Account, find_account
+from infra.cloud.budget import Budget, BudgetArgs
+from infra.cloud.cluster import CloudCluster, CloudClusterArgs
+from infra.cloud.doors import Doors, DoorsArgs
+from infra.cloud.identity import Identities, IdentitiesArgs
+from infra.cloud.locks import Locks, LocksArgs
+from infra.cloud.monitoring import (
+    REGISTRY_CATEGORIES,
+    STORAGE_CATEGORIES,
+    VAULT_CATEGORIES,
+    WORKSPACE_CATEGORIES,
+    Monitoring,
+    MonitoringArgs,
+    diagnose,
+)
+from infra.cloud.registry import Registry, RegistryArgs
+from infra.cloud.settings import CloudSettings
+from infra.cloud.site import Site, make_site
+from infra.cloud.storage import Storage, StorageArgs
+from infra.cloud.vault import Vault, VaultArgs
+from infra.cloud.workspace import Workspace, WorkspaceArgs
+
+DATA_CONTAINER = "data"
+RUNS_CONTAINER = "runs"
+
+
+class CloudPlatform(pulumi.ComponentResource):
+    """Everything that `launch` needs on Azure; in prod nothing but clusters can be destroyed."""
+
+    def __init__(
+        self, name: str, settings: CloudSettings, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        account = find_account()
+        site = make_site(settings, subscription_id=account.subscription_id)
+        is_prod = settings.stage == "prod"
+        super().__init__(
+            "trainyard:cloud:Platform",
+            name,
+            # In the state, so that it alone says where a half-made stack lies.
+            {"subscriptionId": account.subscription_id, "resourceGroup": site.names.resource_group},
+            # Children inherit it: the group first, which would take all that is in it along.
+            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(protect=is_prod or None)),
+        )
+        self._child = pulumi.ResourceOptions(parent=self)
+        self.site = site
+        self.data_container, self.runs_container = DATA_CONTAINER, RUNS_CONTAINER
+        self.group = resources.ResourceGroup(
+            f"{name}-group",
+            resource_group_name=site.names.resource_group,
+            location=settings.location,
+            tags=dict(site.tags),
+            opts=self._child,
+        )
+        self.budget = Budget(name, BudgetArgs(site=site, resource_group=self.group), self._child)
+        self._make_parts(name, site, account)
+        doors = self._make_doors(name) if site.is_private else None
+        scopes = self._scopes(doors)
+        ready: list[pulumi.Resource] = [*self._parts, *(doors.ready if doors else ())]
+        self.access = Access(
+            f"{name}-access",
+            AccessArgs(site=site, identities=self.identities, scopes=scopes),
+            self._child,
+        )
+        self.workspace = Workspace(
+            name,
+            WorkspaceArgs(
+                site=site,
+                identities=self.identities,
+                scopes=scopes,
+                containers={
+                    # A datastore's name takes no dash; `launch` makes the same of a container's.
+                    container.replace("-", "_"): container
+                    for container in (DATA_CONTAINER, RUNS_CONTAINER)
+                },
+                depends_on=[*ready, *self.access.workspace],
+            ),
+            self._child,
+        )
+        self.people = People(
+            f"{name}-people",
+            PeopleArgs(site=site, scopes=scopes, workspace=self.workspace.scope),
+            self._child,
+        )
+        if doors:
+            doors.open_workspace(self.workspace.scope)
+        self.clusters = self._make_clusters(site)
+        if settings.stage != "dev":
+            self._diagnose(name)
+        if is_prod:
+            self._lock(name)
+        self.register_outputs({})
+
+    def _make_parts(self, name: str, site: Site, account: Account) -> None:
+        group, names, child = self.group, site.names, self._child
+        self.identities = Identities(
+            f"{name}-identity", IdentitiesArgs(site=site, resource_group=group), child
+        )
+        self.monitoring = Monitoring(name, MonitoringArgs(site=site, resource_group=group), child)
+        self.data = Storage(
+            f"{name}-data",
+            StorageArgs(
+                site=site,
+                account_name=names.data_account,
+                containers=(DATA_CONTAINER, RUNS_CONTAINER),
+                purpose="data",
+                resource_group=group,
+            ),
+            child,
+        )
+        self.workspace_storage = Storage(
+            f"{name}-workspace-storage",
+            StorageArgs(
+                site=site,
+                account_name=names.workspace_account,
+                containers=(),
+                purpose="workspace",
+                resource_group=group,
+            ),
+            child,
+        )
+        self.vault = Vault(
+            name, VaultArgs(site=site, tenant_id=account.tenant_id, resource_group=group), child
+        )
+        self.registry = Registry(name, RegistryArgs(site=site, resource_group=group), child)
+        self._parts: list[pulumi.Resource] = [
+            *self.data.settled,
+            *self.workspace_storage.settled,
+            self.vault.vault,
+            self.registry.registry,
+            self.monitoring.app_insights,
+        ]
+
+    def _make_doors(self, name: str) -> Doors:
+        return Doors(
+            f"{name}-network",
+            DoorsArgs(
+                site=self.site,
+                resource_group=self.group,
+                data=self.data,
+                workspace_storage=self.workspace_storage,
+                vault=self.vault,
+                registry=self.registry,
+            ),
+            self._child,
+        )
+
+    def _scopes(self, doors: Doors | None) -> Scopes:
+        data, own = self.data, self.workspace_storage
+        containers = {
+            name: Scope(
+                id=f"{data.account_id}/blobServices/default/containers/{name}", resource=container
+            )
+            for name, container in data.containers.items()
+        }
+        return Scopes(
+            data_account=Scope(id=data.account_id, resource=data.account),
+            data_container=containers[DATA_CONTAINER],
+            runs_container=containers[RUNS_CONTAINER],
+            workspace_account=Scope(id=own.account_id, resource=own.account),
+            workspace_endpoints=doors.workspace_storage if doors else {},
+            key_vault=Scope(id=self.vault.vault_id, resource=self.vault.vault),
+            registry=Scope(id=self.registry.registry_id, resource=self.registry.registry),
+            app_insights=Scope(
+                id=self.monitoring.app_insights_id, resource=self.monitoring.app_insights
+            ),
+        )
+
+    def _make_clusters(self, site: Site) -> dict[str, CloudCluster]:
+        # Nodes read images and storage as soon as they are there.
+        ready = [self.workspace.workspace, *self.access.cluster]
+        return {
+            key: CloudCluster(
+                f"cluster-{key}",
+                CloudClusterArgs(
+                    site=site,
+                    key=key,
+                    settings=settings,
+                    identities=self.identities,
+                    depends_on=ready,
+                ),
+                pulumi.ResourceOptions(parent=self, protect=False),
+            )
+            for key, settings in site.settings.clusters.items()
+        }
+
+    def _diagnose(self, name: str) -> None:
+        blobs = "blobServices/default"
+        for key, target, categories, after in (
+            ("data", f"{self.data.account_id}/{blobs}", STORAGE_CATEGORIES, self.data.settled),
+            (
+                "workspace-storage",
+                f"{self.workspace_storage.account_id}/{blobs}",
+                STORAGE_CATEGORIES,
+                self.workspace_storage.settled,
+            ),
+            ("vault", self.vault.vault_id, VAULT_CATEGORIES, (self.vault.vault,)),
+            ("registry", self.registry.registry_id, REGISTRY_CATEGORIES, (self.registry.registry,)),
+            (
+                "workspace",
+                self.workspace.scope.id,
+                WORKSPACE_CATEGORIES,
+                (self.workspace.workspace,),
+            ),
+        ):
+            diagnose(
+                f"{name}-{key}-diagnostics",
+                target,
+                categories,
+                monitoring=self.monitoring,
+                depends_on=after,
+                parent=self,
+            )
+
+    def _lock(self, name: str) -> None:
+        Locks(
+            f"{name}-lock",
+            LocksArgs(
+                targets={
+                    "data": self.data.account_id,
+                    "workspace-storage": self.workspace_storage.account_id,
+                    "vault": self.vault.vault_id,
+                    "registry": self.registry.registry_id,
+                },
+                depends_on=self._parts,
+            ),
+            self._child,
+        )

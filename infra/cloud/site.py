@@ -1,0 +1,40 @@
+"""What every part of a cloud stack needs to know: settings, names, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.cloud.settings import CloudSettings
+from infra.naming import Names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Made once, by the platform; all of it is plain text at preview."""
+
+    settings: CloudSettings
+    names: Names
+    tags: Mapping[str, str]
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the parts are reached through private endpoints only."""
+        return self.settings.network == "private"
+
+
+def make_site(settings: CloudSettings, *, subscription_id: str) -> Site:
+    """The site of a stack in a subscription."""
+    names = Names(
+        prefix=settings.name,
+        stack=settings.stack,
+        generation=settings.generation,
+        subscription_id=subscription_id,
+    )
+    tags = {
+        "project": "trainyard",
+        "stack": settings.stack,
+        "stage": settings.stage,
+        "owner": settings.owner,
+    }
+    return Site(settings=settings, names=names, tags=tags)

@@ -1,0 +1,149 @@
+"""The Azure ML workspace, its datastores and its role on itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import authorization, machinelearningservices
+
+from infra.cloud.access import Receiver, Role, Scope, Scopes, grant
+from infra.cloud.identity import Identities
+from infra.cloud.site import Site
+from infra.cloud.ties import tied
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceArgs:
+    """Whom it acts as, what it is made from, and all that must be there before it."""
+
+    site: Site
+    identities: Identities
+    scopes: Scopes
+    containers: Mapping[str, str]  # datastore -> container of the data account
+    depends_on: Sequence[pulumi.Resource]
+
+
+class Workspace(pulumi.ComponentResource):
+    """A workspace without keys: identities everywhere, and nodes in its managed network.
+
+    Azure makes that network with the first cluster: the first `up` takes some minutes longer.
+    """
+
+    def __init__(
+        self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("trainyard:cloud:Workspace", name, None, opts)
+        site, scopes = args.site, args.scopes
+        settings, names = site.settings, site.names
+        workspace_id = names.id_of("Microsoft.MachineLearningServices/workspaces", names.workspace)
+        self.workspace = machinelearningservices.Workspace(
+            f"{name}-workspace",
+            workspace_name=names.workspace,
+            resource_group_name=names.resource_group,
+            location=settings.location,
+            kind="Default",
+            identity=machinelearningservices.ManagedServiceIdentityArgs(
+                type=machinelearningservices.ManagedServiceIdentityType.USER_ASSIGNED,
+                user_assigned_identities=[args.identities.workspace_id],
+            ),
+            primary_user_assigned_identity=args.identities.workspace_id,
+            storage_account=scopes.workspace_account.id,
+            key_vault=scopes.key_vault.id,
+            container_registry=scopes.registry.id,
+            application_insights=scopes.app_insights.id,
+            system_datastores_auth_mode=machinelearningservices.SystemDatastoresAuthMode.IDENTITY,
+            public_network_access=(
+                machinelearningservices.PublicNetworkAccessType.DISABLED
+                if site.is_private
+                else machinelearningservices.PublicNetworkAccessType.ENABLED
+            ),
+            allow_public_access_when_behind_vnet=False,
+            managed_network=_managed_network(site, scopes),
+            hbi_workspace=settings.stage == "prod",
+            v1_legacy_mode=False,
+            tags=dict(site.tags),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on)),
+        )
+        self.scope = Scope(id=workspace_id, resource=self.workspace)
+        receiver = Receiver(
+            key="workspace",
+            principal_id=args.identities.workspace.principal_id,
+            principal_type=authorization.PrincipalType.SERVICE_PRINCIPAL,
+        )
+        self.role = grant(
+            f"{name}-workspace-role",
+            site,
+            receiver=receiver,
+            role=Role.CONTRIBUTOR,
+            scope=self.scope,
+            parent=self,
+        )
+        self.datastores = {
+            datastore: self._datastore(f"{name}-datastore-{datastore}", site, datastore, container)
+            for datastore, container in args.containers.items()
+        }
+        self.register_outputs({})
+
+    def _datastore(
+        self, name: str, site: Site, datastore: str, container: str
+    ) -> machinelearningservices.Datastore:
+        """A container by its name in jobs; a job reads and writes it as the cluster's identity."""
+        return machinelearningservices.Datastore(
+            name,
+            name=datastore,
+            resource_group_name=site.names.resource_group,
+            workspace_name=site.names.workspace,
+            properties=machinelearningservices.AzureBlobDatastoreArgs(
+                datastore_type="AzureBlob",
+                account_name=site.names.data_account,
+                container_name=container,
+                endpoint="core.windows.net",
+                protocol="https",
+                credentials=machinelearningservices.NoneDatastoreCredentialsArgs(
+                    credentials_type="None"
+                ),
+                service_data_access_auth_identity=(
+                    machinelearningservices.ServiceDataAccessAuthIdentity.NONE
+                ),
+                tags=dict(site.tags),
+            ),
+            opts=tied(self, self.workspace),
+        )
+
+
+def _managed_network(
+    site: Site, scopes: Scopes
+) -> machinelearningservices.ManagedNetworkSettingsArgs:
+    """Private endpoints from the nodes' network to what stands behind a firewall.
+
+    Where only approved traffic goes out, Azure adds those to the workspace's own resources by
+    itself; where all goes out it adds none for a resource that is open to some addresses. No rule
+    names a host: the first such rule would start a firewall that is paid by the hour.
+    """
+    targets = {"data-blob": (scopes.data_account.id, "blob")}
+    if not site.is_private:
+        targets |= {
+            "workspace-blob": (scopes.workspace_account.id, "blob"),
+            "workspace-file": (scopes.workspace_account.id, "file"),
+            "vault": (scopes.key_vault.id, "vault"),
+        }
+    mode = machinelearningservices.IsolationMode
+    return machinelearningservices.ManagedNetworkSettingsArgs(
+        isolation_mode=(
+            mode.ALLOW_INTERNET_OUTBOUND
+            if site.settings.stage == "dev"
+            else mode.ALLOW_ONLY_APPROVED_OUTBOUND
+        ),
+        outbound_rules={
+            rule: machinelearningservices.PrivateEndpointOutboundRuleArgs(
+                type="PrivateEndpoint",
+                category=machinelearningservices.RuleCategory.USER_DEFINED,
+                destination=machinelearningservices.PrivateEndpointDestinationArgs(
+                    service_resource_id=target, subresource_target=group, spark_enabled=False
+                ),
+            )
+            for rule, (target, group) in targets.items()
+        },
+    )

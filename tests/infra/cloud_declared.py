@@ -1,0 +1,90 @@
+"""What the committed cloud stacks declare, seen through the recording engine.
+
+`declare_stack("dev")` runs the program that Pulumi would run on Pulumi.dev.yaml and gives every
+resource's type, name and inputs; further keywords replace settings (`clusters={...}`). No account
+is asked: the subscription and the tenant are made up.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra import outputs
+from infra.cloud.platform import CloudPlatform
+from infra.cloud.settings import CloudSettings
+from infra.settings import parse_settings
+from tests.fakes.recording_engine import Declared, declare
+
+SUBSCRIPTION = "11111111-1111-4111-8111-111111111111"
+TENANT = "22222222-2222-4222-8222-222222222222"
+TODAY = datetime.date(2026, 11, 21)
+STACKS = ("dev", "test", "prod")
+ANSWERS = {
+    "azure-native:authorization:getClientConfig": {
+        "clientId": "33333333-3333-4333-8333-333333333333",
+        "objectId": "44444444-4444-4444-8444-444444444444",
+        "subscriptionId": SUBSCRIPTION,
+        "tenantId": TENANT,
+    }
+}
+_REPO = Path(__file__).parents[2]
+
+
+def read_config(stack: str) -> dict[str, Any]:
+    """The settings of Pulumi.STACK.yaml without their namespace."""
+    stage = stack.partition("-")[0]
+    config = yaml.safe_load((_REPO / f"Pulumi.{stage}.yaml").read_text())["config"]
+    return {key.removeprefix("trainyard:"): value for key, value in config.items()}
+
+
+def settings_of(stack: str, **changed: Any) -> CloudSettings:
+    """Those settings, parsed; a setting that is None is left out."""
+    config = {
+        key: value for key, value in (read_config(stack) | changed).items() if value is not None
+    }
+    encoded = {
+        f"trainyard:{key}": value if isinstance(value, str) else json.dumps(value)
+        for key, value in config.items()
+    }
+    settings = parse_settings(encoded, stack=stack, root=_REPO, today=TODAY)
+    assert isinstance(settings, CloudSettings)
+    return settings
+
+
+def declare_stack(stack: str, **changed: Any) -> list[Declared]:
+    """Every resource that the stack declares, in the order of its program."""
+    return _declare(stack, json.dumps(changed))[1]
+
+
+def environment_of(stack: str, **changed: Any) -> dict[str, Any]:
+    """The stack's output `environment`."""
+    return _declare(stack, json.dumps(changed))[0]
+
+
+@functools.cache
+def _declare(stack: str, changed: str) -> tuple[dict[str, Any], list[Declared]]:
+    settings = settings_of(stack, **json.loads(changed))
+
+    def program() -> dict[str, Any]:
+        return outputs.cloud_environment(CloudPlatform("cloud", settings))
+
+    environment, declared = declare(program, stack=stack, answers=ANSWERS, outputs_of=_outputs_of)
+    return json.loads(json.dumps(environment)), declared
+
+
+def _outputs_of(declared: Declared) -> dict[str, Any]:
+    """What only Azure knows and the program passes on: whom a role is given to."""
+    if declared.type.endswith(":UserAssignedIdentity"):
+        return {"principalId": f"principal-of-{declared.name}"}
+    if "identity" in declared.inputs:
+        # Sent as a list, given back as a mapping; the SDK minds.
+        identity = declared.inputs["identity"]
+        ids = {each: {} for each in identity["userAssignedIdentities"]}
+        return {"identity": identity | {"userAssignedIdentities": ids}}
+    return {}
