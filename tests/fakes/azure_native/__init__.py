@@ -70,7 +70,12 @@ FAILS_LATER: dict[str, Any] = {
 
 
 def install(folder: Path, python: str) -> None:
-    """Write the provider's executable, run by `python`, which must have grpc and pulumi."""
+    """Write the provider's executable, run by `python`, which must have grpc and pulumi.
+
+    Raises EnvironmentFailure where Microsoft's models have to be installed and cannot be.
+    """
+    from tests.fakes.azure_native.tables import FOUND, find_tables
+
     folder.mkdir(parents=True, exist_ok=True)
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -78,5 +83,8 @@ def install(folder: Path, python: str) -> None:
         "main()\n"
     )
     program = folder / PROGRAM
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} -c {shlex.quote(code)} "$@"\n')
+    program.write_text(
+        f"#!/bin/sh\nexport {FOUND}={shlex.quote(str(find_tables()))}\n"
+        f'exec {shlex.quote(python)} -c {shlex.quote(code)} "$@"\n'
+    )
     program.chmod(0o755)

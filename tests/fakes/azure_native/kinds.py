@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 GROUP = "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}"
 
+SCOPES = {"scope", "resourceUri"}  # whole ids
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
@@ -24,7 +26,7 @@ class Kind:
     model: str  # the judge's: WHEEL:CLASS
     create_only: tuple[str, ...] = ()
     outputs: dict[str, str] = field(default_factory=dict)  # {id}, {name}, {guid}, {location} ...
-    renamed: dict[str, str] = field(default_factory=dict)  # SDK's top-level name -> the model's
+    query: tuple[str, ...] = ()  # inputs that travel in the request's address
     singleton: bool = False  # exists with its parent; deleted by being reset
 
     @property
@@ -45,6 +47,11 @@ class Kind:
         return "/".join([namespace, *rest[::2]])
 
     @property
+    def beside_body(self) -> set[str]:
+        """The inputs that are no part of the request's body."""
+        return {*self.parameters, *self.query, "azureApiVersion"}
+
+    @property
     def replacing(self) -> set[str]:
         return {*self.parameters, *self.create_only}
 
@@ -58,7 +65,7 @@ KINDS = {
             token="azure-native:resources:ResourceGroup",
             path=GROUP,
             api_version="2024-03-01",
-            model="resource:ResourceGroup",
+            model="resources:ResourceGroup",
             create_only=("location",),
         ),
         Kind(
@@ -197,6 +204,7 @@ KINDS = {
             + "/datastores/{name}",
             api_version="2025-12-01",
             model="machinelearning:Datastore",
+            query=("skipValidation",),
         ),
         Kind(
             token="azure-native:machinelearningservices:Compute",
@@ -294,7 +302,7 @@ KINDS = {
             token="azure-native:authorization:ManagementLockByScope",
             path="/{scope}/providers/Microsoft.Authorization/locks/{lockName}",
             api_version="2020-05-01",
-            model="resource:ManagementLockObject",
+            model="locks:ManagementLockObject",
         ),
     )
 }
@@ -310,7 +318,7 @@ def read_path(kind: Kind, resource_id: str) -> dict[str, str]:
     """The inputs that an id says."""
     pattern = "".join(
         f"(?P<{part[1:-1]}>.+)"
-        if part in {"{scope}", "{resourceUri}"}
+        if part.strip("{}") in SCOPES
         else f"(?P<{part[1:-1]}>[^/]+)"
         if part.startswith("{")
         else re.escape(part)
@@ -319,4 +327,5 @@ def read_path(kind: Kind, resource_id: str) -> dict[str, str]:
     match = re.fullmatch(pattern, resource_id, re.IGNORECASE)
     if match is None:
         return {}
-    return {name: text for name, text in match.groupdict().items() if name != "subscriptionId"}
+    found = {name: text for name, text in match.groupdict().items() if name != "subscriptionId"}
+    return {name: f"/{text}" if name in SCOPES else text for name, text in found.items()}

@@ -221,7 +221,11 @@ def readable_inputs(kind: Kind, outputs: Record) -> Record:
     """Outputs without what is only ever read."""
     only_read = {place.partition(".")[0] for place in kind.outputs if "." not in place}
     only_read |= {"name", "type"} - set(kind.parameters)
-    return {key: each for key, each in outputs.items() if key not in only_read}
+    seen = {key: each for key, each in outputs.items() if key not in only_read}
+    if "userAssignedIdentities" in seen.get("identity", {}):
+        ids = sorted(seen["identity"]["userAssignedIdentities"])
+        seen["identity"] = {**seen["identity"], "userAssignedIdentities": ids}
+    return seen
 
 
 def abort_partial(

@@ -180,6 +180,15 @@ def _remembered(
     return kept
 
 
+def principal_of(resource_id: str) -> str:
+    """The principal of an identity."""
+    return str(uuid.uuid5(uuid.UUID(SUBSCRIPTION_ID), resource_id.lower()))
+
+
+def client_of(resource_id: str) -> str:
+    return str(uuid.uuid5(uuid.UUID(TENANT_ID), resource_id.lower()))
+
+
 def make_outputs(kind: Kind, resource_id: str, inputs: Record) -> Record:
     """What a reading of the resource gives: its inputs, and what the service adds."""
     name = resource_id.rpartition("/")[2]
@@ -187,12 +196,19 @@ def make_outputs(kind: Kind, resource_id: str, inputs: Record) -> Record:
         "id": resource_id,
         "name": name,
         "location": str(inputs.get("location", "")).replace(" ", "").lower(),
-        "guid": str(uuid.uuid5(uuid.UUID(SUBSCRIPTION_ID), resource_id.lower())),
-        "guid2": str(uuid.uuid5(uuid.UUID(TENANT_ID), resource_id.lower())),
+        "guid": principal_of(resource_id),
+        "guid2": client_of(resource_id),
         "tenant": TENANT_ID,
     }
     path = set(kind.parameters)
     outputs = {key: copy.deepcopy(each) for key, each in inputs.items() if key not in path}
+    identities = inputs.get("identity", {}).get("userAssignedIdentities")
+    if identities is not None:
+        # Ids go in as a list and come back as a mapping.
+        outputs["identity"]["userAssignedIdentities"] = {
+            each: {"principalId": principal_of(each), "clientId": client_of(each)}
+            for each in identities
+        }
     outputs |= {"name": name, "type": kind.arm_type, "azureApiVersion": kind.api_version}
     for place, text in kind.outputs.items():
         *parents, last = place.split(".")

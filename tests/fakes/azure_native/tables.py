@@ -1,0 +1,72 @@
+"""Finds the tables of Microsoft's models, made once per machine and lock (tests/environments)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.azure_native.kinds import KINDS
+
+ENVIRONMENT = Path(__file__).parents[2] / "environments" / "azure_models.py"
+FOUND = "TRAINYARD_AZURE_MODELS"  # set for the provider, which then looks for nothing
+
+PACKAGES = {
+    "applicationinsights": "azure.mgmt.applicationinsights.v2020_02_02",
+    "authorization": "azure.mgmt.authorization.v2022_04_01",
+    "consumption": "azure.mgmt.consumption",
+    "containerregistry": "azure.mgmt.containerregistry.v2023_01_01_preview",
+    "keyvault": "azure.mgmt.keyvault",
+    "locks": "azure.mgmt.resource.locks.v2016_09_01",
+    "loganalytics": "azure.mgmt.loganalytics",
+    # The management client's last release knows no managed network; this one is the command line's.
+    "machinelearning": "azure.ai.ml._restclient.v2025_01_01_preview",
+    "monitor": "azure.mgmt.monitor.v2021_05_01_preview",
+    "msi": "azure.mgmt.msi.v2024_11_30",
+    "network": "azure.mgmt.network",
+    "privatedns": "azure.mgmt.privatedns",
+    "resources": "azure.mgmt.resource.resources.v2025_04_01",
+    "storage": "azure.mgmt.storage",
+}
+
+
+def find_tables() -> Path:
+    """The file with the tables, made where it is not there yet (seconds; the index is asked).
+
+    Raises EnvironmentFailure where the package index is out of reach.
+    """
+    from jobs.build_cache import cache_root, content_key, exclusive
+    from tests.environments.laying import lay_environment
+
+    lock = ENVIRONMENT.with_suffix(".txt")
+    wanted = "".join(f"{_line(token)}\n" for token in KINDS)
+    key = content_key([lock.read_bytes(), ENVIRONMENT.read_bytes(), wanted])
+    tables = cache_root(os.environ) / "azure_models" / f"{key}.json"
+    with exclusive(tables.with_suffix(".lock"), what="Azure's models", report=nullcontext):
+        if not tables.exists():
+            python = lay_environment(lock, what="Azure's models") / "bin" / "python"
+            made = subprocess.run(
+                [python, ENVIRONMENT], input=wanted, capture_output=True, text=True, check=False
+            )
+            assert made.returncode == 0, made.stderr
+            partial = tables.with_suffix(".partial")
+            partial.write_text(made.stdout)
+            partial.replace(tables)
+    return tables
+
+
+def _line(token: str) -> str:
+    kind = KINDS[token]
+    wheel, _, root = kind.model.partition(":")
+    return f"{token} {PACKAGES[wheel]} {root} {kind.path}"
+
+
+@functools.cache
+def read_tables() -> dict[str, Any]:
+    """The tables by token, as tests/environments/azure_models.py describes them."""
+    found = os.environ.get(FOUND)
+    return json.loads((Path(found) if found else find_tables()).read_text())
