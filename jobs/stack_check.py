@@ -18,8 +18,6 @@ Change = Literal["replaced", "deleted", "goes along"]
 _REPLACING = {"replace", "create-replacement", "delete-replaced", "discard-replaced"}
 _DELETING = {"delete", "discard"}
 _CLUSTER = ":Cluster"
-# A component that is the whole stack: to allow it would be to allow anything.
-_WHOLE = (":Platform", "pulumi:pulumi:Stack")
 _PROVIDER = "pulumi:providers:"
 _PREVIEW_FAILED = "preview failed"
 _CRASHED = "an unhandled error occurred"
@@ -28,8 +26,9 @@ _CRASHED = "an unhandled error occurred"
 class Loss(Struct, frozen=True, kw_only=True):
     """A resource that would be gone after `pulumi up`, itself or all that it holds.
 
-    `name` is what `--allow-replace` takes. `because` names the properties that force it. One that
-    `goes along` is inside another one, which Pulumi does not see. A protected one makes `up` fail.
+    `name` is what `--allow-replace` takes. `because` names the properties that force it. `within`
+    is another loss that it is inside of, so that to allow that one is to allow this one; where
+    Pulumi itself leaves it as it is, it `goes along`. A protected one makes `up` fail.
     """
 
     name: str
@@ -38,6 +37,7 @@ class Loss(Struct, frozen=True, kw_only=True):
     change: Change
     because: tuple[str, ...]
     costs: str
+    within: str | None
     is_protected: bool
     is_allowed: bool
 
@@ -54,8 +54,8 @@ class Changes(Struct, frozen=True, kw_only=True):
 def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes:
     """What the JSON of `pulumi preview --show-sames` says would be lost.
 
-    `allowed` are names of clusters, resources, or components for all in them. Raises
-    EnvironmentFailure where the preview failed, LaunchError for a name that is not in the stack.
+    `allowed` are names of clusters or resources. Raises EnvironmentFailure where the preview
+    failed, LaunchError for a name that is not in the stack.
     """
     said = _decode(preview, stack)
     resources = _resources(said.steps)
@@ -64,7 +64,7 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
     gone = [each for each in lost.values() if not each.is_retained and each.id]
     losses: list[Loss] = []
     for each in resources:
-        around = [one for one in gone if one.holds(each)]
+        around = sorted((one for one in gone if one.holds(each)), key=lambda one: len(one.id))
         if each.change is not None or around:
             losses.append(_loss(each, around, allowed))
     known = {name for each in resources for name in each.names}
@@ -91,7 +91,8 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
         )
         hint = "take the change back; where it is meant, docs/azure.md says how to lift protection"
         return Refused(message, hint=hint)
-    refused = list(dict.fromkeys(each.name for each in changes.losses if not each.is_allowed))
+    outermost = (each for each in changes.losses if each.within is None)
+    refused = list(dict.fromkeys(each.name for each in outermost if not each.is_allowed))
     if not refused:
         return None
     message = f"`pulumi up -s {stack}` would replace or delete: {', '.join(refused)}"
@@ -190,11 +191,9 @@ def _resource(urn: str, steps: Sequence[_Step]) -> _Resource:
 def _names(name: str, parent: str) -> list[str]:
     """What a person may call a resource, first what we call it: a cluster by its own name."""
     component_type, component = _split(parent) if parent else ("", "")
-    if not component or component_type.endswith(_WHOLE):
-        return [name]
     if component_type.endswith(_CLUSTER):
         return [component.removeprefix("cluster-"), component, name]
-    return [name, component]
+    return [name]
 
 
 def _split(urn: str) -> tuple[str, str]:
@@ -233,15 +232,10 @@ def _raise_failure(said: _Preview, stack: str, protected: set[str]) -> None:
 
 
 def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) -> Loss:
-    """`around` are the resources that it is in and that are lost themselves."""
+    """`around` are the resources that it is inside of and that are lost themselves."""
     costs = what_is_lost(each.type, is_replaced=each.change != "deleted")
-    names = each.names
-    if around and (each.change is None or each.is_retained):
-        costs = f"{costs}; it is in {around[0].name}"
-    elif each.is_retained:
+    if each.is_retained and not around:
         costs = "stays where it is with what it holds, and the stack forgets it"
-    if each.change is None:
-        names = names.union(*(one.names for one in around))
     return Loss(
         name=each.name,
         resource=each.urn,
@@ -249,8 +243,9 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
         change=each.change or "goes along",
         because=each.because if each.change == "replaced" else (),
         costs=costs,
+        within=around[0].name if around else None,
         is_protected=each.change is not None and each.is_protected,
-        is_allowed=not names.isdisjoint(allowed),
+        is_allowed=not each.names.union(*(one.names for one in around)).isdisjoint(allowed),
     )
 
 

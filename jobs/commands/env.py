@@ -14,7 +14,7 @@ from jobs.errors import ExitCode, LaunchError
 if TYPE_CHECKING:
     from jobs.reachability import PartCheck
     from jobs.spec import Environment
-    from jobs.stack_check import Changes
+    from jobs.stack_check import Changes, Loss
 
 CHECK_CODES = (
     "Ends with 3 where something would be replaced or deleted that --allow-replace does not name, "
@@ -78,7 +78,8 @@ def _add_check(parser: CommandParser) -> None:
         "--allow-replace",
         metavar="NAME",
         action="append",
-        help="A cluster or resource that may be replaced or deleted. May be repeated.",
+        help="A cluster or resource that may be replaced or deleted, with all that is in it. May "
+        "be repeated.",
     )
     completion.offer(allowed, completion.clusters)
 
@@ -198,7 +199,7 @@ def _print_changes(changes: Changes) -> None:
                 each.type.rpartition(":")[2],
                 each.change,
                 "PROTECTED" if each.is_protected else "allowed" if each.is_allowed else "REFUSED",
-                each.costs + (f" ({', '.join(each.because)})" if each.because else ""),
+                _costs(each),
             ]
             for each in changes.losses
         ]
@@ -207,6 +208,11 @@ def _print_changes(changes: Changes) -> None:
     told = [f"{text}: {_some(names)}" for text, names in rest if names]
     if told or not changes.losses:
         console.out("; ".join(told) or "nothing changes")
+
+
+def _costs(loss: Loss) -> str:
+    within = f"; it is in {loss.within}" if loss.within else ""
+    return loss.costs + within + (f" ({', '.join(loss.because)})" if loss.because else "")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -87,6 +87,7 @@ def loss(**values):
         "change": "replaced",
         "because": (),
         "costs": COMPUTE_COSTS,
+        "within": None,
         "is_protected": False,
         "is_allowed": False,
     }
@@ -157,41 +158,49 @@ def test_a_cluster_is_allowed_by_each_of_its_names(name):
     assert judge(compute("replace"), allowed=[name]) == changes(loss(is_allowed=True))
 
 
-def test_a_component_allows_all_that_is_in_it_and_the_platform_nothing():
-    both = account("replace"), container("delete")
-    assert judge(*both, allowed=["cloud-data"]) == changes(
-        account_loss(is_allowed=True), container_loss(change="deleted", is_allowed=True)
-    )
-    assert judge(*both, allowed=["cloud-data-data"]) == changes(
-        account_loss(), container_loss(change="deleted", is_allowed=True)
-    )
-    vault = step("delete", "azure-native:keyvault:Vault", "cloud-vault")
-    told = error_of(lambda: judge(vault, allowed=["cloud"]), LaunchError)
-    assert told.message == "stack `prod` has no cluster or resource `cloud`"
+@pytest.mark.parametrize("name", ["cloud", "cloud-data"])
+def test_a_component_other_than_a_cluster_is_no_name(name):
+    told = error_of(lambda: judge(account("replace"), allowed=[name]), LaunchError)
+    assert told.message == f"stack `prod` has no cluster or resource `{name}`"
 
 
 def test_what_is_inside_of_what_is_lost_goes_along_though_pulumi_keeps_it():
-    costs = f"{STORAGE_COSTS}; it is in cloud-data-account"
-    within = container_loss(change="goes along", costs=costs)
+    within = container_loss(change="goes along", within="cloud-data-account")
     assert judge(account("replace"), container("same")) == changes(account_loss(), within)
     # Azure's ids are compared without regard to case.
     upper = container("update", id=ACCOUNT.upper() + "/blobServices/default/containers/data")
     assert judge(account("delete"), upper) == changes(
         account_loss(change="deleted"), within, updated=("cloud-data-data",)
     )
-    # To allow the account is to allow what is in it.
-    allowed = judge(account("replace"), container("same"), allowed=["cloud-data-account"])
-    assert [each.is_allowed for each in allowed.losses] == [True, True]
-    # Another account whose name begins alike is not inside.
+    # Another account whose name begins alike is not around it.
     other = container("same", id=f"{ACCOUNT}2/blobServices/default/containers/data")
     assert judge(account("replace"), other) == changes(account_loss())
+
+
+def test_to_allow_a_resource_is_to_allow_what_is_in_it_and_not_the_other_way_round():
+    for op in ("same", "replace", "delete"):
+        both = account("replace"), container(op)
+        inner_of = [each.is_allowed for each in judge(*both, allowed=["cloud-data-data"]).losses]
+        assert inner_of == [False, True]
+        outer_of = [each.is_allowed for each in judge(*both, allowed=["cloud-data-account"]).losses]
+        assert outer_of == [True, True]
+
+
+def test_what_is_in_several_losses_is_told_to_be_in_the_outermost():
+    group = step("delete", "azure-native:resources:ResourceGroup", "cloud-group", cloud_id=GROUP)
+    found = judge(container("delete"), account("delete"), group)
+    assert {each.name: each.within for each in found.losses} == {
+        "cloud-group": None,
+        "cloud-data-account": "cloud-group",
+        "cloud-data-data": "cloud-group",
+    }
 
 
 def test_what_is_retained_stays_unless_it_is_inside_of_what_is_deleted():
     retained = container("delete", retainOnDelete=True)
     stays = "stays where it is with what it holds, and the stack forgets it"
     assert judge(retained) == changes(container_loss(change="deleted", costs=stays))
-    inside = container_loss(change="deleted", costs=f"{STORAGE_COSTS}; it is in cloud-data-account")
+    inside = container_loss(change="deleted", within="cloud-data-account")
     assert judge(retained, account("delete")) == changes(account_loss(change="deleted"), inside)
 
 
@@ -219,17 +228,19 @@ def test_what_is_protected_is_told_first_and_refused_even_where_it_is_allowed():
 
 
 def test_a_refusal_gives_the_command_that_allows_what_was_not_allowed():
-    found = judge(compute("replace"), account("delete"), container("delete"), allowed=["gpu"])
+    vault = step("replace", "azure-native:keyvault:Vault", "cloud-vault")
+    steps = compute("replace"), account("delete"), container("delete"), vault
+    found = judge(*steps, allowed=["gpu"])
     refusal = find_refusal(found, "prod", ["launch", "env", "check", "-s", "prod"])
     assert refusal is not None
     assert refusal.message == (
-        "`pulumi up -s prod` would replace or delete: cloud-data-account, cloud-data-data"
+        "`pulumi up -s prod` would replace or delete: cloud-data-account, cloud-vault"
     )
     assert refusal.hint == (
         "where that is meant: launch env check -s prod "
-        "--allow-replace cloud-data-account --allow-replace cloud-data-data"
+        "--allow-replace cloud-data-account --allow-replace cloud-vault"
     )
-    allowed = judge(compute("replace"), allowed=["gpu"])
+    allowed = judge(*steps, allowed=["gpu", "cloud-data-account", "cloud-vault"])
     assert find_refusal(allowed, "prod", []) is None
 
 
@@ -248,8 +259,8 @@ def test_a_name_that_the_stack_has_not_is_refused_with_the_nearest():
 
 
 def test_a_name_that_is_not_lost_allows_nothing_and_is_told():
-    found = judge(compute("replace"), account("same"), allowed=["gpu", "cloud-data"])
-    assert found.idle_allowances == ("cloud-data",)
+    found = judge(compute("replace"), account("same"), allowed=["gpu", "cloud-data-account"])
+    assert found.idle_allowances == ("cloud-data-account",)
 
 
 @pytest.mark.parametrize(
