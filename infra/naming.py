@@ -15,7 +15,9 @@ _ASSIGNMENTS = uuid.UUID("5b9d7d3e-52c1-4d2b-9a54-6f0c6f1f7a10")
 def physical_name(name: str, fixed: Mapping[str, str | int]) -> str:
     """`gpu` becomes `gpu-1a2b3c`: a change of what is fixed makes another thing beside it."""
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
-    return f"{name}-{digest[:6]}"
+    # Azure ML takes no compute whose name ends in a dash and digits alone.
+    windows = (digest[start : start + 6] for start in range(len(digest)))
+    return f"{name}-{next(window for window in windows if not window.isdigit())}"
 
 
 @dataclass(frozen=True, kw_only=True)

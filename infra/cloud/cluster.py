@@ -85,6 +85,8 @@ class CloudCluster(pulumi.ComponentResource):
                 parent=self,
                 depends_on=list(args.depends_on),
                 ignore_changes=["properties.properties.scaleSettings.minNodeCount"],
+                # The provider would delete first; then a size that is not to be had leaves nothing.
+                delete_before_replace=False,
             ),
         )
         self.register_outputs({"compute": self.compute_name})

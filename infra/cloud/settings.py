@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from infra.regions import find_region, why_no_region
 from infra.sections import Section
 from infra.skus import find_size, why_not
 
@@ -19,7 +20,7 @@ STAGES: tuple[str, ...] = ("dev", "test", "prod")
 
 # 20: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
 _STACK = re.compile(r"(?=.{1,20}$)(dev|test|prod)(-[a-z0-9]+)*")
-_LOCATION = re.compile(r"[a-z0-9]{4,30}")
+_LOCATION = re.compile(r"\S.*\S")
 _PREFIX = re.compile(r"[a-z][a-z0-9]{1,7}")
 # Azure allows 16 characters; a dash and six hex digits of what cannot change come behind.
 _CLUSTER = re.compile(r"[a-z]([a-z0-9-]{0,7}[a-z0-9])?")
@@ -105,7 +106,7 @@ def parse_cloud(top: Section, *, stack: str, today: datetime.date) -> CloudSetti
     settings = CloudSettings(
         stack=stack,
         stage=stage,
-        location=_parse_location(top),
+        location=_parse_location(top, stage),
         name=_parse_prefix(top),
         owner=owner,
         generation=top.take_number("generation", 1, 99) if top.has("generation") else 1,
@@ -128,8 +129,16 @@ def _parse_network(top: Section, stage: Stage) -> NetworkMode:
     return cast("NetworkMode", network)
 
 
-def _parse_location(top: Section) -> str:
-    return top.take_text("location", _LOCATION, "location (West Europe is written westeurope)")
+def _parse_location(top: Section, stage: Stage) -> str:
+    location = top.take_text("location", _LOCATION, "location (westeurope)")
+    region = find_region(location) if location else None
+    if location and region is None:
+        top.refuse("location", why_no_region(location))
+    if region and stage != "dev" and not region.has_zones:
+        top.refuse("location", f"{location} has no availability zones, {stage} wants them")
+    elif region and stage == "prod" and region.pair is None:
+        top.refuse("location", f"{location} has no paired region, prod keeps a copy there")
+    return region.name if region else location
 
 
 def _parse_prefix(top: Section) -> str:
