@@ -10,11 +10,10 @@ from pathlib import Path
 from jobs.build_cache import cache_root, content_key, exclusive, run_logged
 from jobs.images import find_uv, python_tag, uv_environment
 
-ROOT = Path(__file__).parents[2]
 FINISHED = ".finished"
 
 
-def lay_environment(lock: Path, *, what: str) -> Path:
+def lay_environment(lock: Path, project: Path, *, what: str) -> Path:
     """The folder of the environment that `lock` (with hashes) describes.
 
     Raises EnvironmentFailure where the package index is out of reach.
@@ -25,7 +24,7 @@ def lay_environment(lock: Path, *, what: str) -> Path:
         if (root / FINISHED).exists() and (root / "bin" / "python").exists():
             return root
         shutil.rmtree(root, ignore_errors=True)
-        uv, log = find_uv(ROOT), ROOT / ".trainyard" / "logs" / f"{lock.stem}.log"
+        uv, log = find_uv(project), project / ".trainyard" / "logs" / f"{lock.stem}.log"
         env = uv_environment(uv)
         python = root / "bin" / "python"
         run_logged([uv, "venv", root], what=f"making {what}", log=log, env=env)

@@ -69,13 +69,15 @@ FAILS_LATER: dict[str, Any] = {
 }
 
 
-def install(folder: Path, python: str) -> None:
+def install(folder: Path, python: str, *, judging: bool = True) -> None:
     """Write the provider's executable, run by `python`, which must have grpc and pulumi.
 
-    Raises EnvironmentFailure where Microsoft's models have to be installed and cannot be.
+    Not judging, it needs nothing but that Python. Raises EnvironmentFailure where Microsoft's
+    models have to be installed and cannot be.
     """
     from tests.fakes.azure_native.tables import FOUND, find_tables
 
+    tables = find_tables() if judging else ""
     folder.mkdir(parents=True, exist_ok=True)
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -84,7 +86,7 @@ def install(folder: Path, python: str) -> None:
     )
     program = folder / PROGRAM
     program.write_text(
-        f"#!/bin/sh\nexport {FOUND}={shlex.quote(str(find_tables()))}\n"
+        f"#!/bin/sh\nexport {FOUND}={shlex.quote(str(tables))}\n"
         f'exec {shlex.quote(python)} -c {shlex.quote(code)} "$@"\n'
     )
     program.chmod(0o755)

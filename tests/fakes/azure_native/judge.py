@@ -18,7 +18,12 @@ from tests.fakes.azure_native.wire import UNKNOWN
 Table = dict[str, Any]
 
 # Not in the models, and right all the same: (token, path) -> where it comes from.
-NEWER: dict[tuple[str, str], str] = {}
+NEWER = {
+    (
+        "azure-native:machinelearningservices:Workspace",
+        "managedNetwork.enableNetworkMonitor",
+    ): "API 2025-12-01; the SDK 3.29.0 sends it with every managed network (ManagedNetworkSettings)",
+}
 
 # The SDK takes a list of ids where the request has a mapping from each to an empty object.
 ID_LISTS = {"userAssignedIdentities"}

@@ -26,6 +26,7 @@ from tests.fakes.azure_native.errors import Cancelled, Failed, Refused
 from tests.fakes.azure_native.kinds import KINDS, Kind, fill_path, read_path
 from tests.fakes.azure_native.service import Service, make_outputs
 from tests.fakes.azure_native.store import Record, Store
+from tests.fakes.azure_native.tables import FOUND
 from tests.fakes.azure_native.wire import UNKNOWN, pack, unpack
 
 
@@ -61,6 +62,7 @@ class Provider(pb_grpc.ResourceProviderServicer):
     def __init__(self, folder: Path) -> None:
         self._store = Store(folder)
         self._service = Service(self._store)
+        self._judging = os.environ.get(FOUND) != ""
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
         return plugin_pb2.PluginInfo(version=VERSION)
@@ -96,7 +98,7 @@ class Provider(pb_grpc.ResourceProviderServicer):
         inputs.setdefault("azureApiVersion", kind.api_version)
         reasons = [
             f"missing required property '{name}'" for name in kind.parameters if name not in inputs
-        ] or judge.judge(kind.token, inputs)
+        ] or self._judge(kind, inputs)
         self._note("check", request.urn, error="; ".join(reasons) or None)
         failures = [pb.CheckFailure(reason=reason) for reason in reasons]
         return pb.CheckResponse(inputs=pack(inputs), failures=failures)
@@ -167,7 +169,7 @@ class Provider(pb_grpc.ResourceProviderServicer):
         self, write: Any, kind: Kind, resource_id: str, inputs: Record, context: Any
     ) -> Record:
         """Create or update; what was accepted and failed is told with what is there."""
-        reasons = judge.judge(kind.token, inputs)
+        reasons = self._judge(kind, inputs)
         if reasons:
             self._note("judge", resource_id, error="; ".join(reasons))
             context.abort(grpc.StatusCode.UNKNOWN, f'Code="BadRequest" Message="{reasons}"')
@@ -185,6 +187,9 @@ class Provider(pb_grpc.ResourceProviderServicer):
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
             raise
         raise AssertionError
+
+    def _judge(self, kind: Kind, inputs: Record) -> list[str]:
+        return judge.judge(kind.token, inputs) if self._judging else []
 
     def _note(self, operation: str, urn: str, *, error: str | None = None) -> None:
         self._store.note({"operation": operation, "urn": urn, "error": error})

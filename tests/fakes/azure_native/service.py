@@ -20,10 +20,6 @@ from tests.fakes.azure_native.kinds import Kind
 from tests.fakes.azure_native.store import Record, Store
 
 RETRIES = 3  # azcore's default
-SOFT_DELETED = {
-    "azure-native:keyvault:Vault",
-    "azure-native:machinelearningservices:Workspace",
-}
 
 
 class Service:
@@ -156,12 +152,11 @@ def _delete(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -
         return
     refusals.check_delete(state, resource_id)
     if kind.singleton:
-        resources[key]["outputs"] = make_outputs(kind, resource_id, {})
-        del resources[key]
+        del resources[key]  # reset to what it was with its parent
         return
     for each in [each for each in resources if each == key or each.startswith(f"{key}/")]:
         record = resources.pop(each)
-        if record["token"] in SOFT_DELETED:
+        if refusals.is_soft_deleted(record):
             state["deleted"][each] = record
 
 

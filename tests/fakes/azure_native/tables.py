@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from tests.fakes.azure_native.kinds import KINDS
 
 ENVIRONMENT = Path(__file__).parents[2] / "environments" / "azure_models.py"
-FOUND = "TRAINYARD_AZURE_MODELS"  # set for the provider, which then looks for nothing
+FOUND = "TRAINYARD_AZURE_MODELS"  # set for the provider; empty where it is not to judge
 
 PACKAGES = {
     "applicationinsights": "azure.mgmt.applicationinsights.v2020_02_02",
@@ -48,7 +49,8 @@ def find_tables() -> Path:
     tables = cache_root(os.environ) / "azure_models" / f"{key}.json"
     with exclusive(tables.with_suffix(".lock"), what="Azure's models", report=nullcontext):
         if not tables.exists():
-            python = lay_environment(lock, what="Azure's models") / "bin" / "python"
+            environment = lay_environment(lock, ENVIRONMENT.parents[2], what="Azure's models")
+            python = environment / "bin" / "python"
             made = subprocess.run(
                 [python, ENVIRONMENT], input=wanted, capture_output=True, text=True, check=False
             )
@@ -56,6 +58,7 @@ def find_tables() -> Path:
             partial = tables.with_suffix(".partial")
             partial.write_text(made.stdout)
             partial.replace(tables)
+            shutil.rmtree(environment)  # 170 MB that nobody needs again
     return tables
 
 
