@@ -13,6 +13,11 @@ def campaign(name: str, *, tried: int, survived: int) -> None:
     _LINES.append(f"{name}: {tried:,} tried, {survived:,} survived")
 
 
+def mutants(name: str, *, planted: int, caught: int) -> None:
+    """Note how many wrong things were planted and how many of them a check found."""
+    _LINES.append(f"{name}: {planted:,} mutants planted, {caught:,} caught")
+
+
 def lines() -> list[str]:
     """Give what was noted in this process and taken over from others."""
     return sorted(_LINES)

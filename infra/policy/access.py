@@ -19,7 +19,6 @@ from infra.policy.rules import (
 from infra.policy.wishes import one_of
 
 ASSIGNMENT = "azure-native:authorization:RoleAssignment"
-IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 DATA_CONTAINER = "data"
 
 # learn.microsoft.com/azure/role-based-access-control/built-in-roles
@@ -57,24 +56,20 @@ _OF_CLUSTERS: Mapping[str, frozenset[str]] = {
 _OF_WORKSPACE: Mapping[str, frozenset[str]] = {
     CONTRIBUTOR: frozenset({"workspace", "workspace account", "vault", "registry", "insights"}),
     BLOB_CONTRIBUTOR: frozenset({"workspace account"}),
-    FILE_CONTRIBUTOR: frozenset({"workspace account"}),
-    BLOB_READER: frozenset({"data account", "container"}),
     VAULT_ADMINISTRATOR: frozenset({"vault"}),
     ENDPOINT_APPROVER: frozenset(
         {"workspace account", "data account", "vault", "registry", "workspace"}
     ),
-    READER: frozenset({"private endpoint", "data account"}),
+    READER: frozenset({"private endpoint"}),
 }
 _OF_PEOPLE: Mapping[str, frozenset[str]] = {
-    READER: frozenset({"group", "workspace"}),
+    READER: frozenset({"workspace"}),
     DATA_SCIENTIST: frozenset({"workspace"}),
-    BLOB_CONTRIBUTOR: frozenset({"workspace account", "data account", "container"}),
-    BLOB_READER: frozenset({"workspace account", "data account", "container"}),
+    BLOB_CONTRIBUTOR: frozenset({"workspace account", "container"}),
+    BLOB_READER: frozenset({"workspace account", "container"}),
     FILE_CONTRIBUTOR: frozenset({"workspace account"}),
     FILE_READER: frozenset({"workspace account"}),
-    REGISTRY_PULL: frozenset({"registry"}),
     REGISTRY_PUSH: frozenset({"registry"}),
-    VAULT_SECRETS_USER: frozenset({"secret"}),
 }
 _PARTS = {
     "microsoft.containerregistry/registries": "registry",
@@ -101,42 +96,47 @@ def kind_of(scope: object, stack: Stack) -> str:
     if kind == "microsoft.storage/storageaccounts":
         if "containers" in inner:
             return "container"
-        return "other" if inner else _kind_of_account(text, stack)
+        account = stack.by_id(text)
+        return "other" if inner or account is None else kind_of_account(account, stack)
     if kind == "microsoft.keyvault/vaults" and inner[:1] == ["secrets"]:
         return "secret"
     return "other" if inner else _PARTS.get(kind, "other")
 
 
-def _kind_of_account(scope: str, stack: Stack) -> str:
-    own = {str(each.inputs.get("storageAccount")).lower() for each in stack.of(WORKSPACE)}
-    return "workspace account" if scope in own else "data account"
-
-
-def receiver_of(assignment: Resource, stack: Stack) -> str:
-    """Whom a role is given to: clusters, the workspace, people, or somebody else."""
-    if assignment.inputs.get("principalType") == "Group":
-        return "people"
-    urns = assignment.made_from.get("principalId", ())
-    identities = {each.urn for each in stack.of(IDENTITY) if each.urn in urns}
-    clusters = {
-        found.urn
-        for each in stack.of(COMPUTE)
-        for used in look_up(each.inputs, "identity.userAssignedIdentities") or ()
-        if (found := stack.by_id(used)) is not None
-    }
-    workspaces = {
-        found.urn
-        for each in stack.of(WORKSPACE)
-        if (found := stack.by_id(each.inputs.get("primaryUserAssignedIdentity"))) is not None
-    }
-    # An identity that both act as is held to the clusters' table, the narrower one.
-    if identities & clusters:
-        return "clusters"
-    return "the workspace" if identities & workspaces else "nobody of this stack"
+def kind_of_account(account: Resource, stack: Stack) -> str:
+    """Whether an account is the one that the workspace keeps its own things in."""
+    own = [stack.by_id(each.inputs.get("storageAccount")) for each in stack.of(WORKSPACE)]
+    return "workspace account" if account in own else "data account"
 
 
 def _given_to(receiver: str, stack: Stack) -> Iterator[Resource]:
-    return (each for each in stack.of(ASSIGNMENT) if receiver_of(each, stack) == receiver)
+    """The assignments to clusters, the workspace, people, or to nobody of this stack."""
+    actors = _find_actors(stack)
+    for each in stack.of(ASSIGNMENT):
+        if each.inputs.get("principalType") == "Group":
+            found = "people"
+        else:
+            # The receiver's id is not known at preview; whose it is, is.
+            urns = each.made_from.get("principalId", ())
+            found = next((actors[urn] for urn in urns if urn in actors), "nobody of this stack")
+        if found == receiver:
+            yield each
+
+
+def _find_actors(stack: Stack) -> Mapping[str, str]:
+    """Who acts as an identity, by the identity's urn."""
+    found: dict[str, str] = {}
+    for each in stack.of(WORKSPACE):
+        identity = stack.by_id(each.inputs.get("primaryUserAssignedIdentity"))
+        if identity is not None:
+            found[identity.urn] = "the workspace"
+    # Later: an identity that both act as is held to the clusters' table, the narrower one.
+    for each in stack.of(COMPUTE):
+        for used in look_up(each.inputs, "identity.userAssignedIdentities") or ():
+            identity = stack.by_id(used)
+            if identity is not None:
+                found[identity.urn] = "clusters"
+    return found
 
 
 def _role_rule(

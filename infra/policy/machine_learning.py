@@ -56,9 +56,9 @@ def _is_known_size(cluster: Resource) -> Iterable[str]:
 
 
 def _no_password_or_key(store: Resource) -> Iterable[str]:
-    kind = look_up(store.inputs, "datastoreProperties.credentials.credentialsType")
+    kind = look_up(store.inputs, "properties.credentials.credentialsType")
     if kind != "None":
-        yield f"datastoreProperties.credentials are of type {kind!r}: identities alone read data"
+        yield f"properties.credentials are of type {kind!r}: identities alone read data"
 
 
 RULES: tuple[ResourceRule, ...] = (
@@ -134,7 +134,7 @@ RULES: tuple[ResourceRule, ...] = (
         DATASTORE,
         "datastore-of-blobs",
         "W5",
-        "datastoreProperties.datastoreType",
+        "properties.datastoreType",
         one_of("AzureBlob", "AzureDataLakeGen2"),
         sources="own",
         why="file shares cannot be read by identity",

@@ -37,7 +37,8 @@ ID_PARTS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+# eq=False: a comparison would read inputs that may be unknown.
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Resource:
     """One resource as the program declares it; a read of an unknown input may raise."""
 
@@ -60,7 +61,7 @@ class Resource:
     def name(self) -> str:
         return self.urn.rpartition("::")[2]
 
-    @property
+    @cached_property
     def id_ending(self) -> str:
         """What this resource's id ends with, in small letters; '' for a type without a row."""
         if self.type not in ID_PARTS:
@@ -87,15 +88,23 @@ class Stack:
         return any(each.type.startswith(AZURE) for each in self.resources)
 
     def of(self, *types: str) -> list[Resource]:
-        return [each for each in self.resources if each.type in types]
+        return [each for type_ in types for each in self._by_type.get(type_, ())]
 
     def by_id(self, resource_id: object) -> Resource | None:
         """The declared resource that an id means."""
-        text = str(resource_id).lower()
+        _, group, rest = str(resource_id).lower().partition("/resourcegroups/")
+        return self._by_id_ending.get(group + rest)
+
+    @cached_property
+    def _by_type(self) -> Mapping[str, list[Resource]]:
+        found: dict[str, list[Resource]] = {}
         for each in self.resources:
-            if each.id_ending and text.endswith(each.id_ending):
-                return each
-        return None
+            found.setdefault(each.type, []).append(each)
+        return found
+
+    @cached_property
+    def _by_id_ending(self) -> Mapping[str, Resource]:
+        return {each.id_ending: each for each in self.resources if each.id_ending}
 
 
 @dataclass(frozen=True, kw_only=True)

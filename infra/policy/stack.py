@@ -67,17 +67,23 @@ def _connections(stack: Stack) -> Iterator[tuple[str, str]]:
                 yield str(look_up(each, "privateLinkServiceId")).lower(), str(group)
 
 
-def _endpoint_rule(name: str, row: str, what: str, group: str, sources: str) -> StackRule:
+def _endpoint_rule(
+    name: str, row: str, what: str, group: str, *, sources: str, purpose: str = ""
+) -> StackRule:
+    """`purpose` narrows it to the accounts that are the workspace's own, or to the others."""
+
     def check(stack: Stack) -> Iterable[Finding]:
         reached = [target for target, found in _connections(stack) if found == group]
         for each in stack.of(what):
+            if purpose and access.kind_of_account(each, stack) != purpose:
+                continue
             if not any(target.endswith(each.id_ending) for target in reached):
                 yield Finding(urn=each.urn, message=f"no private endpoint leads to its {group!r}")
 
     return StackRule(
         name=name,
         row=row,
-        says=f"A private endpoint leads to each {what.rpartition(':')[2]} ({group})",
+        says=f"A private endpoint leads to each {purpose or what.rpartition(':')[2]} ({group})",
         sources=sources,
         check=check,
         stages=PRIVATE,
@@ -264,18 +270,44 @@ def _nobody_comes_in(group: Resource) -> Iterable[str]:
 
 RULES: tuple[Rule, ...] = (
     _endpoint_rule(
-        "storage-private-endpoint", "S9", storage.ACCOUNT, "blob", "CKV2_AZURE_33 (TF), 6edd7eda"
+        "storage-private-endpoint",
+        "S9",
+        storage.ACCOUNT,
+        "blob",
+        sources="CKV2_AZURE_33 (TF), 6edd7eda",
     ),
     _endpoint_rule(
-        "vault-private-endpoint", "K9", key_vault.VAULT, "vault", "CKV2_AZURE_32 (TF), a6abeaec"
+        "storage-private-endpoint-dfs",
+        "S9",
+        storage.ACCOUNT,
+        "dfs",
+        sources="6edd7eda",
+        purpose="data account",
     ),
-    _endpoint_rule("registry-private-endpoint", "A4", registry.REGISTRY, "registry", "design 7"),
+    _endpoint_rule(
+        "storage-private-endpoint-file",
+        "S9",
+        storage.ACCOUNT,
+        "file",
+        sources="6edd7eda",
+        purpose="workspace account",
+    ),
+    _endpoint_rule(
+        "vault-private-endpoint",
+        "K9",
+        key_vault.VAULT,
+        "vault",
+        sources="CKV2_AZURE_32 (TF), a6abeaec",
+    ),
+    _endpoint_rule(
+        "registry-private-endpoint", "A4", registry.REGISTRY, "registry", sources="design 7"
+    ),
     _endpoint_rule(
         "workspace-private-endpoint",
         "W1",
         machine_learning.WORKSPACE,
         "amlworkspace",
-        "438c38d2, AVM",
+        sources="438c38d2, AVM",
     ),
     StackRule(
         name="endpoint-names",
