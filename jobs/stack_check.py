@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -13,12 +14,14 @@ from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.stack_costs import what_is_lost
 
 Change = Literal["replaced", "deleted", "goes along"]
+_Lost = Literal["replaced", "deleted"]
 
 # Pulumi shows one step for a replacement, the others where it is asked for all of them.
 _REPLACING = {"replace", "create-replacement", "delete-replaced", "discard-replaced"}
 _DELETING = {"delete", "discard"}
 _CLUSTER = ":Cluster"
 _PROVIDER = "pulumi:providers:"
+_QUOTED_URN = re.compile(r'"(urn:pulumi:[^"]+)"')
 _PREVIEW_FAILED = "preview failed"
 _CRASHED = "an unhandled error occurred"
 
@@ -43,12 +46,16 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """All that `pulumi up` would do to a stack; `idle_allowances` allow what is not lost."""
+    """All that `pulumi up` would do to a stack; `idle_allowances` allow what is not lost.
+
+    Where it `is_cut_short`, Pulumi met something protected and looked no further.
+    """
 
     losses: tuple[Loss, ...]
     updated: tuple[str, ...]
     created: tuple[str, ...]
     idle_allowances: tuple[str, ...]
+    is_cut_short: bool
 
 
 def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes:
@@ -58,26 +65,26 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
     failed, LaunchError for a name that is not in the stack.
     """
     said = _decode(preview, stack)
-    resources = _resources(said.steps)
-    lost = {each.urn: each for each in resources if each.change is not None}
-    _raise_failure(said, stack, {urn for urn, each in lost.items() if each.is_protected})
-    gone = [each for each in lost.values() if not each.is_retained and each.id]
+    protected = _find_protected(said, stack)
+    resources = _resources(said.steps, protected)
+    gone = [each for each in resources if each.change and each.id and not each.is_retained]
     losses: list[Loss] = []
     for each in resources:
         around = sorted((one for one in gone if one.holds(each)), key=lambda one: len(one.id))
         if each.change is not None or around:
             losses.append(_loss(each, around, allowed))
     known = {name for each in resources for name in each.names}
+    lost = {name for each in resources if each.change for name in each.names}
+    lost |= {each.name for each in losses}
     for name in allowed:
-        if name not in known:
+        if name not in known and not protected:
             raise _unknown(name, known, losses, stack)
-    in_use = {name for each in resources if each.urn in lost for name in each.names}
-    in_use |= {each.name for each in losses}
     return Changes(
         losses=tuple(sorted(losses, key=_gravity)),
         updated=_named(resources, "update"),
         created=_named(resources, "create"),
-        idle_allowances=tuple(name for name in allowed if name not in in_use),
+        idle_allowances=tuple(name for name in allowed if name not in lost),
+        is_cut_short=bool(protected),
     )
 
 
@@ -104,9 +111,7 @@ class _State(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str = ""
     parent: str = ""
     custom: bool = False
-    protect: bool = False
     retain_on_delete: bool = False
-    delete: bool = False
 
 
 class _Step(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -121,7 +126,6 @@ class _Step(Struct, frozen=True, kw_only=True, rename="camel"):
 class _Diagnostic(Struct, frozen=True, kw_only=True):
     severity: str
     message: str
-    urn: str | None = None
 
 
 class _Preview(Struct, frozen=True, kw_only=True):
@@ -137,7 +141,7 @@ class _Resource(Struct, frozen=True, kw_only=True):
     type: str
     names: frozenset[str]
     op: str
-    change: Literal["replaced", "deleted"] | None
+    change: _Lost | None
     because: tuple[str, ...]
     id: str
     is_protected: bool
@@ -156,19 +160,47 @@ def _decode(preview: bytes, stack: str) -> _Preview:
         raise EnvironmentFailure(message, hint="launch doctor") from error
 
 
-def _resources(steps: Iterable[_Step]) -> list[_Resource]:
+def _find_protected(said: _Preview, stack: str) -> dict[str, _Lost]:
+    """What is lost by URN of all that Pulumi fails for as it is protected.
+
+    Raises EnvironmentFailure where it failed for anything else.
+    """
+    errors = [
+        each.message.strip().removeprefix("error: ")
+        for each in said.diagnostics
+        if each.severity == "error"
+    ]
+    protected: dict[str, _Lost] = {}
+    reasons: list[str] = []
+    for error in errors:
+        urn = _QUOTED_URN.search(error)
+        if urn and "protect" in error:
+            protected[urn[1]] = "deleted" if "cannot be deleted" in error else "replaced"
+        elif not error.startswith((_PREVIEW_FAILED, _CRASHED)):
+            reasons.append(error)
+    if reasons or (errors and not protected):
+        reason = "\n".join(dict.fromkeys(reasons or errors))
+        message = f"`pulumi preview -s {stack}` failed: {reason}"
+        raise EnvironmentFailure(message, hint=f"mend it, then `pulumi preview -s {stack}`")
+    return protected
+
+
+def _resources(steps: Iterable[_Step], protected: Mapping[str, _Lost]) -> list[_Resource]:
     """Resources in the cloud by what happens to them; a resource of several steps once."""
     steps_by_urn: dict[str, list[_Step]] = {}
     for step in steps:
         steps_by_urn.setdefault(step.urn, []).append(step)
-    return [
-        _resource(urn, each)
+    resources = [
+        _resource(urn, each, protected)
         for urn, each in steps_by_urn.items()
         if any(_state(step).custom for step in each) and not _split(urn)[0].startswith(_PROVIDER)
     ]
+    # Of what it refuses to replace before it is made again, Pulumi shows no step.
+    unseen = (urn for urn in protected if urn not in steps_by_urn)
+    return resources + [_resource(urn, [_Step(op="refused", urn=urn)], protected) for urn in unseen]
 
 
-def _resource(urn: str, steps: Sequence[_Step]) -> _Resource:
+def _resource(urn: str, steps: Sequence[_Step], protected: Mapping[str, _Lost]) -> _Resource:
     resource_type, name = _split(urn)
     step = next((one for one in steps if one.op in _REPLACING | _DELETING), steps[0])
     change = "replaced" if step.op in _REPLACING else "deleted" if step.op in _DELETING else None
@@ -180,10 +212,10 @@ def _resource(urn: str, steps: Sequence[_Step]) -> _Resource:
         type=resource_type,
         names=frozenset(names),
         op=step.op,
-        change=change,
+        change=change or protected.get(urn),
         because=_because(step),
         id=old.id,
-        is_protected=old.protect,
+        is_protected=urn in protected,
         is_retained=old.retain_on_delete,
     )
 
@@ -212,23 +244,8 @@ def _named(resources: Iterable[_Resource], op: str) -> tuple[str, ...]:
 
 def _because(step: _Step) -> tuple[str, ...]:
     """Properties that force a replacement, before the others that change."""
-    forcing = step.replace_reasons or ()
-    others = sorted(path for path in step.detailed_diff or {} if path not in forcing)
-    return (*forcing, *others)
-
-
-def _raise_failure(said: _Preview, stack: str, protected: set[str]) -> None:
-    """Raise what Pulumi failed for, if it is not that something is protected: a loss says that."""
-    errors = [
-        each.message.strip().removeprefix("error: ")
-        for each in said.diagnostics
-        if each.severity == "error" and each.urn not in protected
-    ]
-    told = [each for each in errors if not each.startswith((_PREVIEW_FAILED, _CRASHED))]
-    if told or (errors and not protected):
-        reason = "\n".join(dict.fromkeys(told or errors))
-        message = f"`pulumi preview -s {stack}` failed: {reason}"
-        raise EnvironmentFailure(message, hint=f"mend it, then `pulumi preview -s {stack}`")
+    paths = [*(step.replace_reasons or ()), *sorted(step.detailed_diff or {})]
+    return tuple(dict.fromkeys(path.rpartition(".")[2] for path in paths))
 
 
 def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) -> Loss:
@@ -244,7 +261,7 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
         because=each.because if each.change == "replaced" else (),
         costs=costs,
         within=around[0].name if around else None,
-        is_protected=each.change is not None and each.is_protected,
+        is_protected=each.is_protected,
         is_allowed=not each.names.union(*(one.names for one in around)).isdisjoint(allowed),
     )
 

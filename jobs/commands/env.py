@@ -204,6 +204,9 @@ def _print_changes(changes: Changes) -> None:
             for each in changes.losses
         ]
         console.out(console.table(header, rows))
+    if changes.is_cut_short:
+        console.out("Pulumi stops at what is protected: what else would change is not known")
+        return
     rest = [("changed in place", changes.updated), ("new", changes.created)]
     told = [f"{text}: {_some(names)}" for text, names in rest if names]
     if told or not changes.losses:

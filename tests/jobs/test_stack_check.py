@@ -66,9 +66,8 @@ def component(op):
     return made
 
 
-def error(message, path=None):
-    said = {"severity": "error", "message": f"error: {message}\n"}
-    return {**said, "urn": urn(path)} if path else said
+def error(message):
+    return {"severity": "error", "message": f"error: {message}\n"}
 
 
 def judge(*steps, allowed=(), diagnostics=()):
@@ -114,8 +113,14 @@ def container_loss(**values):
     return loss(**{**usual, **values})
 
 
-def changes(*losses, updated=(), created=(), idle_allowances=()):
-    return Changes(losses=losses, updated=updated, created=created, idle_allowances=idle_allowances)
+def changes(*losses, updated=(), created=(), idle_allowances=(), is_cut_short=False):
+    return Changes(
+        losses=losses,
+        updated=updated,
+        created=created,
+        idle_allowances=idle_allowances,
+        is_cut_short=is_cut_short,
+    )
 
 
 def error_of(call, kind):
@@ -137,7 +142,7 @@ def test_what_only_changes_in_place_or_is_new_is_no_loss():
 
 def test_a_cluster_made_anew_is_one_loss_by_the_name_that_jobs_know():
     replaced = compute("replace", reasons=["computeName"], changed=["properties.vmSize"])
-    expected = loss(because=("computeName", "properties.vmSize"))
+    expected = loss(because=("computeName", "vmSize"))
     assert judge(component("same"), replaced) == changes(expected)
     # The three steps that Pulumi takes, where a preview has them all.
     steps = [compute(op) for op in ("create-replacement", "replace", "delete-replaced")]
@@ -204,19 +209,30 @@ def test_what_is_retained_stays_unless_it_is_inside_of_what_is_deleted():
     assert judge(retained, account("delete")) == changes(account_loss(change="deleted"), inside)
 
 
+def deletion_refused(of):
+    said = f'resource "{of["urn"]}" cannot be deleted\nbecause it is protected. To unprotect the'
+    return [error(f"Preview failed: {said} resource, ..."), error("preview failed")]
+
+
+def replacement_refused(of, *, because_of=None):
+    part = f' as part of replacing "{because_of["urn"]}"' if because_of else ""
+    said = (
+        f'unable to replace resource "{of["urn"]}"{part}\nas it is currently marked for protection'
+    )
+    return [error(said)]
+
+
 def test_what_is_protected_is_told_first_and_refused_even_where_it_is_allowed():
-    path = account("same")["urn"].split("::", 2)[2]
     found = judge(
         compute("replace"),
         account("delete", protect=True),
         allowed=["cloud-data-account", "gpu"],
-        diagnostics=[
-            error("Preview failed: resource cannot be deleted\nbecause it is protected.", path),
-            error("preview failed"),
-        ],
+        diagnostics=deletion_refused(account("delete")),
     )
     assert found == changes(
-        account_loss(change="deleted", is_protected=True, is_allowed=True), loss(is_allowed=True)
+        account_loss(change="deleted", is_protected=True, is_allowed=True),
+        loss(is_allowed=True),
+        is_cut_short=True,
     )
     refusal = find_refusal(found, "prod", ["launch"])
     assert refusal is not None
@@ -225,6 +241,21 @@ def test_what_is_protected_is_told_first_and_refused_even_where_it_is_allowed():
         "`pulumi up -s prod` would replace or delete what is protected, and Pulumi refuses it: "
         "cloud-data-account"
     )
+
+
+def test_what_pulumi_refuses_without_showing_a_step_is_a_loss():
+    # So it does with what is deleted before it is made again, and then it looks no further.
+    refused = [
+        *replacement_refused(account("replace")),
+        *replacement_refused(container("replace"), because_of=account("replace")),
+    ]
+    expected = changes(
+        account_loss(is_protected=True), container_loss(is_protected=True), is_cut_short=True
+    )
+    assert judge(diagnostics=refused) == expected
+    # No name can be told from a wrong one where most of the stack was not looked at.
+    assert judge(diagnostics=refused, allowed=["gpu"]).idle_allowances == ("gpu",)
+    assert judge(account("same"), diagnostics=refused) == expected
 
 
 def test_a_refusal_gives_the_command_that_allows_what_was_not_allowed():
@@ -275,7 +306,7 @@ def test_a_name_that_is_not_lost_allows_nothing_and_is_told():
         ),
         ([error("preview failed")], "preview failed"),
         (
-            [error("one", STORAGE), error("two"), error("one", STORAGE), error("preview failed")],
+            [error("one"), error("two"), error("one"), error("preview failed")],
             "one\ntwo",
         ),
     ],
@@ -286,11 +317,8 @@ def test_a_preview_that_failed_is_told_in_pulumis_words(diagnostics, reason):
 
 
 def test_a_failure_beside_what_is_protected_is_a_failure_as_the_rest_is_not_known():
-    account_path = account("same")["urn"].split("::", 2)[2]
-    diagnostics = [error("is protected", account_path), error("quota"), error("preview failed")]
-    told = error_of(
-        lambda: judge(account("delete", protect=True), diagnostics=diagnostics), EnvironmentFailure
-    )
+    diagnostics = [error("quota"), *deletion_refused(account("delete"))]
+    told = error_of(lambda: judge(account("delete"), diagnostics=diagnostics), EnvironmentFailure)
     assert told.message == "`pulumi preview -s prod` failed: quota"
     assert told.exit_code == 1
 
