@@ -5,15 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
-import subprocess
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.azure_native.kinds import KINDS
 
-ENVIRONMENT = Path(__file__).parents[2] / "environments" / "azure_models.py"
 FOUND = "TRAINYARD_AZURE_MODELS"  # set for the provider; empty where it is not to judge
 
 PACKAGES = {
@@ -40,26 +36,9 @@ def find_tables() -> Path:
 
     Raises EnvironmentFailure where the package index is out of reach.
     """
-    from jobs.build_cache import cache_root, content_key, exclusive
-    from tests.environments.laying import lay_environment
+    from tests.environments.tables import make_tables
 
-    lock = ENVIRONMENT.with_suffix(".txt")
-    wanted = "".join(f"{_line(token)}\n" for token in KINDS)
-    key = content_key([lock.read_bytes(), ENVIRONMENT.read_bytes(), wanted])
-    tables = cache_root(os.environ) / "azure_models" / f"{key}.json"
-    with exclusive(tables.with_suffix(".lock"), what="Azure's models", report=nullcontext):
-        if not tables.exists():
-            environment = lay_environment(lock, ENVIRONMENT.parents[2], what="Azure's models")
-            python = environment / "bin" / "python"
-            made = subprocess.run(
-                [python, ENVIRONMENT], input=wanted, capture_output=True, text=True, check=False
-            )
-            assert made.returncode == 0, made.stderr
-            partial = tables.with_suffix(".partial")
-            partial.write_text(made.stdout)
-            partial.replace(tables)
-            shutil.rmtree(environment)  # 170 MB that nobody needs again
-    return tables
+    return make_tables("".join(f"{_line(token)}\n" for token in KINDS))
 
 
 def _line(token: str) -> str:
