@@ -1,0 +1,177 @@
+"""Resource Manager: clusters, their nodes, sizes, prices and quotas."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from tests.fakes.azureml.arm import LOCATION, WS, ArmService, check_body
+from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
+from tests.fakes.azureml.records import SIZES, Cluster, Place, Records, iso, now, system_data
+
+LOW_PRIORITY = "Total Cluster Low Priority Regional vCPUs"
+DEDICATED = "Total Cluster Dedicated Regional vCPUs"
+COUNTS = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
+
+
+class Computes(ArmService):
+    """AmlComputes; a changed size or priority is acknowledged and not applied, as Azure does."""
+
+    @on("GET", WS + "/computes")
+    def list_computes(self, request: Request, **_: str) -> Reply:
+        return answer(
+            {"value": [show_cluster(self.place, each) for each in self.records.clusters.values()]}
+        )
+
+    @on("GET", WS + "/computes/{name}")
+    def compute(self, request: Request, name: str, **_: str) -> Reply:
+        return answer(show_cluster(self.place, self.cluster(name)))
+
+    @on("PUT", WS + "/computes/{name}")
+    def put(self, request: Request, name: str, **_: str) -> Reply:
+        body = check_body("compute", request)
+        kept = self.records.clusters.get(name)
+        wanted = body["properties"].get("properties") or {}
+        _check_scale(wanted.get("scaleSettings") or {})
+        if kept is None:
+            self.records.clusters[name] = Cluster(name, body)
+            return answer(show_cluster(self.place, self.records.clusters[name]), 201)
+        fixed = {key: kept.properties.get(key) for key in ("vmSize", "vmPriority")}
+        body["properties"]["properties"] = {**kept.properties, **wanted, **fixed}
+        kept.body, kept.modified = body, now()
+        return answer(show_cluster(self.place, kept))
+
+    @on("PATCH", WS + "/computes/{name}")
+    def patch(self, request: Request, name: str, **_: str) -> Reply:
+        body = check_body("compute update", request)
+        kept = self.cluster(name)
+        scale = body["properties"]["properties"]["scaleSettings"]
+        _check_scale(scale)
+        kept.properties["scaleSettings"] = scale
+        kept.modified = now()
+        return answer(show_cluster(self.place, kept))
+
+    @on("POST", WS + "/computes/{name}/listNodes")
+    def list_nodes(self, request: Request, name: str, **_: str) -> Reply:
+        cluster = self.cluster(name)
+        cluster.settle()
+        nodes = [
+            {
+                "nodeId": f"tvmps_{name}_{node.number}_d",
+                "privateIpAddress": node.address,
+                "publicIpAddress": None,
+                "port": 50000,
+                "nodeState": node.state,
+                "runId": node.run,
+            }
+            for node in cluster.nodes
+        ]
+        return answer({"nodes": nodes, "nextLink": None})
+
+    @on("GET", LOCATION + "/usages")
+    def usages(self, request: Request, location: str, **_: str) -> Reply:
+        names = sorted({DEDICATED, LOW_PRIORITY, *self.records.limits, *map(quota_of, SIZES)})
+        kind = "Microsoft.MachineLearningServices/locations/usages"
+        value = [
+            {
+                "id": f"/subscriptions/{self.place.subscription_id}/providers/{kind}/{name}",
+                "amlWorkspaceLocation": location,
+                "type": kind,
+                "unit": "Count",
+                "currentValue": in_use(self.records, name),
+                "limit": self.records.limits.get(name, 100),
+                "name": {"value": name, "localizedValue": name},
+            }
+            for name in names
+        ]
+        return answer({"value": value})
+
+    @on("GET", LOCATION + "/vmSizes")
+    def sizes(self, request: Request, **_: str) -> Reply:
+        value = [
+            {
+                "name": size.name,
+                "family": size.family,
+                "vCPUs": size.num_vcpus,
+                "gpus": size.num_gpus,
+                "osVhdSizeMB": 1047552,
+                "maxResourceVolumeMB": 28672,
+                "memoryGB": size.memory_gb,
+                "lowPriorityCapable": True,
+                "premiumIO": True,
+                "supportedComputeTypes": ["AmlCompute", "ComputeInstance"],
+                "estimatedVMPrices": {
+                    "billingCurrency": "USD",
+                    "unitOfMeasure": "OneHour",
+                    "values": [
+                        {"retailPrice": size.price, "osType": "Linux", "vmTier": "Standard"},
+                        {
+                            "retailPrice": size.low_priority_price,
+                            "osType": "Linux",
+                            "vmTier": "LowPriority",
+                        },
+                    ],
+                },
+            }
+            for size in SIZES.values()
+        ]
+        return answer({"value": value})
+
+    def cluster(self, name: str) -> Cluster:
+        if name not in self.records.clusters:
+            raise Refusal(404, "ResourceNotFound", f"Compute {name} was not found.")
+        return self.records.clusters[name]
+
+
+def show_cluster(place: Place, cluster: Cluster) -> dict[str, Any]:
+    """As Azure shows a cluster: what was declared, and what it has come to."""
+    cluster.settle()
+    counts = {
+        f"{state}NodeCount": sum(node.state == state for node in cluster.nodes) for state in COUNTS
+    }
+    body = copy.deepcopy(cluster.body)
+    body["properties"] |= {
+        "provisioningState": "Succeeded",
+        "provisioningErrors": None,
+        "createdOn": iso(cluster.created),
+        "modifiedOn": iso(cluster.modified),
+        "isAttachedCompute": False,
+        "resourceId": None,
+        "computeLocation": place.location,
+    }
+    body["properties"]["properties"] |= {
+        "allocationState": "Steady",
+        "allocationStateTransitionTime": iso(cluster.modified),
+        "errors": cluster.errors or None,
+        "currentNodeCount": len(cluster.nodes),
+        "targetNodeCount": len(cluster.nodes),
+        "nodeStateCounts": counts,
+    }
+    return {
+        **body,
+        "id": f"{place.workspace_id}/computes/{cluster.name}",
+        "name": cluster.name,
+        "type": "Microsoft.MachineLearningServices/workspaces/computes",
+        "location": place.location,
+        "systemData": system_data(cluster.created),
+    }
+
+
+def quota_of(size: str) -> str:
+    return f"{SIZES[size].label} Cluster Dedicated vCPUs"
+
+
+def in_use(records: Records, quota: str) -> int:
+    """vCPUs of the nodes that count against a quota; clusters without nodes cost none."""
+    total = 0
+    for cluster in records.clusters.values():
+        names = {DEDICATED, quota_of(cluster.size.name)} if cluster.is_dedicated else {LOW_PRIORITY}
+        total += cluster.size.num_vcpus * len(cluster.nodes) * (quota in names)
+    return total
+
+
+def _check_scale(scale: dict[str, Any]) -> None:
+    minimum, maximum = scale.get("minNodeCount") or 0, scale.get("maxNodeCount")
+    if maximum is None or not 0 <= minimum <= maximum:
+        message = f"The minimum {minimum} and the maximum {maximum} make no scale."
+        raise Refusal(400, "InvalidScaleSettings", message)

@@ -1,0 +1,128 @@
+"""Judges a request's body by the models that azure-ai-ml bundles: what they lack is an error.
+
+The models are those of the last release whose tables can be read (tests/environments). A body is
+judged as it is on the wire: exact names, nothing that the service alone may set.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tests.fakes.azure_native.judge import judge_value
+
+RESTCLIENT = "azure.ai.ml._restclient"
+
+# Kind of request -> package of models, class. Paths are judged by the stand-in's routes.
+KINDS = {
+    "code": ("v2023_04_01_preview", "CodeVersion"),
+    "data": ("v2023_04_01_preview", "DataVersionBase"),
+    "environment": ("v2023_04_01_preview", "EnvironmentVersion"),
+    "job": ("v2025_01_01_preview", "JobBase"),
+    "compute": ("v2023_08_01_preview", "ComputeResource"),
+    "compute update": ("v2023_08_01_preview", "ClusterUpdateParameters"),
+    "pending upload": ("v2023_04_01_preview", "PendingUploadRequestDto"),
+}
+
+# Azure ML's own SDK sends these as numbers, where the models say text.
+NUMBERS = {"properties.properties.hash_version"}
+
+Table = dict[str, Any]
+
+
+def judge(kind: str, body: Any) -> list[str]:
+    """What the models hold against a body."""
+    table = read_tables()[kind.replace(" ", "-")]
+    return list(_Model(table["classes"]).judge(table["root"], body, ""))
+
+
+@functools.cache
+def read_tables() -> dict[str, Any]:
+    """The tables by kind, made where they are not there yet."""
+    from tests.environments.tables import make_tables
+
+    wanted = (
+        f"{kind.replace(' ', '-')} {RESTCLIENT}.{package} {root} /none\n"
+        for kind, (package, root) in KINDS.items()
+    )
+    return json.loads(make_tables("".join(wanted)).read_text())
+
+
+class _Model:
+    """The classes that one kind of request reaches."""
+
+    def __init__(self, classes: Table) -> None:
+        self._classes = classes
+
+    def judge(self, name: str, value: Any, path: str) -> Iterator[str]:
+        """Violations of an object."""
+        if not isinstance(value, dict):
+            yield f"{path}: {value!r} is no {name}"
+            return
+        cls, wrong = self._narrow(name, value, path)
+        yield from wrong
+        yield from self._object(cls, name, value, path)
+
+    def _object(self, cls: Table, name: str, value: Table, path: str) -> Iterator[str]:
+        """Properties by their keys; `properties.a.b` lies two objects further in."""
+        rules = {
+            tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", rule["key"])): rule
+            for rule in cls["attributes"].values()
+        }
+        folders = {key[:depth] for key in rules for depth in range(1, len(key))}
+        given = dict(_flat(value, (), folders))
+        for key, rule in rules.items():
+            place = f"{path}{'.'.join(key)}"
+            if key not in given:
+                if rule.get("required") and not rule.get("readonly"):
+                    yield f"{place}: required, and missing"
+                continue
+            each = given.pop(key)
+            if rule.get("readonly"):
+                yield f"{place}: read-only"
+            elif each is not None or rule.get("required"):
+                yield from self._value(rule["type"], rule, each, place)
+        for key in given:
+            yield f"{path}{'.'.join(key)}: {name} has no such property"
+
+    def _narrow(self, name: str, value: Table, path: str) -> tuple[Table, list[str]]:
+        """The class that a discriminator picks."""
+        cls = self._classes[name]
+        if not cls["subtypes_of"]:
+            return cls, []
+        key = cls["attributes"][cls["discriminator"]]["key"]
+        given = value.get(key)
+        if given not in cls["subtypes_of"]:
+            known = ", ".join(cls["subtypes_of"])
+            return cls, [f"{path}{key}: {given!r} is none of {known}"]
+        return self._narrow(cls["subtypes_of"][given], value, path)
+
+    def _value(self, kind: str, rule: Table, value: Any, path: str) -> Iterator[str]:
+        if kind == "object" or (path in NUMBERS and isinstance(value, int)):
+            return
+        if kind.startswith(("[", "{")):
+            wanted = list if kind.startswith("[") else dict
+            if not isinstance(value, wanted):
+                yield f"{path}: {value!r} is no {wanted.__name__}"
+                return
+            for key, each in enumerate(value) if wanted is list else value.items():
+                if each is not None:
+                    yield from self._value(kind[1:-1], {}, each, f"{path}.{key}")
+        elif kind in self._classes:
+            yield from self.judge(kind, value, f"{path}.")
+        else:
+            yield from judge_value(kind, rule, value, path)
+
+
+def _flat(
+    value: Table, parents: tuple[str, ...], folders: set[tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, each in value.items():
+        place = (*parents, key)
+        if place in folders and isinstance(each, dict):
+            yield from _flat(each, place, folders)
+        else:
+            yield place, each
