@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -84,10 +85,8 @@ class Blobs:
     def container(self, account: str, name: str) -> ContainerClient:
         """A client of a container, made where it is not there."""
         client = self._clients[account].get_container_client(name)
-        try:
+        with suppress(ResourceExistsError):
             client.create_container()
-        except ResourceExistsError:
-            pass
         return client
 
     def open(self, account: str, name: str) -> ContainerClient:

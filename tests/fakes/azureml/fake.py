@@ -65,6 +65,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         accounts = (place.workspace_account, place.data_account)
         self.blobs = Blobs(folder / "blobs", self.authority, accounts, program=azurite)
         self.vault = Vault(self.tokens)
+        self.defects: list[Exception] = []
         self._requests: list[Request] = []
         self._proxy = Proxy(self.authority, self._answer, self._knows)
         self._runner = Runner(
@@ -203,10 +204,13 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         self._proxy.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._runner.stop()
         self._proxy.stop()
         self.blobs.stop()
+        if self.defects and kind is None:
+            message = "the stand-in could not answer"
+            raise ExceptionGroup(message, self.defects)
 
     def _declare(self, datastores: str) -> None:
         place = self.place
@@ -318,6 +322,9 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             raise Refusal(404, "ResourceNotFound", message)
         except Refusal as refusal:
             return refusal.reply()
+        except Exception as error:  # noqa: BLE001  a defect of the stand-in: told at its end
+            self.defects.append(error)
+            return Refusal(500, "StandInDefect", repr(error)).reply()
 
 
 def _made(folder: Path) -> Path:

@@ -90,8 +90,9 @@ class Service:
 
     def __init__(self) -> None:
         self._routes: list[tuple[str, re.Pattern[str], Handler]] = []
-        for name in dir(type(self)):
-            for method, path in getattr(getattr(type(self), name), "routes", ()):
+        # In the order of the class: a fixed name stands before the pattern that would take it.
+        for name, each in vars(type(self)).items():
+            for method, path in getattr(each, "routes", ()):
                 pattern = re.sub(r"{(\w+)\*}", r"(?P<\1>.*)", path)
                 pattern = re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", pattern)
                 compiled = re.compile(pattern, re.IGNORECASE)

@@ -183,7 +183,7 @@ class Job:
     run_configuration: dict[str, Any] | None = None  # of v1
     experiment: str = "Default"
     state: str = "NotStarted"
-    created: datetime = field(default_factory=lambda: now())
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
     started: datetime | None = None
     ended: datetime | None = None
     error: dict[str, Any] | None = None

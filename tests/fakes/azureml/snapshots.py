@@ -193,8 +193,8 @@ class OldAddresses(ArmService):
 
     def _compute(self, name: str) -> dict[str, Any]:
         shown = show_cluster(self.place, self.records.clusters[name])
-        shown["properties"].setdefault("description", "")
-        shown["properties"].setdefault("provisioningErrors", None)
+        shown["properties"] = {"description": "", **shown["properties"]}
+        shown["properties"]["properties"] = {"subnet": None, **shown["properties"]["properties"]}
         return shown
 
     def _datastore(self, name: str) -> Reply:
