@@ -11,8 +11,8 @@ import ssl
 import subprocess
 import threading
 import time
-from contextlib import suppress
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

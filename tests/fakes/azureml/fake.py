@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Mapping
@@ -19,12 +20,13 @@ from tests.fakes.azureml.messages import Refusal, Reply, Request, Service
 from tests.fakes.azureml.prices import PRICES, Prices
 from tests.fakes.azureml.proxy import Proxy
 from tests.fakes.azureml.records import SIZES, Cluster, Job, Place, Records
-from tests.fakes.azureml.runner import Runner
+from tests.fakes.azureml.runner import Runner, Settings
 from tests.fakes.azureml.snapshots import Artifacts, Execution, OldAddresses, Snapshots
 from tests.fakes.azureml.tokens import LOGIN, Tokens
 from tests.fakes.azureml.troubles import Trouble, Troubles, befall
 from tests.fakes.azureml.vault import Vault
 
+PROJECT = Path(__file__).parents[3]
 IDENTITY = "/identity"
 LOOPBACK = "127.0.0.1,localhost"
 
@@ -32,9 +34,8 @@ LOOPBACK = "127.0.0.1,localhost"
 class FakeAzure(AbstractContextManager["FakeAzure"]):
     """An Azure ML workspace on loopback, for as long as the context; see the package.
 
-    `azurite` is the command that starts Azurite, `runtimes` maps a part of an image's name to the
-    interpreter that stands for the image, `datastores` says whether clients get an account key.
-    `flush_s` is how often logs reach the storage, `stage_s` how long each state before and after
+    `runtimes` maps a part of an image's name to the interpreter that stands for the image;
+    `datastores` says whether clients get an account key. `flush_s` is how often logs reach the storage, `stage_s` how long each state before and after
     running lasts, `grace_s` the time between SIGTERM and SIGKILL, `log_digits` the least number of
     digits of a rank in a log's name.
     """
@@ -43,7 +44,6 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         self,
         folder: Path,
         *,
-        azurite: list[str],
         runtimes: Mapping[str, Path],
         datastores: Literal["identity", "account key"] = "identity",
         flush_s: float = 0.2,
@@ -63,22 +63,21 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         )
         self.authority = Authority(_made(folder / "certificates"))
         accounts = (place.workspace_account, place.data_account)
-        self.blobs = Blobs(folder / "blobs", self.authority, accounts, program=azurite)
+        self.blobs = Blobs(folder / "blobs", self.authority, accounts, program=_azurite())
         self.vault = Vault(self.tokens)
         self.defects: list[Exception] = []
         self._requests: list[Request] = []
         self._proxy = Proxy(self.authority, self._answer, self._knows)
-        self._runner = Runner(
-            _made(folder / "jobs"),
-            self.records,
-            self.blobs,
-            self.troubles,
+        settings = Settings(
             runtimes=runtimes,
             routing=self._routing() | self._node_identity(),
             flush_s=flush_s,
             stage_s=stage_s,
             grace_s=grace_s,
-            padding=log_digits,
+            log_digits=log_digits,
+        )
+        self._runner = Runner(
+            _made(folder / "jobs"), self.records, self.blobs, self.troubles, settings
         )
         self._services = self._make_services()
         self._lock = threading.Lock()
@@ -208,9 +207,10 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         self._runner.stop()
         self._proxy.stop()
         self.blobs.stop()
-        if self.defects and kind is None:
+        defects = [*self.defects, *self._runner.defects]
+        if defects and kind is None:
             message = "the stand-in could not answer"
-            raise ExceptionGroup(message, self.defects)
+            raise ExceptionGroup(message, defects)
 
     def _declare(self, datastores: str) -> None:
         place = self.place
@@ -325,6 +325,12 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         except Exception as error:  # noqa: BLE001  a defect of the stand-in: told at its end
             self.defects.append(error)
             return Refusal(500, "StandInDefect", repr(error)).reply()
+
+
+def _azurite() -> list[str]:
+    """The command that starts Azurite, as set-up has noted it."""
+    tools = json.loads((PROJECT / ".trainyard" / "tools.json").read_text())
+    return [tools["node"], tools["azurite"]]
 
 
 def _made(folder: Path) -> Path:

@@ -31,7 +31,6 @@ SERVICES = (
     "modelmanagement",
     "modelregistry",
     "pipelines",
-    "studio",
     "telemetry",
 )
 
@@ -46,7 +45,9 @@ class Discovery(Service):
     @on("GET", "/discovery")
     @on("GET", "/discovery/{rest*}")
     def discover(self, request: Request, rest: str = "") -> Reply:
-        return answer({name: f"https://{self._host}" for name in SERVICES})
+        return answer(
+            {**dict.fromkeys(SERVICES, f"https://{self._host}"), "studio": "https://ml.azure.com"}
+        )
 
 
 class History(ArmService):

@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(reply.body)
 
-    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = _serve
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = _serve  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         pass

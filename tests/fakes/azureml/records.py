@@ -194,8 +194,6 @@ class Job:
     cancel: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
     nodes: list[Node] = field(default_factory=list)
-    pids: list[int] = field(default_factory=list)
-    log_names: list[str] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:

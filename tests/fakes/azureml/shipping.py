@@ -39,18 +39,15 @@ class Log:
             self._client.append_block(content[at : at + LARGEST_APPEND])
         self._offset += len(content)
 
-    def rotate(self, number: int) -> None:
-        """Begin anew, with what there was in a folder `retry_NNN`, as after a node's restart."""
-        if self._is_there:
+    def begin_anew(self, *, keep: bool) -> None:
+        """Go on in an empty log; `keep` what there was in a folder of its own, as a restart does."""
+        if not self._is_there:
+            return
+        if keep:
             folder, _, name = self._name.rpartition("/")
             old = self._client.download_blob().readall()
-            self._folder.upload_blob(f"{folder}/retry_{number:03}/{name}", old, overwrite=True)
-            self._client.create_append_blob()
-
-    def truncate(self) -> None:
-        """Begin anew, with the rest of what there was lost."""
-        if self._is_there:
-            self._client.create_append_blob()
+            self._folder.upload_blob(f"{folder}/retry_001/{name}", old, overwrite=True)
+        self._client.create_append_blob()
 
 
 @dataclass(kw_only=True)
@@ -95,7 +92,7 @@ class Shipper:
     """Ships every `interval_s`, and once more at its end; `look` sees each round's logs first."""
 
     def __init__(self, blobs: Blobs, interval_s: float, look: Callable[[], None]) -> None:
-        self.logs: dict[str, Log] = {}
+        self.logs: list[Log] = []
         self.mirrors: list[Mirror] = []
         self._blobs, self._interval_s, self._look = blobs, interval_s, look
         self._ended = threading.Event()
@@ -107,14 +104,15 @@ class Shipper:
     def end(self) -> None:
         """Block until all is shipped."""
         self._ended.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _run(self) -> None:
         while True:
             is_last = self._ended.wait(self._interval_s)
             try:
                 self._look()
-                for log in self.logs.values():
+                for log in self.logs:
                     log.ship()
                 for mirror in self.mirrors:
                     mirror.ship(self._blobs)

@@ -7,17 +7,16 @@ node's folder, with its log instead of a terminal.
 import json
 import os
 import sys
+from pathlib import Path
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        plan = json.load(file)
+    plan = json.loads(Path(sys.argv[1]).read_text())
     index = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["OMPI_COMM_WORLD_RANK"])
     process = plan["processes"][index]
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
-    with open(os.path.join(plan["pids"], str(index)), "w") as file:
-        file.write(str(os.getpid()))
+    Path(plan["pids"], str(index)).write_text(str(os.getpid()))
     log = os.open(process["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
