@@ -84,9 +84,9 @@ def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
 
 def read_error(environment: Environment, handle: RunHandle) -> RankError | None:
     """The rank that failed first, where one did."""
-    from jobs.runs import RunStore
+    from jobs.engines import load_store
 
-    return RunStore.of(environment).error(handle)
+    return load_store(environment).error(handle)
 
 
 def _follow(engine: Engine, handle: RunHandle, *, is_quiet: bool) -> RunStatus:

@@ -126,11 +126,9 @@ def open_engine(environment: Environment) -> Engine:
 
 def open_store(environment: Environment) -> RunStore:
     """The environment's runs."""
-    from jobs.engines import require_engine
-    from jobs.runs import RunStore
+    from jobs.engines import load_store
 
-    require_engine(environment)
-    return RunStore.of(environment)
+    return load_store(environment)
 
 
 def open_run(run: str, environment: Environment) -> tuple[Engine, RunHandle]:

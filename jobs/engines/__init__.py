@@ -1,9 +1,9 @@
-"""The engines by name; each module loads only when its engine is used."""
+"""The engines and their runs by name; each module loads only when its engine is used."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.errors import LaunchError
 
@@ -13,14 +13,29 @@ if TYPE_CHECKING:
 
 ENGINES = {
     "local": "jobs.engines.local:LocalEngine",
+    "azureml": "jobs.engines.azureml:AzureMlEngine",
+}
+# Where an engine's runs are found; all have the methods of jobs.runs.RunStore that read.
+STORES = {
+    "local": "jobs.runs:RunStore",
+    "azureml": "jobs.azure_ml.runs:CloudRuns",
 }
 
 
 def load_engine(environment: Environment) -> Engine:
     """Make the engine that the environment names."""
+    return _load(ENGINES, environment)(environment)
+
+
+def load_store(environment: Environment) -> Any:
+    """Open the runs of the environment."""
+    return _load(STORES, environment).of(environment)
+
+
+def _load(table: dict[str, str], environment: Environment) -> Any:
     require_engine(environment)
-    module, _, name = ENGINES[environment.engine].partition(":")
-    return getattr(import_module(module), name)(environment)
+    module, _, name = table[environment.engine].partition(":")
+    return getattr(import_module(module), name)
 
 
 def require_engine(environment: Environment) -> None:

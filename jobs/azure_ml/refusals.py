@@ -1,0 +1,136 @@
+"""What an answer of Azure that is an error means here, and which command or role mends it (pure)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+from jobs.errors import EnvironmentFailure
+from jobs.spec import Environment
+
+# The least built-in role for an action that begins so; the first that fits.
+_ROLES = (
+    ("Microsoft.MachineLearningServices/workspaces/computes/read", "Reader"),
+    ("Microsoft.MachineLearningServices/workspaces/computes/", "AzureML Compute Operator"),
+    ("Microsoft.MachineLearningServices/workspaces/", "AzureML Data Scientist"),
+    ("Microsoft.MachineLearningServices/", "Reader"),
+)
+_GONE = {"ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound"}
+_BEHIND_FIREWALL = re.compile(
+    r"public (network )?access|private (endpoint|link)|firewall|virtual network|ip address",
+    re.IGNORECASE,
+)
+_LONGEST_TEXT = 400
+
+
+class CloudRefusal(EnvironmentFailure):
+    """Azure answered with an error, or (`status` None) not at all."""
+
+    def __init__(
+        self, message: str, *, hint: str | None, status: int | None, code: str, text: str
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.code = code
+        self.text = text
+
+
+class WorkspaceGone(CloudRefusal):
+    """The workspace itself is not there."""
+
+
+def explain(
+    status: int, body: bytes, *, environment: Environment, what: str, host: str
+) -> CloudRefusal:
+    """The error that an answer comes to; `what` says what was tried, as `cancelling ID`."""
+    code, text = reason(body)
+    kind, message, hint = _meaning(status, code, text, environment, host)
+    said = f"{what}: {message}" if what else message
+    return kind(said, hint=hint, status=status, code=code, text=text)
+
+
+def unreachable(error: Exception, *, environment: Environment, host: str) -> CloudRefusal:
+    """No answer came."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    message = f"{host} cannot be reached: {lines[0][:_LONGEST_TEXT]}"
+    hint = f"launch env check -s {environment.stack}"
+    return CloudRefusal(message, hint=hint, status=None, code="", text=lines[0])
+
+
+def reason(body: bytes) -> tuple[str, str]:
+    """The code, innermost where there are several, and the first line of what Azure says."""
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return "", body[:_LONGEST_TEXT].decode(errors="replace").strip() or "no reason given"
+    if not isinstance(error, dict):
+        return "", str(error)
+    told = cast("dict[str, Any]", error)
+    lines = str(told.get("message") or "").strip().splitlines() or ["no reason given"]
+    return str(told.get("code") or ""), lines[0][:_LONGEST_TEXT]
+
+
+def role_for(action: str) -> str:
+    """The built-in role that allows an action of Azure ML."""
+    return next((role for begin, role in _ROLES if action.startswith(begin)), "Contributor")
+
+
+def _meaning(
+    status: int, code: str, text: str, environment: Environment, host: str
+) -> tuple[type[CloudRefusal], str, str]:
+    workspace = environment.workspace
+    again = "type the same again in a minute"
+    if status == 401:
+        return _login(code, text)
+    if status == 403:
+        return _forbidden(code, text, environment, host)
+    if status == 404 and _is_workspace_gone(code, text, workspace.name):
+        message = f"there is no workspace `{workspace.name}` any more ({text.rstrip('.')})"
+        hint = f"pulumi up -s {environment.stack} makes it; `launch env show` says what was read"
+        return WorkspaceGone, message, hint
+    if status == 429:
+        message = f"Azure asks us to wait, and still does after several tries ({text})"
+        return CloudRefusal, message, again
+    if status == 409:
+        return CloudRefusal, f"Azure is busy with the same thing: {text}", again
+    message = f"Azure answered {status}{f' {code}' if code else ''}: {text}"
+    if status >= 500:
+        return CloudRefusal, message, f"{again}; https://status.azure.com tells of outages"
+    return CloudRefusal, message, f"launch env check -s {environment.stack}"
+
+
+def _login(code: str, text: str) -> tuple[type[CloudRefusal], str, str]:
+    tenants = re.findall(r"https://sts\.windows\.net/([0-9a-fA-F-]{36})", text)
+    if code == "InvalidAuthenticationTokenTenant" and len(tenants) >= 2:
+        message = f"logged in to tenant {tenants[0]}, and the subscription is of {tenants[1]}"
+        return CloudRefusal, message, f"az login --tenant {tenants[1]}"
+    message = f"Azure does not take our login any more: {text}"
+    return CloudRefusal, message, "az login, then the same again"
+
+
+def _forbidden(
+    code: str, text: str, environment: Environment, host: str
+) -> tuple[type[CloudRefusal], str, str]:
+    if code != "AuthorizationFailed" and _BEHIND_FIREWALL.search(f"{code} {text}"):
+        message = f"the firewall before {host} does not let this machine's address in ({text})"
+        hint = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
+        return CloudRefusal, message, hint
+    action = re.search(r"action '([^']+)'", text)
+    person = re.search(r"object id '([^']+)'", text)
+    role = role_for(action[1] if action else "")
+    doing = f" to do `{action[1]}`" if action else f": {text}"
+    message = f"no role allows us{doing}"
+    assignee = person[1] if person else "WHO"
+    hint = (
+        f"whoever owns the stack adds our group to `people`, or: az role assignment create "
+        f'--assignee {assignee} --role "{role}" --scope {environment.workspace.id}'
+    )
+    return CloudRefusal, message, hint
+
+
+def _is_workspace_gone(code: str, text: str, workspace: str) -> bool:
+    if code in _GONE:
+        return True
+    # What is in a workspace is missed under other names.
+    return code == "ResourceNotFound" and f"workspaces/{workspace}'" in text

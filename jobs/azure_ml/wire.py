@@ -1,0 +1,270 @@
+"""Asks Resource Manager and a workspace's own services: JSON in and out, retried, errors explained.
+
+azure-core carries the requests: it keeps to Retry-After and tries again what was throttled, broken
+or cut off. All that we send can be sent twice: names are ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from jobs import console
+from jobs.azure_ml.credentials import MANAGEMENT_SCOPE, Tokens
+from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
+from jobs.errors import EnvironmentFailure
+from jobs.spec import Environment
+
+if TYPE_CHECKING:
+    from azure.core import PipelineClient
+
+MANAGEMENT = "https://management.azure.com"
+# The newest stable one that all routes used here share.
+API_VERSION = "2024-04-01"
+TIMEOUT_S = 60
+CONNECT_S = 10
+# A longer pause is talked about.
+SILENCE_S = 3.0
+LRO_POLL_S = 2.0
+_RETRIES = 5
+_METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """A good answer: `body` is what its JSON says, an empty object where there is none."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+
+class Wire:
+    """One environment's Azure. A path begins with `/`; it is Resource Manager's unless `host` says.
+
+    Every method blocks on the network and raises CloudRefusal (an EnvironmentFailure), which has
+    `status` and `code`; WorkspaceGone where the workspace is not there. `what` is for the message:
+    what was tried, as `cancelling ID`. May be used by several threads.
+    """
+
+    def __init__(self, environment: Environment, *, credential: Any = None) -> None:
+        self.environment = environment
+        self.tokens = Tokens(credential)
+        self._client: PipelineClient[Any, Any] | None = None
+
+    @property
+    def workspace(self) -> str:
+        """The workspace's path in Resource Manager."""
+        return self.environment.workspace.id
+
+    @property
+    def endpoint(self) -> str:
+        """The host of the workspace's own services: run history, artifacts, v1."""
+        return self.environment.workspace.endpoint.rstrip("/")
+
+    def get(
+        self,
+        path: str,
+        *,
+        api_version: str | None = API_VERSION,
+        query: Mapping[str, str] | None = None,
+        host: str = MANAGEMENT,
+        what: str = "",
+    ) -> Any:
+        """What is there; raises where nothing is."""
+        return self.send(
+            "GET", path, api_version=api_version, query=query, host=host, what=what
+        ).body
+
+    def find(
+        self,
+        path: str,
+        *,
+        api_version: str | None = API_VERSION,
+        query: Mapping[str, str] | None = None,
+        host: str = MANAGEMENT,
+        what: str = "",
+    ) -> Any:
+        """What is there, or None; raises WorkspaceGone where not even the workspace is."""
+        try:
+            return self.get(path, api_version=api_version, query=query, host=host, what=what)
+        except WorkspaceGone:
+            raise
+        except CloudRefusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    def put(self, path: str, body: Any, **how: Any) -> Reply:
+        """Write it, anew or again; see `send` for the keywords."""
+        return self.send("PUT", path, body, **how)
+
+    def patch(self, path: str, body: Any, **how: Any) -> Reply:
+        """Change part of it; see `send` for the keywords."""
+        return self.send("PATCH", path, body, **how)
+
+    def post(self, path: str, body: Any = None, **how: Any) -> Reply:
+        """Have something done; see `send` for the keywords."""
+        return self.send("POST", path, body, **how)
+
+    def delete(self, path: str, **how: Any) -> Reply:
+        """Remove it; see `send` for the keywords."""
+        return self.send("DELETE", path, **how)
+
+    def pages(
+        self,
+        path: str,
+        *,
+        api_version: str | None = API_VERSION,
+        query: Mapping[str, str] | None = None,
+        host: str = MANAGEMENT,
+        what: str = "",
+    ) -> Iterator[Any]:
+        """Yield what a list holds; the next page is asked for when the one before is used up."""
+        body = self.get(path, api_version=api_version, query=query, host=host, what=what)
+        while True:
+            yield from body.get("value") or ()
+            following = body.get("nextLink")
+            if not following:
+                return
+            body = self._follow("GET", following, what).body
+
+    def wait(self, reply: Reply, *, timeout_s: float, what: str = "") -> bool:
+        """Wait for what an answer of 201 or 202 began; whether it was over within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            where = _operation(reply)
+            if where is None:
+                return True
+            wait_s = float(reply.headers.get("retry-after") or LRO_POLL_S)
+            if time.monotonic() + wait_s > deadline:
+                return False
+            time.sleep(wait_s)
+            answer = self._follow("GET", where, what)
+            state = answer.body.get("status")
+            if state in ("Failed", "Canceled"):
+                failed = msgspec.json.encode({"error": answer.body.get("error") or {}})
+                raise self._refusal(answer.status, failed, MANAGEMENT, what)
+            if answer.status != 202 and state in (None, "Succeeded"):
+                return True
+            # The address stays where the answer does not give another.
+            headers = {"location": where, **dict(answer.headers)}
+            reply = Reply(status=202, headers=headers, body=answer.body)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        api_version: str | None = API_VERSION,
+        query: Mapping[str, str] | None = None,
+        host: str = MANAGEMENT,
+        headers: Mapping[str, str] | None = None,
+        what: str = "",
+    ) -> Reply:
+        """One request, tried again where that can help."""
+        asked = {**(query or {}), **({"api-version": api_version} if api_version else {})}
+        url = f"{host}{path}{'?' if asked else ''}{urlencode(asked)}"
+        return self._follow(method, url, what, body, headers)
+
+    def _follow(
+        self,
+        method: str,
+        url: str,
+        what: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        host = urlsplit(url).netloc
+        if host not in (urlsplit(MANAGEMENT).netloc, urlsplit(self.endpoint).netloc):
+            # Our token opens the subscription: it goes nowhere else, whatever an answer says.
+            message = f"Azure sent us on to `{host}`, which is none of its own"
+            raise EnvironmentFailure(message, hint=f"launch env check -s {self.environment.stack}")
+        response = self._exchange(method, url, body, headers)
+        if response.status_code == 401 and self.tokens.renew(MANAGEMENT_SCOPE):
+            response = self._exchange(method, url, body, headers)
+        content: bytes = response.content
+        if response.status_code >= 300:
+            raise self._refusal(response.status_code, content, f"https://{host}", what)
+        found = {name.lower(): value for name, value in response.headers.items()}
+        try:
+            parsed: Any = msgspec.json.decode(content or b"{}")
+        except msgspec.DecodeError:
+            raise self._refusal(response.status_code, content, f"https://{host}", what) from None
+        return Reply(status=response.status_code, headers=found, body=parsed)
+
+    def _exchange(self, method: str, url: str, body: Any, headers: Mapping[str, str] | None) -> Any:
+        client = self._opened()
+        from azure.core.exceptions import AzureError
+        from azure.core.rest import HttpRequest
+
+        sent = {
+            "Accept": "application/json",
+            "Authorization": self.tokens.header(MANAGEMENT_SCOPE),
+            **(headers or {}),
+        }
+        content = None if body is None else msgspec.json.encode(body)
+        if content is not None:
+            sent["Content-Type"] = "application/json"
+        request = HttpRequest(method, url, headers=sent, content=content)
+        try:
+            return client.send_request(
+                request,
+                connection_timeout=CONNECT_S,
+                read_timeout=TIMEOUT_S,
+                # All of ours can be repeated.
+                retry_on_methods=_METHODS,
+            )
+        except AzureError as error:
+            host = urlsplit(url).netloc
+            raise unreachable(error, environment=self.environment, host=host) from error
+
+    def _opened(self) -> PipelineClient[Any, Any]:
+        if self._client is None:
+            self._client = _make_client()
+        return self._client
+
+    def _refusal(self, status: int, content: bytes, host: str, what: str) -> CloudRefusal:
+        return explain(status, content, environment=self.environment, what=what, host=host)
+
+
+def _operation(reply: Reply) -> str | None:
+    """Where to ask how far it is."""
+    if reply.status not in (201, 202):
+        return None
+    return reply.headers.get("azure-asyncoperation") or reply.headers.get("location")
+
+
+def _make_client() -> PipelineClient[Any, Any]:
+    try:
+        from azure.core import PipelineClient
+        from azure.core.pipeline.policies import CustomHookPolicy, RequestIdPolicy, RetryPolicy
+    except ImportError as error:
+        message = f"azure-core cannot be loaded: {error}"
+        raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
+
+    retry = cast("Any", RetryPolicy)(
+        retry_total=_RETRIES,
+        retry_connect=_RETRIES,
+        retry_read=_RETRIES,
+        retry_status=_RETRIES,
+        retry_backoff_factor=0.4,
+        retry_backoff_max=30,
+    )
+    # Inside of the retries: hears of each answer.
+    telling = cast("Any", CustomHookPolicy)(raw_response_hook=_tell_pause)
+    policies = [RequestIdPolicy(), retry, telling]
+    made: Any = cast("Any", PipelineClient)(MANAGEMENT, policies=policies)
+    return made
+
+
+def _tell_pause(given: Any) -> None:
+    response = given.http_response
+    asked: str = response.headers.get("Retry-After") or ""
+    if response.status_code >= 400 and asked.isdecimal() and int(asked) >= SILENCE_S:
+        console.say(f"Azure asks us to wait {asked} s")

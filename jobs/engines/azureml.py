@@ -1,0 +1,94 @@
+"""The Azure ML engine: runs are command jobs of the workspace that the environment names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from re import Pattern
+from typing import TYPE_CHECKING, Any
+
+from jobs.errors import LaunchError
+from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.runs import CloudRuns
+    from jobs.azure_ml.wire import Wire
+
+
+class AzureMlEngine:
+    """Runs jobs on Azure ML's clusters. Made without a word to Azure: `plan` needs none.
+
+    `credential` stands in for DefaultAzureCredential.
+    """
+
+    def __init__(self, environment: Environment, *, credential: Any = None) -> None:
+        self.environment = environment
+        self._credential = credential
+
+    @cached_property
+    def wire(self) -> Wire:
+        """What asks Azure."""
+        from jobs.azure_ml.wire import Wire
+
+        return Wire(self.environment, credential=self._credential)
+
+    @cached_property
+    def store(self) -> CloudRuns:
+        """The workspace's runs."""
+        from jobs.azure_ml.runs import CloudRuns
+
+        return CloudRuns(self.environment, wire=self.wire)
+
+    def plan(self, spec: JobSpec) -> Plan:
+        """Give the request that `submit` will send; see `Engine.plan`."""
+        from jobs.azure_ml.request import plan_job
+
+        if spec.cluster not in self.environment.clusters:
+            message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
+            hint = f"it has: {', '.join(self.environment.clusters)}"
+            raise LaunchError(message, hint=hint)
+        return plan_job(spec, self.environment)
+
+    def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
+        """Put the run on disk, then the job into the workspace; see `Engine.submit`.
+
+        `secrets` is empty: the ranks fetch theirs from the vault.
+        """
+        from jobs.azure_ml.submission import submit_run
+
+        del secrets
+        return submit_run(self.environment, plan, self.wire)
+
+    def status(self, handle: RunHandle) -> RunStatus:
+        """Say where the run stands; see `Engine.status`."""
+        return self.store.status(handle)
+
+    def logs(
+        self,
+        handle: RunHandle,
+        ranks: Sequence[int] | None,
+        *,
+        follow: bool,
+        since: str | None = None,
+        tail: int | None = None,
+        grep: Pattern[str] | None = None,
+    ) -> Iterator[LogLine]:
+        """Yield the ranks' lines; see `Engine.logs`."""
+        from jobs.azure_ml.logs import read_logs
+
+        return read_logs(
+            self.store, handle, ranks, follow=follow, since=since, tail=tail, grep=grep
+        )
+
+    def cancel(self, handle: RunHandle) -> None:
+        """Ask Azure ML to end the run; silent when it is over; see `Engine.cancel`."""
+        from jobs.azure_ml.submission import cancel_run
+
+        cancel_run(self.wire, handle)
+
+    def fetch(self, handle: RunHandle, into: Path) -> Path:
+        """Copy what the run made into `into`; see `Engine.fetch`."""
+        from jobs.azure_ml.fetch import fetch_run
+
+        return fetch_run(self.store, handle, into)
