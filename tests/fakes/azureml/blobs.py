@@ -9,7 +9,6 @@ import secrets
 import socket
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -44,7 +43,7 @@ class Blobs:
         options += ["--oauth", "basic", "--loose", "--skipApiVersionCheck", "--silent"]
         options += ["--disableTelemetry"]
         self._argv = [*program, *options]
-        self._local = threading.local()
+        self._idle: list[http.client.HTTPSConnection] = []
         self._clients: dict[str, Any] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,8 +75,8 @@ class Blobs:
             )
 
     def stop(self) -> None:
-        for client in self._clients.values():
-            client.close()
+        for each in (*self._clients.values(), *self._idle):
+            each.close()
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
@@ -117,16 +116,19 @@ class Blobs:
         }
         if request.body or request.method in {"PUT", "POST"}:
             headers["Content-Length"] = str(len(request.body))
-        for is_fresh in (False, True):
-            connection = self._connection(fresh=is_fresh)
+        while True:
+            connection, is_fresh = self._take_connection()
             try:
                 connection.request(request.method, request.target, request.body or None, headers)
                 response = connection.getresponse()
                 body = response.read()
-                break
             except (OSError, http.client.HTTPException):
-                if is_fresh:
+                connection.close()
+                if is_fresh:  # others Azurite may have closed meanwhile
                     raise
+            else:
+                self._idle.append(connection)
+                break
         kept = {
             name: value for name, value in response.getheaders() if name.lower() not in HOP_BY_HOP
         }
@@ -134,14 +136,14 @@ class Blobs:
             kept["Content-Length"] = response.getheader("Content-Length") or "0"
         return Reply(status=response.status, body=body, headers=kept)
 
-    def _connection(self, *, fresh: bool) -> http.client.HTTPSConnection:
-        """This thread's; Azurite closes idle ones."""
-        found = getattr(self._local, "connection", None)
-        if found is None or fresh:
+    def _take_connection(self) -> tuple[http.client.HTTPSConnection, bool]:
+        """One that is idle, or a new one, and whether it is new."""
+        try:
+            return self._idle.pop(), False
+        except IndexError:
             context = ssl.create_default_context(cafile=self._trusted)
-            found = http.client.HTTPSConnection("127.0.0.1", self._port, context=context)
-            self._local.connection = found
-        return found
+            made = http.client.HTTPSConnection("127.0.0.1", self._port, context=context)
+            return made, True
 
     def upload_tree(self, folder: Path, account: str, container: str, prefix: str) -> None:
         """Put all files of a folder under a prefix."""

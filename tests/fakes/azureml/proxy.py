@@ -76,6 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile = self.connection.makefile("wb", 0)
         self.host, self.close_connection = host, False
 
+    def finish(self) -> None:
+        super().finish()
+        self.connection.close()
+
     def _serve(self) -> None:
         if not self.host:
             # Programs inside a job ask for their identity's token in the clear, on loopback.

@@ -1,0 +1,53 @@
+"""The stand-in Azure, and Azure's own SDKs in environments of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import LaunchError
+from jobs.images import PROJECT, runtime_python
+from tests.environments.laying import lay_environment
+from tests.fakes.azureml import FakeAzure
+
+
+@pytest.fixture(scope="module")
+def runtimes() -> dict[str, Path]:
+    """What stands for the images: `pytorch` (with Horovod and mpirun) and a bare `python`."""
+    try:
+        return {"pytorch": runtime_python("pytorch", PROJECT), "python": Path(sys.executable)}
+    except LaunchError as error:
+        pytest.skip(f"{error.message} (`make test` builds it)")
+
+
+@pytest.fixture(scope="module")
+def standing_azure(
+    tmp_path_factory: pytest.TempPathFactory, runtimes: dict[str, Path]
+) -> Iterator[FakeAzure]:
+    """One for all tests of a module, with identity-based datastores, as our stacks have them."""
+    with FakeAzure(tmp_path_factory.mktemp("azure"), runtimes=runtimes) as azure:
+        yield azure
+
+
+@pytest.fixture
+def azure(standing_azure: FakeAzure) -> Iterator[FakeAzure]:
+    """The same, without what another test has scripted."""
+    yield standing_azure
+    standing_azure.troubles.clear()
+
+
+@pytest.fixture(scope="session")
+def sdk_python() -> Callable[[str], Path]:
+    """The interpreter that has an SDK (`azure_ai_ml` or `azureml_core`), laid where it is not."""
+
+    def find(name: str) -> Path:
+        lock = PROJECT / "tests" / "environments" / f"{name}.txt"
+        try:
+            return lay_environment(lock, PROJECT, what=name) / "bin" / "python"
+        except LaunchError as error:
+            pytest.skip(f"{name} cannot be installed: {error.message}")
+
+    return find
