@@ -2,10 +2,11 @@
 
     python rank.py RANK.json
 
-One file, standard library only, so that it can travel beside the code into any container. It maps
-whatever started it (our gang, torchrun, Open MPI, Intel MPI, Azure ML, Batch AI) to the variables
-of docs/run-directory.md. RANK.json holds what the ranks of a run share, and no secret: secrets are
-in the environment, and their values are struck out of the log.
+One file, standard library only, so that it can travel beside the code into any container; on Azure
+rank_azure.py comes with it, which knows what nobody prepares there. It maps whatever started it (our
+gang, torchrun, Open MPI, Intel MPI, Azure ML, Batch AI) to the variables of docs/run-directory.md.
+RANK.json holds what the ranks of a run share, and no secret: secrets are in the environment, and
+their values are struck out of the log.
 """
 
 from __future__ import annotations
@@ -58,8 +59,7 @@ def map_world(environ: dict[str, str], processes_per_node: int | None = None) ->
     believes: locally all "nodes" are one machine, and mpirun sees only that machine. A parameter
     server, numbered after the ranks, is where it was told to be.
     """
-    rank, size, local_rank, local_size = _identity(environ)
-    node = int(environ.get("NODE_RANK") or environ.get("GROUP_RANK") or rank // local_size)
+    rank, size, local_rank, local_size, node = _identity(environ)
     if processes_per_node and rank < size:
         local_size = processes_per_node
         node, local_rank = divmod(rank, processes_per_node)
@@ -69,7 +69,7 @@ def map_world(environ: dict[str, str], processes_per_node: int | None = None) ->
     return World(rank, size, local_rank, local_size, node, address or "127.0.0.1", port)
 
 
-def _identity(environ: dict[str, str]) -> tuple[int, int, int, int]:
+def _identity(environ: dict[str, str]) -> tuple[int, int, int, int, int]:
     families = (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
         (
@@ -86,8 +86,32 @@ def _identity(environ: dict[str, str]) -> tuple[int, int, int, int]:
             num_nodes = int(environ.get("AZUREML_NODE_COUNT") or 1)
             per_node = int(environ.get(local_size) or max(1, num_ranks // num_nodes))
             mine = int(environ[rank])
-            return mine, num_ranks, int(environ.get(local_rank) or mine % per_node), per_node
-    return 0, 1, 0, 1
+            local = int(environ.get(local_rank) or mine % per_node)
+            node = environ.get("NODE_RANK") or environ.get("GROUP_RANK") or mine // per_node
+            return mine, num_ranks, local, per_node, int(node)
+    if "TF_CONFIG" in environ:
+        return _task(json.loads(environ["TF_CONFIG"]))
+    return 0, 1, 0, 1, 0
+
+
+def _task(config: dict[str, Any]) -> tuple[int, int, int, int, int]:
+    """The place of a task of TensorFlow's: the chief, then the workers, then the servers.
+
+    Nodes are told by their addresses, in the order in which the tasks have them.
+    """
+    cluster, mine = config["cluster"], config["task"]
+    order = ("chief", "worker", "ps")
+    tasks = [
+        (kind, index, address.rpartition(":")[0])
+        for kind in order
+        for index, address in enumerate(cluster.get(kind, ()))
+    ]
+    rank = [task[:2] for task in tasks].index((mine["type"], int(mine["index"])))
+    hosts = [host for _, _, host in tasks]
+    here = [number for number, host in enumerate(hosts) if host == hosts[rank]]
+    size = len(tasks) - len(cluster.get("ps", ()))
+    local_size = max(1, sum(number < size for number in here))
+    return rank, size, here.index(rank), local_size, list(dict.fromkeys(hosts)).index(hosts[rank])
 
 
 def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any]) -> dict[str, str]:
@@ -103,7 +127,7 @@ def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any])
         MASTER_ADDR=world.master_addr,
         MASTER_PORT=world.master_port,
         TRAINYARD_RUN_DIR=run_dir,
-        TRAINYARD_CHECKPOINT_DIR=f"{run_dir}/checkpoints",
+        TRAINYARD_CHECKPOINT_DIR=job.get("checkpoints") or f"{run_dir}/checkpoints",
         PYTHONUNBUFFERED="1",
         PYTHONFAULTHANDLER="1",
     )
@@ -144,11 +168,23 @@ def _url_quoted(raw: bytes) -> bytes:
     )
 
 
-class Log:
-    """One rank's log file: whole lines only, each with the time at which it was read."""
+def stamp() -> bytes:
+    """What a line of a log begins with."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{text}.{nanoseconds // 1000:06d}Z ".encode()
 
-    def __init__(self, path: str, secrets: list[bytes]) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+class Log:
+    """One rank's log: whole lines only, each with the time at which it was read.
+
+    Goes to a file, or without a path to where this process's own output goes.
+    """
+
+    def __init__(self, path: str | None, secrets: list[bytes]) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._fd = 1 if path is None else os.open(path, flags, 0o644)
+        self._has_file = path is not None
         self._secrets = secrets
         self._rest = b""
         self._tail = b""
@@ -195,7 +231,7 @@ class Log:
         if end:
             shown, self._rest = self._rest[:end].strip(b"\r"), self._rest[end:]
             self._write(shown.rpartition(b"\r")[2] + b"\n")
-        else:
+        elif self._has_file:
             # An unfinished line is a sign of life, too: the gang looks at the file's time.
             os.utime(self._fd)
 
@@ -226,9 +262,7 @@ class Log:
     def _write(self, lines: bytes) -> None:
         lines = self._strike_out(lines)
         self._remember(lines)
-        seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-        prefix = f"{stamp}.{nanoseconds // 1000:06d}Z ".encode()
+        prefix = stamp()
         lines = lines.replace(b"\r\n", b"\n")
         # Where the disk was full and is no more, the log goes on with a line of its own.
         gap = b"\n" if self._is_torn else b""
@@ -236,7 +270,10 @@ class Log:
         written = 0
         try:
             while written < len(stamped):
-                written += os.write(self._fd, memoryview(stamped)[written:])
+                try:
+                    written += os.write(self._fd, memoryview(stamped)[written:])
+                except BlockingIOError:  # who started us reads it, and is behind
+                    select.select([], [self._fd], [])
         except OSError as error:  # a full disk must not end the training by itself
             self.error = f"log: {error.strerror}"
         if written:
@@ -282,13 +319,16 @@ class Ending(NamedTuple):
 class Rank:
     """One rank from its start to its record in `ranks/`."""
 
+    logs_to_file = True
+    linger_s, linger_for_checkpoint_s = LINGER_S, LINGER_FOR_CHECKPOINT_S
+
     def __init__(self, job: dict[str, Any], environ: dict[str, str]) -> None:
         self.job = job
         self.world = map_world(environ, job.get("processes_per_node"))
         self.env = rank_environment(environ, self.world, job)
         secrets = [environ[name] for name in job.get("secrets", []) if environ.get(name)]
-        run_dir = job["run_dir"]
-        self.log = Log(f"{run_dir}/logs/rank-{self.world.rank:05d}.log", struck_out(secrets))
+        path = f"{job['run_dir']}/logs/rank-{self.world.rank:05d}.log"
+        self.log = Log(path if self.logs_to_file else None, struck_out(secrets))
         self.child = 0
         self._is_over = False
         self._num_told = 0
@@ -317,9 +357,14 @@ class Rank:
             stage, ending = "setup", Ending(None, signal.SIGTERM)
         self._close(stage, ending)
         code = ending.exit_code if ending.exit_code is not None else 128 + (ending.signal or 0)
-        if code and self.job.get("leave_together"):
-            self._linger(LINGER_FOR_CHECKPOINT_S if code == PREEMPTED_EXIT_CODE else LINGER_S)
+        self._leave(code)
         return code
+
+    def _leave(self, code: int) -> None:
+        """See that the others can end as they should, too."""
+        if code and self.job.get("leave_together"):
+            is_preempted = code == PREEMPTED_EXIT_CODE
+            self._linger(self.linger_for_checkpoint_s if is_preempted else self.linger_s)
 
     def _linger(self, timeout_s: float) -> None:
         """Stay until the other ranks have ended, too, or this one is told to go (once more).
@@ -329,9 +374,12 @@ class Rank:
         """
         deadline, was_told = time.monotonic() + timeout_s, self._num_told
         while self._num_told == was_told and time.monotonic() < deadline:
-            if all(self._has_ended(rank) for rank in range(self.world.size)):
+            if self._are_others_over():
                 return
             time.sleep(0.05)
+
+    def _are_others_over(self) -> bool:
+        return all(self._has_ended(rank) for rank in range(self.world.size))
 
     def _has_ended(self, rank: int) -> bool:
         try:
@@ -364,7 +412,7 @@ class Rank:
             return ending
 
     def _build_node(self, folder: str) -> Ending | None:
-        copy_tree(f"{self.job['run_dir']}/code", folder)
+        copy_tree(self.job.get("code") or f"{self.job['run_dir']}/code", folder)
         os.symlink(os.path.relpath(f"{self.job['run_dir']}/outputs", folder), f"{folder}/outputs")
         os.chdir(folder)
         for line in self.job.get("setup", []):
@@ -405,7 +453,7 @@ class Rank:
         """In the forked child: turn into the command. Does not return."""
         try:
             os.setpgid(0, 0)
-            _die_with_parent()
+            die_with_parent()
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(inlet, 1)
             os.dup2(inlet, 2)
@@ -525,14 +573,14 @@ def oom_kills() -> int:
 
 
 def copy_tree(source: str, target: str) -> None:
-    """Copy a folder; links stay links, and `outputs` at the top is left out (it is a link)."""
+    """Copy a folder; links stay links. Of the top `outputs` is left out (it is a link), and ours."""
     os.makedirs(target)
     folders = [""]
     while folders:
         prefix = folders.pop()
         for entry in os.scandir(f"{source}/{prefix}"):
             name = prefix + entry.name
-            if name == "outputs":
+            if name in ("outputs", ".trainyard"):
                 continue
             if entry.is_symlink():
                 os.symlink(os.readlink(entry.path), f"{target}/{name}")
@@ -561,7 +609,7 @@ def _read(fd: int) -> bytes | None:
         return None
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask the kernel to end this process when its parent is gone (second line: the watcher)."""
     if sys.platform == "linux":
         import ctypes
@@ -574,7 +622,7 @@ def main() -> int:
     with open(sys.argv[1], encoding="utf-8") as file:
         job: dict[str, Any] = json.load(file)
     if job.get("die_with_parent"):
-        _die_with_parent()
+        die_with_parent()
     return Rank(job, dict(os.environ)).run()
 
 

@@ -1,0 +1,141 @@
+"""What an Azure ML job carries for its ranks: one file beside the code, a command, its environment.
+
+Pure. The file (`snapshot_file`) is the same for every run, so that equal code is uploaded once; what
+is of one run travels as TRAINYARD_JOB. Neither holds a secret: names of secrets only.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from jobs.spec import Cluster, DatasetVersion, Environment, JobSpec
+
+SNAPSHOT_FILE = ".trainyard/rank.pyz"
+JOB_VARIABLE = "TRAINYARD_JOB"
+CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
+_MODULES = (
+    "rank",
+    "rank_azure",
+    "rank_identity",
+    "rank_store",
+    "rank_streams",
+    "rank_uploads",
+    "rank_vault",
+)
+_MAIN = "import sys\n\nfrom jobs.rank_azure import main\n\nsys.exit(main())\n"
+_WHEN = (1980, 1, 1, 0, 0, 0)
+
+
+class Stream(Struct, frozen=True, kw_only=True):
+    """An input whose shards stay in the store: where its list of files is, and where they are."""
+
+    files: str
+    prefix: str
+
+
+class NodeJob(Struct, frozen=True, kw_only=True):
+    """TRAINYARD_JOB, as jobs/rank_azure.py reads it; the same for all ranks of an attempt.
+
+    `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
+    and `runs` are its containers.
+    """
+
+    run: str
+    attempt: int
+    command: tuple[str, ...]
+    setup: tuple[str, ...]
+    chief: bool
+    outputs: tuple[str, ...]
+    secrets: dict[str, str]
+    vault: str | None
+    store: str
+    data: str
+    runs: str
+    streams: dict[str, Stream]
+
+
+def snapshot_file() -> bytes:
+    """The content of SNAPSHOT_FILE: what starts each rank, as a program that Python runs as it is."""
+    here = Path(__file__).parent.parent
+    files = {"__main__.py": _MAIN, "jobs/__init__.py": ""}
+    for name in _MODULES:
+        files[f"jobs/{name}.py"] = (here / f"{name}.py").read_text(encoding="utf-8")
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in files.items():
+            info = zipfile.ZipInfo(name, date_time=_WHEN)
+            # Else it would say on which system it was made.
+            info.create_system, info.external_attr = 3, 0o644 << 16
+            archive.writestr(info, text.encode())
+    return made.getvalue()
+
+
+def node_command(spec: JobSpec) -> str:
+    """The job's command: Azure ML starts it once for each rank, with the places filled in."""
+    places = [f"checkpoints=${{{{outputs.{CHECKPOINTS_OUTPUT}}}}}"]
+    places += [
+        f"input.{name}=${{{{inputs.{name}}}}}"
+        for name, each in spec.inputs.items()
+        if each.mode != "stream"
+    ]
+    # Quick start: no site, no environment of the interpreter's own.
+    return " ".join([f"python -I -S {SNAPSHOT_FILE}", *(f'"{place}"' for place in places)])
+
+
+def environment_variables(
+    spec: JobSpec, environment: Environment, *, run: str, attempt: int
+) -> dict[str, str]:
+    """All variables of the job: the job's own, the launcher's, and what rank.py has to know."""
+    job = node_job(spec, environment, run=run, attempt=attempt)
+    return {
+        **_launcher_environment(spec, environment.clusters[spec.cluster]),
+        **spec.env,
+        JOB_VARIABLE: msgspec.json.encode(job, order="deterministic").decode(),
+    }
+
+
+def node_job(spec: JobSpec, environment: Environment, *, run: str, attempt: int) -> NodeJob:
+    """What TRAINYARD_JOB says."""
+    storage = environment.storage
+    return NodeJob(
+        run=run,
+        attempt=attempt,
+        command=spec.command,
+        setup=spec.setup,
+        chief=spec.chief,
+        outputs=spec.outputs,
+        secrets=spec.secrets,
+        vault=environment.key_vault.uri if environment.key_vault else None,
+        store=storage.blob_endpoint.rstrip("/"),
+        data=storage.containers.data,
+        runs=storage.containers.runs,
+        streams={
+            name: _stream(each.dataset)
+            for name, each in spec.inputs.items()
+            if each.mode == "stream"
+        },
+    )
+
+
+def _stream(dataset: DatasetVersion) -> Stream:
+    from jobs.dataset_list import list_name
+
+    return Stream(files=list_name(dataset.name, dataset.digest), prefix=dataset.content_prefix)
+
+
+def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
+    """What the frameworks need here; which way ranks reach each other is Azure ML's to say."""
+    if spec.launcher in {"horovod", "mpi"}:
+        # Else its warnings about a stall would come before ours.
+        return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(math.ceil(spec.limits.hang_s) + 60)}
+    if spec.launcher == "tensorflow":
+        # As locally: a process that has fewer threads than there are others may wait for itself.
+        num_processes = spec.world_size + spec.parameter_servers
+        return {"TF_NUM_INTEROP_THREADS": str(max(cluster.cpus_per_node, num_processes + 1))}
+    return {}

@@ -1,0 +1,243 @@
+"""Starts one rank of an Azure ML job: `python -I -S rank.pyz PLACE=PATH...`.
+
+Nobody prepares or watches a run there, so this does what the local engine's supervisor does: makes
+the run directory on the node, fetches secrets and what a stream needs by the node's identity, writes
+the log to where Azure ML reads it, brings results to the store. Places are `checkpoints` and
+`input.NAME`; the rest is in TRAINYARD_JOB (jobs/azure_ml/rank_settings.py). Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from jobs.rank import Ending, Rank
+
+JOB_VARIABLE = "TRAINYARD_JOB"
+RUN_DIR = ".trainyard/run"  # beside the code: on the node's own disk, and another one for each job
+UPLOADS = "--uploads"
+# Long enough for what rank 0 still brings to the store when another rank has failed.
+LINGER_S = 10.0
+
+
+def main() -> int:
+    """Run the rank that the environment and the arguments describe."""
+    environ = dict(os.environ)
+    settings: dict[str, Any] = json.loads(environ[JOB_VARIABLE])
+    run_dir = f"{os.getcwd()}/{RUN_DIR}"
+    if sys.argv[1:2] == [UPLOADS]:
+        from jobs.rank_uploads import serve
+
+        serve(settings, sys.argv[2], node=int(sys.argv[3]), is_main=sys.argv[4] == "main")
+        return 0
+    places = dict(each.split("=", 1) for each in sys.argv[1:])
+    job = make_run_dir(settings, run_dir, places)
+    return start(settings, job, rank_variables(environ, is_chief_led=settings["chief"]))
+
+
+def make_run_dir(settings: dict[str, Any], run_dir: str, places: dict[str, str]) -> dict[str, Any]:
+    """Make the folders that all ranks of a node share; gives what rank.py has to know."""
+    for name in ("ranks", "nodes", "inputs", *(f"outputs/{name}" for name in settings["outputs"])):
+        os.makedirs(f"{run_dir}/{name}", exist_ok=True)
+    os.makedirs(f"{run_dir}/outputs", exist_ok=True)
+    inputs = {
+        name.partition(".")[2]: path for name, path in places.items() if name != "checkpoints"
+    }
+    inputs.update((name, f"{run_dir}/inputs/{name}") for name in settings["streams"])
+    return {
+        "run_dir": run_dir,
+        "code": os.getcwd(),
+        "checkpoints": places["checkpoints"],
+        "command": settings["command"],
+        "setup": settings["setup"],
+        "inputs": inputs,
+        "outputs": settings["outputs"],
+        "leave_together": True,
+    }
+
+
+def rank_variables(environ: dict[str, str], *, is_chief_led: bool) -> dict[str, str]:
+    """The environment as our launchers would have set it, where Azure ML does so otherwise."""
+    environ = {name: value for name, value in environ.items() if name != JOB_VARIABLE}
+    if "TF_CONFIG" not in environ:
+        return environ
+    config = json.loads(environ["TF_CONFIG"])
+    if is_chief_led:
+        config = with_chief(config)
+        environ["TF_CONFIG"] = json.dumps(config)
+    if config["task"]["type"] == "ps":
+        # Variables are kept in memory; a server that saw a GPU would take all of it.
+        environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    return environ
+
+
+def with_chief(config: dict[str, Any]) -> dict[str, Any]:
+    """Make the first worker the chief, which Azure ML knows nothing of."""
+    cluster, task = dict(config["cluster"]), dict(config["task"])
+    cluster["chief"], cluster["worker"] = cluster["worker"][:1], cluster["worker"][1:]
+    if task["type"] == "worker":
+        index = int(task["index"])
+        task.update({"type": "worker", "index": index - 1} if index else {"type": "chief"})
+    return {**config, "cluster": cluster, "task": task}
+
+
+def start(settings: dict[str, Any], job: dict[str, Any], environ: dict[str, str]) -> int:
+    """Fetch the secrets and run the rank; gives its exit code."""
+    from jobs.rank_identity import SECRET_VARIABLES
+
+    job["secrets"] = [*settings["secrets"], *SECRET_VARIABLES]
+    problem = None
+    if settings["secrets"]:
+        from jobs.rank_identity import Identity, RankError
+        from jobs.rank_vault import fetch_secrets
+
+        try:
+            environ.update(fetch_secrets(settings["vault"], settings["secrets"], Identity(environ)))
+        except RankError as error:
+            problem = f"error: {error} ({error.hint})\n"
+    rank = AzureRank(settings, job, environ)
+    return rank.give_up(problem) if problem else rank.run()
+
+
+class AzureRank(Rank):
+    """A rank whose node nobody else looks after."""
+
+    logs_to_file = False
+    linger_s = linger_for_checkpoint_s = LINGER_S
+
+    def __init__(
+        self, settings: dict[str, Any], job: dict[str, Any], environ: dict[str, str]
+    ) -> None:
+        super().__init__(job, environ)
+        self._settings = settings
+        self._uploads = _Uploads(settings, job, self.world) if not self.world.local_rank else None
+
+    def give_up(self, problem: str) -> int:
+        """End before the command began; `problem` is what the log says of it."""
+        self.log.feed(problem.encode())
+        self._is_over = True
+        self._close("secrets", Ending(1, None))
+        self._leave(1)
+        return 1
+
+    def _build_node(self, folder: str) -> Ending | None:
+        if self._settings["streams"] or self._settings["attempt"] > 1:
+            from jobs.rank_identity import Identity, RankError
+
+            identity = Identity(self.env)
+            try:
+                self._bring_metrics(identity)
+                if self._settings["streams"]:
+                    from jobs.rank_streams import Streams
+
+                    Streams(self._settings, self.job["run_dir"], identity).lay(self.env)
+            except RankError as error:
+                self.log.feed(f"error: {error} ({error.hint})\n".encode())
+                return Ending(1, None)
+        return super()._build_node(folder)
+
+    def _bring_metrics(self, identity: Any) -> None:
+        """The lines of the attempts before, which the program goes on with."""
+        path = f"{self.job['run_dir']}/metrics.jsonl"
+        if self._settings["attempt"] == 1 or self.world.node:
+            return
+        from jobs.rank_store import Container
+
+        runs = Container(self._settings["store"], self._settings["runs"], identity)
+        try:
+            content = runs.get(f"{self._settings['run']}/metrics.jsonl")
+        except KeyError:
+            return
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def _leave(self, code: int) -> None:
+        self._is_over, was_told = True, self._num_told
+        if code or not self.world.rank:
+            self._send_record()
+        if self._uploads:
+            while not code and self._num_told == was_told and self._others_run():
+                time.sleep(0.1)
+            self._uploads.finish(lambda: self._num_told > was_told)
+        super()._leave(code)
+
+    def _are_others_over(self) -> bool:
+        return os.path.exists(f"{self.job['run_dir']}/sent") and not self._others_run()
+
+    def _others_run(self) -> bool:
+        """Whether ranks of this node are at it that end by themselves."""
+        if self._settings["chief"]:
+            return False
+        others = (int(name[:5]) for name in os.listdir(f"{self.job['run_dir']}/ranks"))
+        return any(
+            rank < self.world.size and rank != self.world.rank and self._runs(rank)
+            for rank in set(others)
+        )
+
+    def _runs(self, rank: int) -> bool:
+        try:
+            with open(self._record_path(rank), encoding="utf-8") as file:
+                record = json.load(file)
+            if "ended_s" in record:
+                return False
+            os.kill(record["pid"], 0)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _send_record(self) -> None:
+        """Put the record where whoever judges the run finds it; its times in those of the world."""
+        from jobs.rank_identity import Identity, RankError
+        from jobs.rank_store import Container
+
+        ahead_s = time.time() - time.monotonic()
+        record = {
+            name: value + ahead_s if name.endswith("_s") and value is not None else value
+            for name, value in self.record.items()
+        }
+        settings, pauses_s = self._settings, (0.5,)
+        runs = Container(
+            settings["store"],
+            settings["runs"],
+            Identity(self.env, pauses_s=pauses_s),
+            pauses_s=pauses_s,
+            timeout_s=3.0,
+        )
+        blob = f"{settings['run']}/ranks/{settings['attempt']}/{self.world.rank:05d}.json"
+        try:
+            answer = runs.put(blob, json.dumps(record).encode(), {})
+            why = "" if answer.status == 201 else answer.why
+        except RankError as error:
+            why = str(error)
+        if why:
+            self.log.feed(
+                f"warning: how this rank ended does not reach the store: {why}\n".encode()
+            )
+
+
+class _Uploads:
+    """The process that brings the node's results to the store."""
+
+    def __init__(self, settings: dict[str, Any], job: dict[str, Any], world: Any) -> None:
+        self._run_dir = job["run_dir"]
+        outlet, self._inlet = os.pipe2(os.O_CLOEXEC)
+        is_main = "main" if world.rank == 0 else "other"
+        argv = [sys.executable, "-I", "-S", sys.argv[0], UPLOADS]
+        argv += [self._run_dir, str(world.node), is_main]
+        environ = {**os.environ, JOB_VARIABLE: json.dumps(settings)}
+        actions = [(os.POSIX_SPAWN_DUP2, outlet, 0)]
+        self._child = os.posix_spawn(sys.executable, argv, environ, file_actions=actions)
+        os.close(outlet)
+
+    def finish(self, is_told: Any) -> None:
+        """Let it bring all that is there, and wait for that; not when told to leave meanwhile."""
+        os.close(self._inlet)
+        while not os.waitpid(self._child, os.WNOHANG)[0]:
+            if is_told():
+                return
+            time.sleep(0.02)
+        with open(f"{self._run_dir}/sent", "w", encoding="utf-8"):
+            pass

@@ -1,0 +1,306 @@
+"""Brings a run's results to the store while the run is on; a process of its own on each node.
+
+It never stands in the way of the training: it has its own interpreter, gives up a turn that fails,
+and says so in the log. It ends when its input is closed, after a last turn in which all is brought.
+Metrics, summary and outputs are whole blobs at any moment, replaced at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from jobs.rank import die_with_parent, stamp
+from jobs.rank_identity import STORAGE, Identity, RankError
+from jobs.rank_store import Answer, Container, block_id, unreachable
+
+INTERVAL_S = 10.0
+# A file is brought when nobody has written to it for so long.
+STILL_S = 2.0
+# How long the last turn goes on without bringing anything.
+PATIENCE_S = 120.0
+BLOCK_BYTES = 8 << 20
+METRICS_BLOCK_BYTES = 1 << 20
+NUM_THREADS = 4
+LONGEST_NAME = 1024
+
+
+class State(NamedTuple):
+    """A file as it is on the disk: another one where one of these is another."""
+
+    inode: int
+    changed_ns: int
+    bytes: int
+
+    @classmethod
+    def of(cls, path: str) -> State:
+        """Raises OSError where there is none."""
+        found = os.stat(path)
+        return cls(found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+class Sent(NamedTuple):
+    """A file as it was brought, and the blob's mark."""
+
+    state: State
+    etag: str
+
+
+class GrowingFile:
+    """A file that grows by lines: of its blocks only the last one is brought again."""
+
+    def __init__(self, container: Container, path: str, blob: str, node: int) -> None:
+        self._container, self._path, self._blob, self._node = container, path, blob, node
+        self._begin_anew()
+        self._sent: State | None = None
+
+    def _begin_anew(self) -> None:
+        self._full = 0  # blocks that cannot change any more
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    def send(self) -> bool:
+        """Bring what came since; True when something did. Raises RankError, OSError."""
+        try:
+            state = State.of(self._path)
+        except FileNotFoundError:
+            return False
+        if state == self._sent:
+            return False
+        if self._sent and (state.inode != self._sent.inode or state.bytes < self._sent.bytes):
+            self._begin_anew()
+        blocks = [block_id(self._node, index) for index in range(self._full)]
+        md5 = self._md5
+        with open(self._path, "rb") as file:
+            file.seek(self._full * METRICS_BLOCK_BYTES)
+            while content := file.read(METRICS_BLOCK_BYTES):
+                blocks.append(block_id(self._node, len(blocks)))
+                _require(self._blob, self._container.put_block(self._blob, blocks[-1], content))
+                if len(content) == METRICS_BLOCK_BYTES:
+                    self._full += 1
+                    self._md5.update(content)
+                else:
+                    md5 = self._md5.copy()
+                    md5.update(content)
+        text = base64.b64encode(md5.digest()).decode()
+        _require(self._blob, self._container.put_list(self._blob, blocks, text, {}))
+        self._sent = state
+        return True
+
+
+class Tree:
+    """The files of a folder, each under its name below a prefix.
+
+    Where two nodes write one name, the node of the lower number has it. What was brought and is
+    gone from the disk is taken away.
+    """
+
+    def __init__(
+        self, container: Container, folder: str, prefix: str, *, attempt: int, node: int
+    ) -> None:
+        self._container, self._folder, self._prefix = container, folder, prefix
+        self._attempt, self._node = attempt, node
+        self._sent: dict[str, Sent] = {}
+        self._left: dict[str, State] = {}  # another node's names
+        self._pool = ThreadPoolExecutor(NUM_THREADS)
+
+    def send(self, *, is_last: bool) -> bool:
+        """Bring what is new and at rest, at the end all; True when something was brought.
+
+        Raises RankError, OSError for the first that failed.
+        """
+        found = dict(_files(self._folder))
+        still_ns = time.time_ns() - int(STILL_S * 1e9)
+        due = [
+            (name, state)
+            for name, state in found.items()
+            if not self._has(name, state) and (is_last or state.changed_ns < still_ns)
+        ]
+        small = [each for each in due if each[1].bytes <= BLOCK_BYTES]
+        # What is soon done first: there may be little time.
+        for failed in [*self._pool.map(self._send, small)]:
+            if failed is not None:
+                raise failed
+        for name, state in due:
+            if state.bytes > BLOCK_BYTES and (failed := self._send((name, state))) is not None:
+                raise failed
+        for name in self._sent.keys() - found.keys():
+            self._container.delete(self._prefix + name, self._sent.pop(name).etag)
+        return bool(due)
+
+    def _has(self, name: str, state: State) -> bool:
+        sent = self._sent.get(name)
+        return (sent is not None and sent.state == state) or name in self._left
+
+    def _send(self, each: tuple[str, State]) -> Exception | None:
+        name, state = each
+        blob, path = self._prefix + name, f"{self._folder}/{name}"
+        try:
+            answer = self._write(blob, path, state, self._condition(name))
+            if answer.status in (409, 412) and self._node:
+                other = self._container.look(blob)
+                if self._is_anothers(other):
+                    self._left[name] = state
+                    say(f"outputs/{name} stays on node {self._node}: another node has one, too")
+                    return None
+                condition = {"If-Match": other.headers["ETag"]} if other.status == 200 else {}
+                answer = self._write(blob, path, state, condition)
+            _require(blob, answer)
+            self._sent[name] = Sent(state, answer.headers["ETag"])
+        except FileNotFoundError:
+            return None
+        except (OSError, RankError) as error:
+            return error
+        return None
+
+    def _condition(self, name: str) -> dict[str, str]:
+        if not self._node:
+            return {}
+        sent = self._sent.get(name)
+        return {"If-Match": sent.etag} if sent else {"If-None-Match": "*"}
+
+    def _is_anothers(self, other: Answer) -> bool:
+        """Whether a node before this one has brought it in this attempt."""
+        if other.status != 200:
+            return False
+        told = (other.headers.get(f"x-ms-meta-{name}", "") for name in ("attempt", "node"))
+        attempt, node = (int(text) if text.isdecimal() else -1 for text in told)
+        return attempt == self._attempt and 0 <= node < self._node
+
+    def _write(self, blob: str, path: str, state: State, condition: dict[str, str]) -> Answer:
+        mark = {"x-ms-meta-attempt": str(self._attempt), "x-ms-meta-node": str(self._node)}
+        headers = {**mark, **condition}
+        with open(path, "rb") as file:
+            if state.bytes <= BLOCK_BYTES:
+                return self._container.put(blob, file.read(), headers)
+            return self._write_blocks(blob, file, headers)
+
+    def _write_blocks(self, blob: str, file: Any, headers: dict[str, str]) -> Answer:
+        md5 = hashlib.md5(usedforsecurity=False)
+        blocks: list[str] = []
+        waiting: list[Any] = []
+        while content := file.read(BLOCK_BYTES):
+            md5.update(content)
+            blocks.append(block_id(self._node, len(blocks)))
+            waiting.append(self._pool.submit(self._container.put_block, blob, blocks[-1], content))
+            if len(waiting) > NUM_THREADS:  # so many are in memory
+                _require(blob, waiting.pop(0).result())
+        for each in waiting:
+            _require(blob, each.result())
+        text = base64.b64encode(md5.digest()).decode()
+        return self._container.put_list(blob, blocks, text, headers)
+
+
+def _files(folder: str) -> Iterator[tuple[str, State]]:
+    """The files below a folder and what links to files; links to folders are not followed."""
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        try:
+            entries = list(os.scandir(f"{folder}/{prefix}"))
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            name = prefix + entry.name
+            try:
+                name.encode()
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(f"{name}/")
+                elif entry.is_file() and len(name) < LONGEST_NAME - 100:
+                    yield name, State.of(entry.path)
+            except (FileNotFoundError, UnicodeEncodeError):
+                continue
+
+
+def _require(blob: str, answer: Answer) -> None:
+    if answer.status != 201:
+        raise unreachable(blob, answer)
+
+
+class Uploads:
+    """All that one node brings; `is_main` where rank 0 is on it."""
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        run_dir: str,
+        identity: Identity,
+        *,
+        node: int,
+        is_main: bool,
+    ) -> None:
+        container = Container(settings["store"], settings["runs"], identity)
+        run, attempt = settings["run"], settings["attempt"]
+        self._identity, self._run_dir = identity, run_dir
+        self._outputs = Tree(
+            container, f"{run_dir}/outputs", f"{run}/outputs/", attempt=attempt, node=node
+        )
+        names = ("metrics.jsonl", "summary.json") if is_main else ()
+        self._files = [
+            GrowingFile(container, f"{run_dir}/{name}", f"{run}/{name}", node) for name in names
+        ]
+        self._why = ""
+
+    def turn(self, *, is_last: bool) -> bool | None:
+        """Bring what there is: whether something was brought, or None where something failed."""
+        try:
+            self._renew_tokens()
+            sent = [file.send() for file in self._files]
+            sent.append(self._outputs.send(is_last=is_last))
+        except (RankError, OSError) as error:
+            hint = getattr(error, "hint", "it is tried again")
+            if str(error) != self._why:
+                self._why = str(error)
+                say(f"results do not reach the store: {error} ({hint}); training goes on")
+            return None
+        if self._why:
+            self._why = ""
+            say("results reach the store again")
+        return any(sent)
+
+    def finish(self) -> None:
+        """Bring all; gives up when for PATIENCE_S nothing could be brought."""
+        give_up_s, pause_s = time.monotonic() + PATIENCE_S, 0.5
+        while self.turn(is_last=True) is None:
+            if time.monotonic() > give_up_s:
+                say("not all results reached the store: what is missing is lost with this node")
+                return
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, INTERVAL_S)
+
+    def _renew_tokens(self) -> None:
+        """Tokens of those who stream an input: readers look at the file when the store refuses."""
+        folder = f"{self._run_dir}/inputs"
+        for name in os.listdir(folder):
+            if name.endswith(".token"):
+                write_token(f"{folder}/{name}", self._identity.token(STORAGE))
+
+
+def write_token(path: str, token: str) -> None:
+    """Put a token where only its owner can read it; whole at any moment."""
+    with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(token)
+    os.replace(f"{path}.new", path)
+
+
+def say(text: str) -> None:
+    """A line of its own in the log of the rank that started this process."""
+    os.write(1, stamp() + f"warning: {text}\n".encode())
+
+
+def serve(settings: dict[str, Any], run_dir: str, *, node: int, is_main: bool) -> None:
+    """Bring results until the input is closed, then the rest."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # what ends the ranks is not to end this
+    die_with_parent()
+    os.nice(10)
+    uploads = Uploads(settings, run_dir, Identity(dict(os.environ)), node=node, is_main=is_main)
+    while not select.select([0], [], [], INTERVAL_S)[0]:
+        uploads.turn(is_last=False)
+    uploads.finish()
