@@ -1,0 +1,185 @@
+"""Azure ML's log files: whose each is, how far each was read, what has to be read next (pure).
+
+A log only grows, but for two cases: it is begun anew (a restart), and what there was goes on under
+another name (`retry_NNN/`) or is gone. So every range that is read begins with the last bytes of
+the one before; where they differ, the file is another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jobs.spec import LogLine
+
+# Enough to tell two logs apart: their lines begin with times in microseconds.
+OVERLAP = 96
+# What one request brings at most, so that one long log does not hold up the others.
+LONGEST_RANGE = 4 << 20
+STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
+_USER = "user_logs/"
+_PROCESS = re.compile(r"std_log(?:_process_(\d+))?\.txt")
+_TASK = re.compile(r"std_log_node_(\d+)_(\w+)\.txt")
+_PREPARATION = ("azureml-logs/", "system_logs/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogName:
+    """A rank's log; `retry` counts the restarts before which it was written, 0 for the current."""
+
+    rank: int
+    retry: int = 0
+
+
+def parse_name(name: str, num_ranks: int, *, has_chief: bool = False) -> LogName | None:
+    """Whose log this is; `name` begins with `user_logs/`. None for a log that is no rank's.
+
+    Workers are numbered after a chief, parameter servers after all ranks, as launchers do it.
+    """
+    if not name.startswith(_USER):
+        return None
+    folder, _, file = name.removeprefix(_USER).rpartition("/")
+    retried = re.fullmatch(r"retry_(\d+)", folder)
+    if folder and retried is None:
+        return None
+    retry = int(retried[1]) if retried else 0
+    if process := _PROCESS.fullmatch(file):
+        return LogName(rank=int(process[1] or 0), retry=retry)
+    if task := _TASK.fullmatch(file):
+        number, role = int(task[1]), task[2]
+        if role == "chief":
+            return LogName(rank=number, retry=retry)
+        if role == "worker":
+            return LogName(rank=number + has_chief, retry=retry)
+        if role == "ps":
+            return LogName(rank=num_ranks + number, retry=retry)
+    return None
+
+
+def is_preparation(name: str) -> bool:
+    """Whether a log tells how image and nodes were made ready."""
+    return name.startswith(_PREPARATION)
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """One log file while it is read: its size as last listed, and how far it was read."""
+
+    name: str
+    rank: int
+    retry: int = 0
+    size: int = 0
+    offset: int = 0
+    tail: bytes = b""  # of what was read
+    rest: bytes = b""  # the last line, while it has no end
+    ts: str = ""  # of the last line that had one
+    read_at_s: float = 0.0  # when a range of it was last asked for
+    former: tuple[int, bytes, bytes, str] | None = None  # where it was when it was begun anew
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to be read."""
+        return self.size != self.offset
+
+    @property
+    def place(self) -> tuple[int, bytes, bytes, str]:
+        """How far it was read."""
+        return self.offset, self.tail, self.rest, self.ts
+
+    def next_range(self, longest: int = LONGEST_RANGE) -> tuple[int, int]:
+        """The bytes to ask for next: from, up to but without."""
+        if self.size < self.offset:
+            self.begin_anew()
+        return self.offset - len(self.tail), min(self.size, self.offset + longest)
+
+    def begin_anew(self) -> None:
+        """The file is another one under the same name."""
+        self.former = self.place
+        self.offset, self.tail, self.rest = 0, b"", b""
+
+    def go_on(self, offset: int, tail: bytes, rest: bytes, ts: str) -> None:
+        """Begin where another one was."""
+        self.offset, self.tail, self.rest, self.ts = offset, tail, rest, ts
+
+    def take(self, content: bytes, now: str) -> list[LogLine] | None:
+        """The whole lines of what `next_range` brought; None where it is another file.
+
+        It then has been begun anew. `now` stands in for the time of a first line without one.
+        """
+        overlap = len(self.tail)
+        if content[:overlap] != self.tail:
+            self.begin_anew()
+            return None
+        fresh = content[overlap:]
+        self.offset += len(fresh)
+        self.tail = (self.tail + fresh)[-OVERLAP:]
+        *lines, self.rest = (self.rest + fresh).split(b"\n")
+        return [self._parse(line, now) for line in lines]
+
+    def last_line(self, now: str) -> list[LogLine]:
+        """What is left at the end of a log that will not grow any more."""
+        line, self.rest = self.rest, b""
+        return [self._parse(line, now)] if line else []
+
+    def _parse(self, line: bytes, now: str) -> LogLine:
+        # Lines without a time are Azure ML's own, or mpirun's.
+        if STAMP.match(line):
+            self.ts = line[:27].decode("ascii")
+            line = line[28:]
+        text = line.removesuffix(b"\r").decode(errors="replace")
+        return LogLine(ts=self.ts or now, rank=self.rank, text=text)
+
+
+class Readings:
+    """The logs of one job, as listings tell of them; of these ranks only where they are given."""
+
+    def __init__(
+        self, num_ranks: int, *, ranks: Sequence[int] | None = None, has_chief: bool = False
+    ) -> None:
+        self._num_ranks = num_ranks
+        self._ranks = None if ranks is None else frozenset(ranks)
+        self._has_chief = has_chief
+        self._files: dict[str, Reading] = {}
+
+    def see(self, listed: Iterable[tuple[str, int]]) -> None:
+        """Take a listing: names, beginning with `user_logs/`, and sizes."""
+        found = dict(listed)
+        for name, reading in self._files.items():
+            # What is gone is not asked for.
+            reading.size = found.get(name, reading.offset)
+        for name in found.keys() - self._files.keys():
+            reading = self._meet(name)
+            if reading is not None:
+                reading.size = found[name]
+                self._files[name] = reading
+
+    def due(self, most: int) -> list[Reading]:
+        """Up to `most` files to read now: those first that have waited longest."""
+        news = [each for each in self._files.values() if each.has_news]
+        return sorted(news, key=lambda each: (each.read_at_s, *_order(each)))[:most]
+
+    def in_order(self) -> list[Reading]:
+        """All files: of each rank what was written before a restart first."""
+        return sorted(self._files.values(), key=_order)
+
+    def _meet(self, name: str) -> Reading | None:
+        parsed = parse_name(name, self._num_ranks, has_chief=self._has_chief)
+        if parsed is None or (self._ranks is not None and parsed.rank not in self._ranks):
+            return None
+        made = Reading(name=name, rank=parsed.rank, retry=parsed.retry)
+        if parsed.retry:
+            # What was set aside at a restart was read up to here, under the current name.
+            for each in self._files.values():
+                if (each.rank, each.retry) == (made.rank, 0):
+                    made.go_on(*(each.former or each.place))
+        return made
+
+
+def _order(reading: Reading) -> tuple[int, float, str]:
+    return reading.rank, reading.retry or float("inf"), reading.name
+
+
+def merged(lines: Sequence[LogLine]) -> list[LogLine]:
+    """Lines by time, each rank's in the order it wrote them."""
+    return sorted(lines, key=lambda line: (line.ts, line.rank))

@@ -1,0 +1,223 @@
+"""What Azure ML says of a job, as a state of ours, with the reason and the line that shows it (pure).
+
+Azure ML's codes are coarse (`UserError` for a preempted node), so its words are read, too. They are
+as users have quoted them in public issues.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from msgspec import Struct
+
+from jobs.failure import PREEMPTED_EXIT_CODE
+from jobs.spec import RunState
+
+Cause = Literal[
+    "preemption",
+    "node_failure",
+    "quota",
+    "image_pull",
+    "image_build",
+    "input",
+    "time_limit",
+    "program",
+    "unknown",
+]
+STATES = {
+    "NotStarted": RunState.QUEUED,
+    "Scheduled": RunState.QUEUED,
+    "Queued": RunState.QUEUED,
+    "Starting": RunState.PREPARING,
+    "Provisioning": RunState.PREPARING,
+    "Preparing": RunState.PREPARING,
+    "Running": RunState.RUNNING,
+    "Finalizing": RunState.RUNNING,
+    "NotResponding": RunState.RUNNING,
+    "Paused": RunState.RUNNING,
+    "Completed": RunState.COMPLETED,
+    "Failed": RunState.FAILED,
+    "Canceled": RunState.CANCELLED,
+}
+_SAYING: dict[Cause, str] = {
+    "preemption": "Azure took a node back",
+    "node_failure": "a node failed",
+    "quota": "the quota is used up",
+    "image_pull": "the image cannot be pulled",
+    "image_build": "the image cannot be built",
+    "input": "an input cannot be had",
+    "time_limit": "limits.wall_clock",
+}
+# In this order: a preempted node is unusable, too.
+_SIGNS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
+    ("preemption", re.compile(r"pre-?empt|evicted|eviction", re.IGNORECASE)),
+    ("time_limit", re.compile(r"exceeded (its|the) (maximum|max)|JobTimeout|JobExceededMax")),
+    ("quota", re.compile(r"quota|ClusterCoreQuota", re.IGNORECASE)),
+    ("image_build", re.compile(r"image ?build", re.IGNORECASE)),
+    (
+        "image_pull",
+        re.compile(r"pull\w* (the )?(docker )?image|image ?pull|manifest unknown", re.IGNORECASE),
+    ),
+    ("input", re.compile(r"DataAccess|data-capability|ScriptExecution\.StreamAccess")),
+    (
+        "node_failure",
+        re.compile(
+            r"node\b.*\b(unusable|lost|unhealthy|unreachable|rebooted)|NodeLost|lost contact"
+            r"|NodeFailure|NodeUnusable|heartbeat",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_EXIT_CODE = re.compile(
+    r"exited with (?:status )?code:? (\d+)|exit(?:ed with)? ?code:? (\d+)|non-zero exit status (\d+)",
+    re.IGNORECASE,
+)
+_PREAMBLE = re.compile(r"^(AzureMLCompute job failed\.|Execution failed\.)\s*")
+_LONGEST = 300
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """Where a job stands. `evidence` is Azure ML's own line; `cause` is set where it failed."""
+
+    state: RunState
+    reason: str | None = None
+    exit_code: int | None = None
+    cause: Cause | None = None
+    evidence: str | None = None
+
+
+class JobError(Struct, frozen=True, kw_only=True):
+    """What is read of an error in the run history; further errors may be inside."""
+
+    code: str = ""
+    message: str = ""
+
+
+def judge(
+    status: str, *, error: Mapping[str, Any] | None = None, warnings: tuple[str, ...] = ()
+) -> Standing:
+    """Where a job stands whose history says this; `error` is that of the run's details."""
+    if status == "CancelRequested":
+        return Standing(state=RunState.RUNNING, reason="it is being cancelled")
+    if status == "NotResponding":
+        reason = "Azure ML has heard nothing of its nodes for a while"
+        return Standing(state=RunState.RUNNING, reason=reason)
+    if status == "Paused":
+        return Standing(state=RunState.RUNNING, reason="Azure ML has paused it")
+    if status == "Failed":
+        return _failed(_errors(error), warnings)
+    if status == "Canceled":
+        told = next((each for each in warnings if _cause_of(each) == "time_limit"), None)
+        if told is not None:
+            return _standing(RunState.FAILED, "time_limit", told, None)
+        return Standing(state=RunState.CANCELLED)
+    state = STATES.get(status)
+    if state is None:
+        # A state of a later Azure ML: it is not over, as far as this version knows.
+        return Standing(state=RunState.RUNNING, reason=f"Azure ML says `{status}`")
+    return Standing(state=state)
+
+
+def why_it_waits(cluster: str, properties: Mapping[str, Any], *, is_building: bool) -> str | None:
+    """Why a job does not start, from the properties of its AmlCompute; None where nothing shows."""
+    errors = [_inner(each) for each in properties.get("errors") or ()]
+    for error in errors:
+        cause = _cause_of(f"{error.code} {error.message}")
+        if cause == "quota":
+            return f"{_SAYING['quota']}: {_line(error)}"
+    if errors:
+        return f"cluster `{cluster}` cannot start nodes: {_line(errors[0])}"
+    if is_building:
+        return "its image is being built"
+    counts: Mapping[str, int] = properties.get("nodeStateCounts") or {}
+    scale: Mapping[str, int] = properties.get("scaleSettings") or {}
+    most, busy = scale.get("maxNodeCount", 0), counts.get("runningNodeCount", 0)
+    if most == 0:
+        return f"cluster `{cluster}` may have no node: its maximum is 0"
+    if busy >= most:
+        return f"all {most} nodes of cluster `{cluster}` are busy"
+    if unusable := counts.get("unusableNodeCount", 0):
+        return f"{unusable} of the nodes of cluster `{cluster}` cannot be used"
+    if starting := counts.get("preparingNodeCount", 0):
+        return f"{starting} nodes of cluster `{cluster}` are being started"
+    if properties.get("allocationState") == "Resizing":
+        return f"nodes of cluster `{cluster}` are being started"
+    return None
+
+
+def _failed(errors: list[JobError], warnings: tuple[str, ...]) -> Standing:
+    for error in errors:
+        cause = _cause_of(f"{error.code} {error.message}")
+        code = _exit_code(error.message)
+        # What a program wrote is quoted in the message, and may speak of anything.
+        if code is not None:
+            return _exited(code, error)
+        if cause is not None:
+            state = RunState.PREEMPTED if cause == "preemption" else RunState.FAILED
+            return _standing(state, cause, _line(error), None)
+    told = next((each for each in warnings if _cause_of(each) == "time_limit"), None)
+    if told is not None:
+        return _standing(RunState.FAILED, "time_limit", told, None)
+    if not errors:
+        return Standing(state=RunState.FAILED, reason="Azure ML gives no reason", cause="unknown")
+    line = _line(errors[0])
+    return Standing(state=RunState.FAILED, reason=line, cause="unknown", evidence=line)
+
+
+def _exited(code: int, error: JobError) -> Standing:
+    line = _line(error)
+    if code == PREEMPTED_EXIT_CODE:
+        reason = f"it left with a checkpoint, told to by a signal (exit code {code})"
+        return Standing(
+            state=RunState.PREEMPTED,
+            reason=reason,
+            exit_code=code,
+            cause="preemption",
+            evidence=line,
+        )
+    return Standing(
+        state=RunState.FAILED,
+        reason=f"exit code {code}",
+        exit_code=code,
+        cause="program",
+        evidence=line,
+    )
+
+
+def _standing(state: RunState, cause: Cause, line: str, code: int | None) -> Standing:
+    reason = f"{_SAYING[cause]}: {line}"
+    return Standing(state=state, reason=reason, exit_code=code, cause=cause, evidence=line)
+
+
+def _cause_of(text: str) -> Cause | None:
+    return next((cause for cause, sign in _SIGNS if sign.search(text)), None)
+
+
+def _errors(error: Mapping[str, Any] | None) -> list[JobError]:
+    """The error and those inside it, the innermost last."""
+    found: list[JobError] = []
+    while error:
+        body = cast("Mapping[str, Any]", error.get("error") or error)
+        found.append(_inner(body))
+        details = cast("list[Mapping[str, Any]]", body.get("details") or [])
+        found += [_inner(each) for each in details]
+        error = body.get("innerError")
+    return [each for each in found if each.code or each.message]
+
+
+def _inner(error: Mapping[str, Any]) -> JobError:
+    body = cast("Mapping[str, Any]", error.get("error") or error)
+    return JobError(code=str(body.get("code") or ""), message=str(body.get("message") or ""))
+
+
+def _line(error: JobError) -> str:
+    lines = _PREAMBLE.sub("", error.message.strip()).splitlines()
+    line = lines[0].strip() if lines else error.code
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def _exit_code(message: str) -> int | None:
+    found = _EXIT_CODE.search(message)
+    return int(next(filter(None, found.groups()))) if found else None
