@@ -25,6 +25,8 @@ from jobs.transfers.open_files import most_requests
 from jobs.transfers.pace import Pace
 from jobs.transfers.upload import Upload
 
+# What a read is answered where there is no such blob or range.
+_MISSING = ("BlobNotFound", "InvalidRange")
 # What a conditional write is answered where the name is taken.
 _TAKEN = ("BlobAlreadyExists", "ConditionNotMet")
 
@@ -94,6 +96,16 @@ class AzureStore:
             if at >= int((answer.header("content-range") or "/0").rpartition("/")[2]):
                 return
 
+    def read_range(
+        self, name: str, start: int, end: int, *, etag: str | None = None
+    ) -> bytes | None:
+        """See BlobStore."""
+        headers = {"x-ms-range": f"bytes={start}-{end - 1}"}
+        if etag is not None:
+            headers["if-match"] = etag if etag.startswith('"') else f'"{etag}"'
+        answer = self._ask(self._get(name, headers, (*_MISSING, "ConditionNotMet")))
+        return answer.body if answer.status < 300 else None
+
     def delete(self, names: Iterable[str]) -> None:
         """See BlobStore."""
         pace = Pace(most_requests())
@@ -141,11 +153,11 @@ class AzureStore:
 
     # --- How ------------------------------------------------------------------------------------
 
-    def _get(self, name: str, headers: dict[str, str]) -> Request[Answer]:
+    def _get(
+        self, name: str, headers: dict[str, str], accept: tuple[str, ...] = _MISSING
+    ) -> Request[Answer]:
         def request(connection: Connection) -> Steps[Answer]:
-            return self._container.request(
-                connection, "GET", name, headers=headers, accept=("BlobNotFound", "InvalidRange")
-            )
+            return self._container.request(connection, "GET", name, headers=headers, accept=accept)
 
         return request
 
