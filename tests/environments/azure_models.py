@@ -1,8 +1,8 @@
 """Prints, as JSON, what Microsoft's own models say a request may hold.
 
 Run by the Python of the environment that azure_models.txt locks, with lines of
-`NAME PACKAGE CLASS PATH` on stdin. Of a client library only the models and the text of the
-operations are read, never its clients. The result:
+`NAME PACKAGE CLASS PATH` on stdin (PATH may be `-`, for a body alone). Of a client library only
+the models and the text of the operations are read, never its clients. The result:
 
 {"NAME": {"root": CLASS, "parameters": [[name, rules] ...] as the path takes them,
           "classes": {CLASS: {"attributes": {name: {"key", "type", "enum"?, rules...}},
@@ -42,7 +42,7 @@ def main() -> None:
         models = importlib.import_module(f"{bare_parents(package)}.models._models_py3")
         tables[name] = {
             "root": root,
-            "parameters": list(path_parameters(package, path)),
+            "parameters": [] if path == "-" else list(path_parameters(package, path)),
             "classes": reachable(models, root),
         }
     json.dump(tables, sys.stdout)
