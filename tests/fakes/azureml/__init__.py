@@ -50,6 +50,7 @@ from tests.fakes.azureml.troubles import (
     lost_reply,
     lost_request,
     throttled,
+    wrong_tenant,
 )
 
 __all__ = [
@@ -66,4 +67,5 @@ __all__ = [
     "lost_reply",
     "lost_request",
     "throttled",
+    "wrong_tenant",
 ]

@@ -20,12 +20,65 @@ WS = (
 LOCATION = "/subscriptions/{sub}/providers/Microsoft.MachineLearningServices/locations/{location}"
 
 
+# Those that pulumi-azure-native 3.29.0 lists, from the first that an SDK here sends.
+VERSIONS = frozenset(
+    [
+        "2022-05-01",
+        "2022-06-01-preview",
+        "2022-10-01",
+        "2022-10-01-preview",
+        "2022-12-01-preview",
+        "2023-02-01-preview",
+        "2023-04-01",
+        "2023-04-01-preview",
+        "2023-06-01-preview",
+        "2023-08-01-preview",
+        "2023-10-01",
+        "2024-01-01-preview",
+        "2024-04-01",
+        "2024-04-01-preview",
+        "2024-07-01-preview",
+        "2024-10-01",
+        "2024-10-01-preview",
+        "2025-01-01-preview",
+        "2025-04-01",
+        "2025-04-01-preview",
+        "2025-06-01",
+        "2025-07-01-preview",
+        "2025-09-01",
+        "2025-10-01-preview",
+        "2025-12-01",
+        "2026-01-15-preview",
+        "2026-03-01",
+        "2026-03-15-preview",
+        "2026-05-01",
+        "2026-05-15-preview",
+    ]
+)
+
+
 def check_body(kind: str, request: Request) -> dict[str, Any]:
     """The body, refused as Azure would where the models hold something against it."""
     body = request.json
-    if wrong := judge(kind, body):
+    if wrong := judge(kind, request.query["api-version"], body):
         raise Refusal(400, "ValidationError", f"{kind}: {'; '.join(wrong)}")
     return body
+
+
+def check_version(request: Request) -> None:
+    """Refuse a request of Resource Manager without an API version that exists."""
+    version = request.query.get("api-version", "")
+    if not version:
+        message = "The api-version query parameter (?api-version=) is required for all requests."
+        raise Refusal(400, "MissingApiVersionParameter", message)
+    if "/providers/microsoft.machinelearningservices/" not in request.path.lower():
+        return
+    if version not in VERSIONS or (request.method == "PUT" and version < "2023-04"):
+        message = (
+            f"No registered resource provider found for API version '{version}'. The supported "
+            f"api-versions are '{', '.join(sorted(VERSIONS))}'."
+        )
+        raise Refusal(400, "NoRegisteredProviderFound", message)
 
 
 def not_found(kind: str, name: str) -> Refusal:
@@ -41,6 +94,8 @@ class ArmService(Service):
 
     def handle(self, request: Request) -> Reply | None:
         self.tokens.check(request, MANAGEMENT)
+        if request.host == HOST:
+            check_version(request)
         check_workspace(self.records, request.path)
         with self.records.lock:
             return super().handle(request)
@@ -205,7 +260,7 @@ class Assets(ArmService):
     @on("POST", WS + "/codes/{name}/versions/{version}/startPendingUpload")
     @on("POST", WS + "/data/{name}/versions/{version}/startPendingUpload")
     def start_upload(self, request: Request, name: str, **_: str) -> Reply:
-        check_body("pending upload", request)
+        check_body("pending-upload", request)
         # A container of its own for each upload, as the service does.
         account, container = self.place.workspace_account, f"{secrets.token_hex(4)}-{uuid.uuid4()}"
         self.blobs.container(account, container)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,8 +37,7 @@ class Client:
 
     def put_code(self, files: Mapping[str, str]) -> str:
         """The id of a version of code with these files."""
-        name = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
-        path = f"/codes/{name}/versions/1"
+        path = f"/codes/{uuid.uuid4()}/versions/1"
         begun = self.ask("POST", f"{path}/startPendingUpload", {})
         where = begun.json()["blobReferenceForConsumption"]
         address, _, sas = where["credential"]["sasUri"].partition("?")

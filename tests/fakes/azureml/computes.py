@@ -43,7 +43,7 @@ class Computes(ArmService):
 
     @on("PATCH", WS + "/computes/{name}")
     def patch(self, request: Request, name: str, **_: str) -> Reply:
-        body = check_body("compute update", request)
+        body = check_body("compute-update", request)
         kept = self.cluster(name)
         scale = body["properties"]["properties"]["scaleSettings"]
         _check_scale(scale)

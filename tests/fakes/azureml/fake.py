@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,7 +20,7 @@ from tests.fakes.azureml.jobs import Jobs
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service
 from tests.fakes.azureml.prices import PRICES, Prices
 from tests.fakes.azureml.proxy import Proxy
-from tests.fakes.azureml.records import SIZES, Cluster, Job, Place, Records
+from tests.fakes.azureml.records import SIZES, Cluster, Job, Place, Records, seconds_of
 from tests.fakes.azureml.runner import Runner, Settings
 from tests.fakes.azureml.snapshots import Artifacts, Execution, OldAddresses, Snapshots
 from tests.fakes.azureml.tokens import LOGIN, Tokens
@@ -28,6 +29,8 @@ from tests.fakes.azureml.vault import Vault
 
 PROJECT = Path(__file__).parents[3]
 IDENTITY = "/identity"
+# Of longer bodies (a blob's blocks) only the request is remembered.
+LONGEST_BODY = 64 << 10
 LOOPBACK = "127.0.0.1,localhost"
 
 
@@ -292,7 +295,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             "priority": "dedicated" if cluster.is_dedicated else "low_priority",
             "min_nodes": scale["minNodeCount"],
             "max_nodes": scale["maxNodeCount"],
-            "idle_s": 120,
+            "idle_s": int(seconds_of(scale["nodeIdleTimeBeforeScaleDown"])),
             "price_per_node_hour": None,
             "currency": None,
         }
@@ -302,7 +305,8 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
 
     def _answer(self, request: Request) -> Reply:
         with self._lock:
-            self._requests.append(request)
+            keep = len(request.body) <= LONGEST_BODY
+            self._requests.append(request if keep else replace(request, body=b""))
         trouble = self.troubles.of_request(request)
         early = befall(trouble, request) if trouble else None
         reply = early or self._carry_out(request)

@@ -152,7 +152,7 @@ class Jobs(ArmService):
         return Spec(
             command=body["command"],
             code=self._code(body.get("codeId")),
-            image=environment.get("image") or "",
+            image=environment.get("image") or body["environmentId"],
             build=self._link(build["contextUri"]) if build else None,
             cluster=self._cluster(body.get("computeId")),
             num_nodes=resources.get("instanceCount") or 1,

@@ -16,26 +16,36 @@ from tests.fakes.azure_native.judge import judge_value
 
 RESTCLIENT = "azure.ai.ml._restclient"
 
-# Kind of request -> package of models, class. Paths are judged by the stand-in's routes.
+# Kind of request -> class. Paths are judged by the stand-in's routes.
 KINDS = {
-    "code": ("v2023_04_01_preview", "CodeVersion"),
-    "data": ("v2023_04_01_preview", "DataVersionBase"),
-    "environment": ("v2023_04_01_preview", "EnvironmentVersion"),
-    "job": ("v2025_01_01_preview", "JobBase"),
-    "compute": ("v2023_08_01_preview", "ComputeResource"),
-    "compute update": ("v2023_08_01_preview", "ClusterUpdateParameters"),
-    "pending upload": ("v2023_04_01_preview", "PendingUploadRequestDto"),
+    "code": "CodeVersion",
+    "data": "DataVersionBase",
+    "environment": "EnvironmentVersion",
+    "job": "JobBase",
+    "compute": "ComputeResource",
+    "compute-update": "ClusterUpdateParameters",
+    "pending-upload": "PendingUploadRequestDto",
 }
-
+# The versions whose models are bundled; another is judged by the last one before it.
+BUNDLED = (
+    "2023-04-01-preview",
+    "2023-06-01-preview",
+    "2023-08-01-preview",
+    "2024-01-01-preview",
+    "2024-04-01-preview",
+    "2024-07-01-preview",
+    "2025-01-01-preview",
+)
 # Azure ML's own SDK sends these as numbers, where the models say text.
 NUMBERS = {"properties.properties.hash_version"}
 
 Table = dict[str, Any]
 
 
-def judge(kind: str, body: Any) -> list[str]:
-    """What the models hold against a body."""
-    table = read_tables()[kind.replace(" ", "-")]
+def judge(kind: str, version: str, body: Any) -> list[str]:
+    """What the models of an API version (2023-04-01 or later) hold against a body."""
+    last = max(each for each in BUNDLED if each[:10] <= version[:10])
+    table = read_tables()[f"{kind}@{last}"]
     return list(_Model(table["classes"]).judge(table["root"], body, ""))
 
 
@@ -45,8 +55,9 @@ def read_tables() -> dict[str, Any]:
     from tests.environments.tables import make_tables
 
     wanted = (
-        f"{kind.replace(' ', '-')} {RESTCLIENT}.{package} {root} /none\n"
-        for kind, (package, root) in KINDS.items()
+        f"{kind}@{version} {RESTCLIENT}.v{version.replace('-', '_')} {root} -\n"
+        for kind, root in KINDS.items()
+        for version in BUNDLED
     )
     return json.loads(make_tables("".join(wanted)).read_text())
 

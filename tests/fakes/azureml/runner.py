@@ -205,7 +205,7 @@ class _Life:
     def _pull(self) -> Path:
         """The interpreter that stands for the image."""
         self._write("system_logs/lifecycler/lifecycler.log", ["Job is being prepared on the node."])
-        wanted = self.spec.build.uri if self.spec.build else self.spec.image
+        wanted = self.spec.image + (f" of {self.spec.build.uri}" if self.spec.build else "")
         found = [path for name, path in self.settings.runtimes.items() if name in wanted]
         if found and not self._befallen_by("image pull"):
             return found[0]

@@ -32,7 +32,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A job as the runner needs it; with neither `image` nor `build` it runs in no image."""
+    """A job as the runner needs it; `image` is the environment's id where one is built."""
 
     command: str
     code: Link | None

@@ -135,6 +135,23 @@ def forbidden(
     )
 
 
+def wrong_tenant(*, times: int | None = None) -> RequestTrouble:
+    """The token was given by another tenant than the subscription's."""
+    return RequestTrouble(
+        host="management.azure.com",
+        times=times,
+        status=401,
+        code="InvalidAuthenticationTokenTenant",
+        message=(
+            "The access token is from the wrong issuer "
+            "'https://sts.windows.net/00000000-0000-4000-8000-000000000000/'. It must match the "
+            "tenant 'https://sts.windows.net/7e4a11d0-0000-4000-8000-0000000a3171/' associated "
+            "with this subscription."
+        ),
+        headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
+    )
+
+
 def firewall(*, account: str, times: int | None = None) -> RequestTrouble:
     """The storage account's firewall does not let this address in."""
     return RequestTrouble(

@@ -72,6 +72,18 @@ def test_a_body_that_the_models_refuse_is_refused(client: Client, how: str) -> N
     assert client.ask("GET", "/jobs/refused").status_code == 404
 
 
+def test_a_body_is_judged_by_the_version_that_it_is_sent_for(client: Client) -> None:
+    body = client.job("true", queueSettings={"jobTier": "Spot", "priority": 1})
+    versions = ("2025-01-01-preview", "2023-08-01-preview", "2021-01-01", "")
+    answers = [client.ask("PUT", "/jobs/spot", body, **{"api-version": each}) for each in versions]
+    assert [(each.status_code, each.json().get("error", {}).get("code")) for each in answers] == [
+        (400, "ValidationError"),  # it has no `priority` any more
+        (201, None),
+        (400, "NoRegisteredProviderFound"),
+        (400, "MissingApiVersionParameter"),
+    ]
+
+
 def test_a_job_put_twice_is_one_job_and_another_under_its_name_is_refused(
     azure: FakeAzure, client: Client
 ) -> None:
@@ -340,6 +352,26 @@ def test_other_losses_fail_a_job_with_their_reason(
     client.submit(name, RUNS_FOR_EVER)
     found = error_of(azure, name)
     assert (found[0], found[1][: len(message)]) == (code, message)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["built", "failed"])
+def test_an_image_is_built_before_the_job_with_a_log_of_its_own(
+    azure: FakeAzure, client: Client, fails: bool
+) -> None:
+    name = f"build-{fails}"
+    code = client.put_code({"Dockerfile": "FROM scratch"})
+    context = azure.records.codes[tuple(code.split("/")[-3::2])]["properties"]["codeUri"]
+    build = {"contextUri": context, "dockerfilePath": "Dockerfile"}
+    path = f"/environments/python-{fails}/versions/1"
+    made = client.ask("PUT", path, {"properties": {"build": build}})
+    if fails:
+        azure.script(JobTrouble(what="image build", job=name))
+    client.submit(name, "true", environmentId=made.json()["id"])
+    job = azure.wait(name)
+    assert (job.state, "Preparing" in job.states) == ("Failed" if fails else "Completed", True)
+    log = client.log(name, "azureml-logs/20_image_build_log.txt").splitlines()
+    assert log[:2] == ["Sending build context to Docker daemon", "  Dockerfile"]
+    assert ("non-zero code" in log[-1]) == fails
 
 
 def test_a_job_without_quota_waits_until_it_is_cancelled(azure: FakeAzure, client: Client) -> None:

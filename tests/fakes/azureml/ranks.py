@@ -1,0 +1,89 @@
+"""Puts jobs to the stand-in whose ranks rank.py starts, and reads what their nodes have brought."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
+from jobs.azure_ml.request import job_request
+from jobs.spec import Environment, JobSpec
+from tests.fakes.azureml.client import Client
+from tests.fakes.azureml.fake import FakeAzure
+from tests.fakes.azureml.records import Job
+from tests.fakes.gangs import make_spec
+
+CLUSTER = "cpu"
+
+
+class Ranks:
+    """Jobs of `program.py`, one run each."""
+
+    def __init__(self, azure: FakeAzure, folder: Path) -> None:
+        self.azure = azure
+        self.client = Client(azure)
+        self.environment = msgspec.convert(azure.environment(), Environment)
+        self._folder = folder
+        self._codes: dict[str, str] = {}
+
+    def put(self, program: str, *, attempt: int = 1, run: str = "", **changes: Any) -> str:
+        """Submit a job that runs this Python text; gives the run's name."""
+        run = run or f"run-{secrets.token_hex(4)}"
+        cluster = self.environment.clusters[CLUSTER]
+        settings = {"compute": cluster.compute, "image": "python:3", "processes_per_node": 1}
+        spec = make_spec(["python", "program.py"], **{**settings, **changes})
+        request = job_request(
+            spec, self.environment, run=run, code=self._put_code(program), attempt=attempt
+        )
+        for path, body in (
+            (request["environment"]["path"], request["environment"]["body"]),
+            (request["job"]["path"], request["job"]["body"]),
+        ):
+            below = path.removeprefix(self.environment.workspace.id)
+            answer = self.client.ask("PUT", below, body)
+            assert answer.status_code in (200, 201), answer.text
+        return run
+
+    def finish(self, program: str, **changes: Any) -> tuple[str, Job]:
+        """Do so, and wait for its end."""
+        run = self.put(program, **changes)
+        return run, self.azure.wait(run)
+
+    def _put_code(self, program: str) -> str:
+        if program not in self._codes:
+            code = self.client.put_code({"program.py": program})
+            below = code.removeprefix(self.environment.workspace.id)
+            address = self.client.ask("GET", below).json()["properties"]["codeUri"]
+            host, _, place = address.removeprefix("https://").partition("/")
+            container, _, prefix = place.partition("/")
+            store = self.azure.blobs.open(host.partition(".")[0], container)
+            target = f"{prefix.strip('/')}/{SNAPSHOT_FILE}".lstrip("/")
+            store.upload_blob(target, snapshot_file(), overwrite=True)
+            self._codes[program] = code.split("/")[-3]
+        return self._codes[program]
+
+    def log(self, job: str, name: str = "std_log_process_0.txt") -> list[str]:
+        """The lines of a rank's log, without their stamps."""
+        lines = self.client.log(job, f"user_logs/{name}").splitlines()
+        return [line.split(" ", 1)[1] for line in lines]
+
+    def blob(self, name: str) -> bytes:
+        """What lies in the container `runs`."""
+        runs = self.azure.blobs.open(self.azure.place.data_account, "runs")
+        return runs.download_blob(name).readall()
+
+    def names(self, prefix: str) -> list[str]:
+        return sorted(self.azure.blobs.names(self.azure.place.data_account, "runs", prefix))
+
+    def record(self, run: str, rank: int = 0, attempt: int = 1) -> dict[str, Any]:
+        """How a rank ended."""
+        return json.loads(self.blob(f"{run}/ranks/{attempt}/{rank:05d}.json"))
+
+
+def spec_of(**changes: Any) -> JobSpec:
+    """A job as these tests put it, for tests that put none."""
+    return make_spec(["python", "program.py"], **changes)
