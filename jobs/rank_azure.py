@@ -124,26 +124,27 @@ class AzureRank(Rank):
         return 1
 
     def _build_node(self, folder: str) -> Ending | None:
-        if self._settings["streams"] or self._settings["attempt"] > 1:
-            from jobs.rank_identity import Identity, RankError
+        from jobs.rank_identity import Identity, RankError
 
-            identity = Identity(self.env)
+        identity = Identity(self.env)
+        if not self.world.node:
+            self._bring_metrics(identity)
+        if self._settings["streams"]:
+            from jobs.rank_streams import Streams
+
             try:
-                self._bring_metrics(identity)
-                if self._settings["streams"]:
-                    from jobs.rank_streams import Streams
-
-                    Streams(self._settings, self.job["run_dir"], identity).lay(self.env)
+                Streams(self._settings, self.job["run_dir"], identity).lay(self.env)
             except RankError as error:
                 self.log.feed(f"error: {error} ({error.hint})\n".encode())
                 return Ending(1, None)
         return super()._build_node(folder)
 
     def _bring_metrics(self, identity: Any) -> None:
-        """The lines of the attempts before, which the program goes on with."""
-        path = f"{self.job['run_dir']}/metrics.jsonl"
-        if self._settings["attempt"] == 1 or self.world.node:
-            return
+        """The lines of earlier attempts, which the program goes on with.
+
+        Also of a first one: after a node has failed Azure ML may start the same job anew.
+        """
+        from jobs.rank_identity import RankError
         from jobs.rank_store import Container
 
         runs = Container(self._settings["store"], self._settings["runs"], identity)
@@ -151,7 +152,10 @@ class AzureRank(Rank):
             content = runs.get(f"{self._settings['run']}/metrics.jsonl")
         except KeyError:
             return
-        with open(path, "wb") as file:
+        except RankError as error:
+            self.log.feed(f"warning: earlier metrics are not there: {error}\n".encode())
+            return
+        with open(f"{self.job['run_dir']}/metrics.jsonl", "wb") as file:
             file.write(content)
 
     def _leave(self, code: int) -> None:

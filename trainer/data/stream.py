@@ -5,6 +5,8 @@ The folder of such an input holds the index and the places files of the dataset,
     DIR/stream.json    {"schema": 1, "endpoint": ADDRESS OF THE FILES, "sas_file": PATH,
                         "cache": FOLDER, "cache_bytes": N, "md5": {SHARD: BASE64}}
 
+with "token_file" in place of "sas_file" where an identity's token opens the store.
+
 docs/inputs.md says what is fetched when, and what is kept.
 """
 
@@ -22,7 +24,7 @@ from trainer.common.sharding import WINDOW_SHARDS
 from trainer.data.shard_index import INDEX_FILE, Split, read_index, read_places
 from trainer.data.stream_blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
 from trainer.data.stream_cache import BlockCache
-from trainer.data.stream_store import RangeStore, RemoteFile
+from trainer.data.stream_store import KeyKind, RangeStore, RemoteFile
 
 STREAM_FILE = "stream.json"
 SCHEMA = 1
@@ -33,7 +35,8 @@ class StreamSource:
     """Where the shards are, what opens the store, and where how many bytes of them are kept."""
 
     endpoint: str
-    sas_file: Path
+    key_file: Path
+    kind: KeyKind
     cache: Path
     cache_bytes: int
     md5: Mapping[str, str]
@@ -50,9 +53,11 @@ def read_source(folder: Path) -> StreamSource | None:
         if found["schema"] != SCHEMA:
             message = f"its schema is {found['schema']!r}, and {SCHEMA} is known here"
             raise ValueError(message)
+        is_token = "token_file" in found
         return StreamSource(
             endpoint=str(found["endpoint"]).rstrip("/"),
-            sas_file=Path(found["sas_file"]),
+            key_file=Path(found["token_file" if is_token else "sas_file"]),
+            kind="token" if is_token else "signature",
             cache=Path(found["cache"]),
             cache_bytes=int(found["cache_bytes"]),
             md5={str(name): str(md5) for name, md5 in found["md5"].items()},
@@ -107,7 +112,7 @@ class StreamedPictures:
         spare = source.cache_bytes // BLOCK_BYTES * 9 // 10 - window
         return Blocks(
             files,
-            RangeStore(source.endpoint, source.sas_file),
+            RangeStore(source.endpoint, source.key_file, kind=source.kind),
             BlockCache(source.cache, name, source.cache_bytes),
             name=self._split_name,
             window=window,

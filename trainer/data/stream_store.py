@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote, urlsplit
 
 from trainer.common.errors import TrainingError
@@ -27,6 +28,7 @@ PATIENCE_S = 120.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 # A pause after which somebody who looks on should know why nothing moves.
 SILENT_S = 5.0
+KeyKind = Literal["signature", "token"]
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -50,19 +52,27 @@ class _PassingError(Exception):
 class RangeStore:
     """Blobs below one address, read by any number of threads over connections that stay open.
 
-    `sas_file` holds the signature that lets us in; it is read again when the store refuses it,
-    so that it can be renewed while training goes on.
+    `key_file` holds what lets us in, a signature or an identity's token; it is read again when the
+    store refuses it, so that it can be renewed while training goes on.
     """
 
-    def __init__(self, endpoint: str, sas_file: Path, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        key_file: Path,
+        *,
+        kind: KeyKind = "signature",
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._idle: list[http.client.HTTPConnection] = []
         parts = urlsplit(endpoint)
         self._endpoint = endpoint
         self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
         # One for all connections: to load the system's certificates takes 20 ms.
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._sas_file = sas_file
-        self._sas = _read_sas(sas_file)
+        self._key_file = key_file
+        self._kind: KeyKind = kind
+        self._key = _read_key(key_file, kind)
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._etags: dict[str, str] = {}
@@ -99,11 +109,11 @@ class RangeStore:
             warn(f"waiting for the store {self._endpoint}: {_why(error)}")
 
     def _ask(self, file: RemoteFile, start: int, length: int) -> bytes:
-        sas = self._sas
-        answer, body = self._get(file.path, sas, start, length)
+        key = self._key
+        answer, body = self._get(file.path, key, start, length)
         if answer.status in (401, 403):
-            self._renew(sas, answer)
-            message = "the signature was renewed"
+            self._renew(key, answer)
+            message = f"the {self._kind} was renewed"
             raise _PassingError(message)
         if answer.status in PASSING:
             waited = answer.headers.get("Retry-After", "")
@@ -119,7 +129,7 @@ class RangeStore:
         return body
 
     def _get(
-        self, path: str, sas: str, start: int, length: int
+        self, path: str, key: str, start: int, length: int
     ) -> tuple[http.client.HTTPResponse, bytes]:
         headers = {
             "Range": f"bytes={start}-{start + length - 1}",
@@ -128,7 +138,11 @@ class RangeStore:
         }
         if etag := self._etags.get(path):
             headers["If-Match"] = etag
-        target = f"{self._path}/{quote(path)}?{sas}"
+        target = f"{self._path}/{quote(path)}"
+        if self._kind == "token":
+            headers["Authorization"] = f"Bearer {key}"
+        else:
+            target += f"?{key}"
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is not None:
@@ -169,14 +183,14 @@ class RangeStore:
         return answer, body
 
     def _renew(self, refused: str, answer: http.client.HTTPResponse) -> None:
-        """Read the signature again; raises TrainingError where it is the one that was refused."""
+        """Read the key again; raises TrainingError where it is the one that was refused."""
         with self._lock:
-            if self._sas == refused:
-                self._sas = _read_sas(self._sas_file)
-            if self._sas != refused:
+            if self._key == refused:
+                self._key = _read_key(self._key_file, self._kind)
+            if self._key != refused:
                 return
         message = f"the store {self._endpoint} lets us in no more: {_status(answer)}"
-        hint = "the signature of this run has expired: start it again from its checkpoint"
+        hint = f"the {self._kind} of this run has expired: start it again from its checkpoint"
         raise TrainingError(message, hint=hint)
 
     def _refusal(self, path: str, answer: http.client.HTTPResponse) -> TrainingError:
@@ -227,18 +241,18 @@ def _require_whole(answer: http.client.HTTPResponse, body: bytes, length: int) -
         raise _PassingError(message)
 
 
-def _read_sas(path: Path) -> str:
+def _read_key(path: Path, kind: KeyKind) -> str:
     try:
-        sas = path.read_text(encoding="ascii").strip().removeprefix("?")
+        key = path.read_text(encoding="ascii").strip().removeprefix("?")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
-        message = f"the store's signature in `{path}` cannot be read: {why}"
+        message = f"the store's {kind} in `{path}` cannot be read: {why}"
         raise TrainingError(message, hint="start the run again from its checkpoint") from None
     # http.client would show the whole address, signature and all, in its error.
-    if not sas or any(not 32 < ord(character) < 127 for character in sas):
-        message = f"`{path}` holds no signature of a store"
+    if not key or any(not 32 < ord(character) < 127 for character in key):
+        message = f"`{path}` holds no {kind} of a store"
         raise TrainingError(message, hint="start the run again from its checkpoint")
-    return sas
+    return key
 
 
 def _status(answer: http.client.HTTPResponse) -> str:
