@@ -7,7 +7,7 @@ import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -49,7 +49,7 @@ def snapshot(
     files = 0
     size = 0
     left_out: list[str] = []
-    for entry in _travelling(source, only, {str(each.resolve()) for each in exclude}):
+    for entry in travelling(source, only, {str(each.resolve()) for each in exclude}):
         copy = target / entry.name
         if entry.kind == "folder":
             copy.mkdir(parents=True, exist_ok=True)
@@ -89,9 +89,14 @@ def _git(folder: Path, *arguments: str) -> str:
 # --- What travels ------------------------------------------------------------------------------
 
 
-class _Entry(NamedTuple):
+Kind = Literal["folder", "file", "link", "left out"]
+
+
+class Entry(NamedTuple):
+    """Something below the source; a `link` leads to something inside, a `file` may be a link, too."""
+
     name: str
-    kind: str  # folder | file | link | left out
+    kind: Kind
 
 
 class _Rules:
@@ -126,8 +131,11 @@ class _Rules:
         return False
 
 
-def _travelling(source: Path, only: Sequence[str], exclude: set[str]) -> Iterator[_Entry]:
-    """All that travels, folders before what is in them."""
+def travelling(source: Path, only: Sequence[str], exclude: set[str]) -> Iterator[Entry]:
+    """All that travels, folders before what is in them; see `snapshot`.
+
+    `exclude` are whole paths. Raises NotFound for a part that is not there.
+    """
     root = source.resolve()
     rules = _rules_above(root)
     for name in only or ("",):
@@ -138,7 +146,7 @@ def _travelling(source: Path, only: Sequence[str], exclude: set[str]) -> Iterato
         if path.is_dir():
             yield from _walk(root, f"{name.rstrip('/')}/" if name else "", rules, exclude)
         else:
-            yield _Entry(name, "file")
+            yield Entry(name, "file")
 
 
 def _rules_above(root: Path) -> _Rules:
@@ -153,25 +161,25 @@ def _rules_above(root: Path) -> _Rules:
     return _Rules() if rules.ignore("") else rules
 
 
-def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[_Entry]:
+def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[Entry]:
     waiting = [(start, _rules_on_the_way(root, start, rules))]
     while waiting:
         prefix, outer = waiting.pop()
         inside = outer.with_folder(root / prefix, prefix)
         if prefix:
-            yield _Entry(prefix, "folder")
+            yield Entry(prefix, "folder")
         for item in _listed(root / prefix):
             name = prefix + item.name
             if item.name in NEVER_SENT or item.path in exclude:
                 continue
             if item.is_symlink():
                 if not inside.ignore(name) and not inside.ignore(f"{name}/"):
-                    yield _Entry(name, _kind_of_link(root, Path(item.path)))
+                    yield Entry(name, _kind_of_link(root, Path(item.path)))
             elif item.is_dir(follow_symlinks=False):
                 if not inside.ignore(f"{name}/"):
                     waiting.append((f"{name}/", inside))
             elif item.is_file(follow_symlinks=False) and not inside.ignore(name):
-                yield _Entry(name, "file")
+                yield Entry(name, "file")
 
 
 def _rules_on_the_way(root: Path, start: str, rules: _Rules) -> _Rules:
@@ -191,7 +199,7 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
         raise LaunchError(message, hint="name it in .launchignore") from error
 
 
-def _kind_of_link(root: Path, link: Path) -> str:
+def _kind_of_link(root: Path, link: Path) -> Kind:
     try:
         aim = link.resolve(strict=True)
     except (OSError, RuntimeError):  # leads nowhere, or round in a circle
@@ -201,7 +209,7 @@ def _kind_of_link(root: Path, link: Path) -> str:
     return _kind_of_content(aim)
 
 
-def _kind_of_content(aim: Path) -> str:
+def _kind_of_content(aim: Path) -> Kind:
     return "file" if aim.is_file() else "left out"
 
 

@@ -19,13 +19,17 @@ _TIMEOUT_S = 30
 
 def datastore_uri(dataset: DatasetVersion, environment: Environment) -> str:
     """Where Azure ML finds a version; the workspace's datastore is called as the container."""
+    return datastore_path(environment, environment.storage.containers.data, dataset.content_prefix)
+
+
+def datastore_path(environment: Environment, container: str, path: str) -> str:
+    """What Azure ML calls a place in one of the two containers."""
     assert environment.subscription_id
     assert environment.resource_group
-    datastore = environment.storage.containers.data.replace("-", "_")
     return (
         f"azureml://subscriptions/{environment.subscription_id}"
         f"/resourcegroups/{environment.resource_group}/workspaces/{environment.workspace.name}"
-        f"/datastores/{datastore}/paths/{dataset.content_prefix}"
+        f"/datastores/{container.replace('-', '_')}/paths/{path}"
     )
 
 

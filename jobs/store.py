@@ -35,6 +35,7 @@ __all__ = [
     "Moved",
     "Outgoing",
     "open_data_store",
+    "open_runs_store",
 ]
 
 KEY_FILE = "account.key"
@@ -57,6 +58,15 @@ class BlobStore(Protocol):
 
     def content(self, name: str) -> Iterator[bytes]:
         """Yield one blob's content in chunks; raises NotFound where there is none."""
+        ...
+
+    def read_range(
+        self, name: str, start: int, end: int, *, etag: str | None = None
+    ) -> bytes | None:
+        """Give these bytes (`end` is not among them), fewer at the blob's end.
+
+        None where there is no such blob or range, or not of this version.
+        """
         ...
 
     def delete(self, names: Iterable[str]) -> None:
@@ -101,6 +111,15 @@ def open_data_store(environment: Environment, *, sas_file: Path | None = None) -
 
     `sas_file` holds a SAS of that container, which then stands in for key and identity.
     """
+    return _open(environment, environment.storage.containers.data, sas_file)
+
+
+def open_runs_store(environment: Environment) -> BlobStore:
+    """Open the container `runs`; raises EnvironmentFailure where it cannot be reached."""
+    return _open(environment, environment.storage.containers.runs, None)
+
+
+def _open(environment: Environment, name: str, sas_file: Path | None) -> BlobStore:
     storage = environment.storage
     if environment.engine == "local":
         _revive(environment)
@@ -108,16 +127,16 @@ def open_data_store(environment: Environment, *, sas_file: Path | None = None) -
         authority = _sas(sas_file)
     else:
         authority = _local_key(environment) if storage.folder else _identity()
-    url = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}"
+    url = f"{storage.blob_endpoint.rstrip('/')}/{name}"
     container = Container(url, authority, waiting=partial(_say_waiting, storage.blob_endpoint))
     if not (container.address.is_secure or container.address.is_loopback):
         message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
         raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
-    return AzureStore(container, storage.containers.data, partial(_explain, environment, sas_file))
+    return AzureStore(container, name, partial(_explain, environment, name, sas_file))
 
 
 def _explain(
-    environment: Environment, sas_file: Path | None, error: StoreError
+    environment: Environment, name: str, sas_file: Path | None, error: StoreError
 ) -> EnvironmentFailure:
     """Say what a store's error means here, and what to do about it."""
     where = environment.storage.blob_endpoint
@@ -126,7 +145,7 @@ def _explain(
         message = f"the store {where} cannot be reached: {error.text}"
         return EnvironmentFailure(message, hint=f"launch env check -s {stack}")
     if error.code == "ContainerNotFound":
-        message = f"the store {where} has no container `{environment.storage.containers.data}`"
+        message = f"the store {where} has no container `{name}`"
         return EnvironmentFailure(message, hint=f"pulumi up -s {stack}")
     # The local store has no firewall, and says the same of a bad signature.
     if error.code == "AuthorizationFailure" and not environment.storage.folder:
@@ -156,16 +175,9 @@ def _say_waiting(endpoint: str, reason: str) -> None:
 
 
 def _identity() -> Identity:
-    try:
-        from azure.identity import DefaultAzureCredential
-    except ImportError as error:
-        message = f"azure-identity cannot be loaded: {error}"
-        raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
-    import logging
+    from jobs.azure_ml.credentials import azure_credential
 
-    # Says at length, to stderr, which ways to log in it has tried; our error says what to do.
-    logging.getLogger("azure").addHandler(logging.NullHandler())
-    return Identity(DefaultAzureCredential())
+    return Identity(azure_credential())
 
 
 def _sas(path: Path) -> SasFile:

@@ -7,22 +7,22 @@ shown as lost, because nobody holds its lock.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from jobs import supervision
 from jobs.checkpoints import hand_on_checkpoints
-from jobs.code import git_state, snapshot
+from jobs.code import snapshot
 from jobs.errors import EnvironmentFailure
-from jobs.runs import RunStore, now, read_record
+from jobs.provenance import make_record
+from jobs.runs import RunStore
 from jobs.slots import Slots
-from jobs.spec import RUN_RECORD_SCHEMA, GitState, Plan, RunHandle, RunRecord
+from jobs.spec import Plan, RunHandle
 from jobs.supervision import Handover
 
 # What a rank may see of the shell that launched it. Everything else comes from the job file, so
@@ -47,7 +47,13 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
         _copy_code(plan, run_dir, exclude=store.workspace)
         if plan.spec.resume is not None:
             hand_on_checkpoints(store.runs / plan.spec.resume.run, run_dir)
-        record = _record(handle, plan, handover)
+        record = make_record(
+            handle.id,
+            plan,
+            handover.environment,
+            # The runtime's folder is named by all that went into it.
+            image_digest=Path(handover.interpreter).parent.parent.name or None,
+        )
         lock = supervision.take_lock(run_dir)
         try:
             slots.enqueue(run_dir, plan.spec.nodes, plan.spec.priority)
@@ -81,27 +87,6 @@ def _copy_code(plan: Plan, run_dir: Path, *, exclude: Path) -> None:
         code.mkdir()
     else:
         snapshot(Path(plan.spec.code), code, only=plan.spec.code_only, exclude=(exclude,))
-
-
-def _record(handle: RunHandle, plan: Plan, handover: Handover) -> RunRecord:
-    environment = msgspec.json.encode(handover.environment, order="sorted")
-    return RunRecord(
-        schema=RUN_RECORD_SCHEMA,
-        id=handle.id,
-        created=now(),
-        plan=plan,
-        git=_git_of(Path(plan.spec.code), plan.spec.code_only) if plan.spec.code else None,
-        # The runtime's folder is named by all that went into it.
-        image_digest=Path(handover.interpreter).parent.parent.name or None,
-        environment_digest=f"sha256:{hashlib.sha256(environment).hexdigest()}",
-    )
-
-
-def _git_of(code: Path, only: Sequence[str]) -> GitState | None:
-    """The state of the code; for another run's copy what that run was submitted with."""
-    if code.name == "code" and (code.parent / "run.json").exists():
-        return read_record(code.parent).git
-    return git_state(code, only)
 
 
 def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:

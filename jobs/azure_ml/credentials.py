@@ -33,11 +33,16 @@ def azure_credential() -> Any:
 
 
 class Tokens:
-    """Tokens of a credential by scope, renewed before they end."""
+    """Tokens of a credential (the process's own where none is given), renewed before they end."""
 
     def __init__(self, credential: Any = None) -> None:
-        self._credential = credential
+        self._given = credential
         self._kept: dict[str, tuple[str, float]] = {}
+
+    @property
+    def credential(self) -> Any:
+        """Whose tokens these are."""
+        return self._given or azure_credential()
 
     def header(self, scope: str) -> str:
         """The Authorization header; raises EnvironmentFailure where nobody is logged in."""
@@ -55,7 +60,7 @@ class Tokens:
         return self.header(scope) != before
 
     def _ask(self, scope: str) -> Any:
-        credential = self._credential or azure_credential()
+        credential = self.credential
         from azure.core.exceptions import AzureError
 
         try:

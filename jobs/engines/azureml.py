@@ -83,9 +83,9 @@ class AzureMlEngine:
 
     def cancel(self, handle: RunHandle) -> None:
         """Ask Azure ML to end the run; silent when it is over; see `Engine.cancel`."""
-        from jobs.azure_ml.submission import cancel_run
+        from jobs.azure_ml.submission import cancel_job
 
-        cancel_run(self.wire, handle)
+        cancel_job(self.wire, handle.id)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
         """Copy what the run made into `into`; see `Engine.fetch`."""

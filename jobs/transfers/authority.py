@@ -102,6 +102,27 @@ class SharedKey:
         return "&".join(f"{name}={quote(value, safe='')}" for name, value in fields.items())
 
 
+class Sas:
+    """A SAS that a service gave us for one task; there is no other."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def query(self) -> str:
+        """See Authority."""
+        return self._token
+
+    def header(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+    ) -> None:
+        """See Authority; the query says it all."""
+        del method, path, query, headers
+
+    def refused(self) -> bool:
+        """See Authority."""
+        return False
+
+
 class SasFile:
     """A SAS that somebody gave us in a file; read again where the store refuses it."""
 

@@ -240,32 +240,6 @@ def nothing_built(monkeypatch, tmp_path_factory):
     monkeypatch.setitem(ENGINES, "local", "jobs.engines.local:LocalEngine")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(["plan"], ["run", "--dry-run"], ["run", "--yes"], ["ls"], ["show"], ["logs"], ["wait"]),
-        *(["cancel", "last"], ["fetch"], ["rerun"], ["diff", "a", "b"], ["report", "last"]),
-    ],
-    ids=" ".join,
-)
-def test_verbs_that_need_an_engine_say_that_there_is_none(launching, job, words):
-    environment = msgspec.structs.replace(
-        launching.environment,
-        stack="dev",
-        engine="azureml",
-        workspace=msgspec.structs.replace(
-            launching.environment.workspace, endpoint="https://westeurope.api.azureml.ms"
-        ),
-    )
-    launching.write_environment(environment)
-    typed = launching.type(words[0], *([job] if words[0] in ("plan", "run") else []), *words[1:])
-    assert (typed.code, typed.out) == (2, "")
-    assert typed.err == (
-        "error: this version runs no jobs on stack `dev`: it has no engine `azureml`\n\n"
-        "hint: it has: local; `launch env` and `launch data` work on every stack\n"
-    )
-
-
 NOT_BUILT = "image `pytorch` is not installed on this machine"
 NO_SECRET = "no value for the secret `NO_SUCH_TOKEN`"
 

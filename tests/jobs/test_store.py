@@ -140,7 +140,7 @@ def test_a_firewall_is_named_only_where_there_is_one(tmp_path):
     error = StoreError(403, "AuthorizationFailure", "AuthorizationFailure")
 
     def said(environment: Environment, sas_file: Path | None) -> tuple[str, str | None]:
-        explained = _explain(environment, sas_file, error)
+        explained = _explain(environment, "data", sas_file, error)
         return explained.message, explained.hint
 
     sas = tmp_path / "sas"

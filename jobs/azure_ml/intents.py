@@ -1,0 +1,115 @@
+"""What `launch` means to start, on disk before Azure hears of it; so a crash starts no run twice.
+
+A run's folder holds `intent.json` from before the first request until Azure ML has the job; then it
+is renamed to `submitted.json`. Whoever finds an intent that nobody works on any more knows what was
+meant, and under which name Azure ML would have it: the same name again is the same job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from jobs.errors import EnvironmentFailure
+from jobs.runs import RunStore, write_file
+from jobs.spec import Plan
+
+INTENT, SUBMITTED, GIVEN_UP = "intent.json", "submitted.json", "given-up.json"
+_LOCK = "intent.lock"
+# An intent that is older is none of what is typed now.
+RESUME_S = 3600.0
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """`intent.json`: which plan (by digest) and which code it is about, and since when."""
+
+    plan_digest: str
+    code: str
+    since_s: float
+
+
+def plan_digest(plan: Plan) -> str:
+    """The same for the same job on the same environment."""
+    return hashlib.sha256(msgspec.json.encode(plan, order="sorted")).hexdigest()
+
+
+def write_intent(run_dir: Path, intent: Intent) -> None:
+    """Put it on disk; raises OSError."""
+    write_file(run_dir / INTENT, msgspec.json.encode(intent))
+
+
+def mark_submitted(run_dir: Path) -> None:
+    """Azure ML has the job."""
+    _rename(run_dir, SUBMITTED)
+
+
+def give_up(run_dir: Path) -> None:
+    """Azure ML never got the job, and will not get it from us."""
+    _rename(run_dir, GIVEN_UP)
+
+
+def read_intent(run_dir: Path) -> Intent | None:
+    """The intent, while it is open."""
+    try:
+        return msgspec.json.decode((run_dir / INTENT).read_bytes(), type=Intent)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def open_intents(store: RunStore, within_s: float) -> Iterator[tuple[Path, Intent]]:
+    """Yield the runs whose intent is open and no older than that, newest first."""
+    now_s = time.time()
+    # Ids begin with their time, so older ones need no look.
+    oldest = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_s - within_s))
+    for name in store.names():
+        if name < oldest:
+            return
+        run_dir = store.runs / name
+        intent = read_intent(run_dir)
+        if intent is not None and now_s - intent.since_s < within_s:
+            yield run_dir, intent
+
+
+@contextmanager
+def hold(run_dir: Path) -> Generator[bool]:
+    """Keep others off an intent while it is worked on; False where another process does so.
+
+    The system lets go of it when the process ends, however it does.
+    """
+    descriptor = os.open(run_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        yield _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _rename(run_dir: Path, name: str) -> None:
+    try:
+        (run_dir / INTENT).replace(run_dir / name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        message = f"cannot write in `{run_dir}`: {error.strerror or error}"
+        raise EnvironmentFailure(message, hint="mend the folder's permissions") from error

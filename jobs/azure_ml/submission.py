@@ -1,0 +1,298 @@
+"""Puts a run on disk, then its job into the workspace; a crash at any point starts no run twice.
+
+The order is what makes it safe: the intent with the run's name, its record, what the job needs, the
+record in the store, and only then the job. An answer that was lost is asked for again by the name.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobs import console
+from jobs.azure_ml.code_upload import Code, read_code, send_code
+from jobs.azure_ml.folders import workspace_folder
+from jobs.azure_ml.intents import (
+    RESUME_S,
+    Intent,
+    give_up,
+    hold,
+    mark_submitted,
+    open_intents,
+    plan_digest,
+    read_intent,
+    write_intent,
+)
+from jobs.azure_ml.known import Known
+from jobs.azure_ml.refusals import CloudRefusal
+from jobs.azure_ml.request import checkpoints_prefix, job_request
+from jobs.azure_ml.wire import Wire
+from jobs.code import snapshot
+from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.provenance import make_record
+from jobs.runs import RunEvent, RunStore, append_event, now, read_record
+from jobs.spec import Environment, Plan, ResumePoint, RunHandle, RunRecord, RunState
+from jobs.store import BlobStore, open_runs_store
+from jobs.transfers.copying import Copy
+
+ENGINE = "azureml"
+# A request that was sent shortly before its sender died may still be carried out.
+SETTLE_S = 600.0
+SETTLE_WITHIN_S = 7 * 86400.0
+_BUSY_TRIES, _BUSY_S = 4, 1.0
+# Azure ML's states that a job does not leave.
+_OVER = {"Completed", "Failed", "Canceled"}
+
+
+def submit_run(environment: Environment, plan: Plan, wire: Wire) -> RunHandle:
+    """Start the run, or go on where an earlier `launch` of the same job was cut off.
+
+    Raises LaunchError; then there is no run, but where Azure did not say whether it took the job:
+    the intent stays, and the same again goes on with it.
+    """
+    workspace = workspace_folder(environment)
+    code = read_code(plan.spec, exclude=(workspace,))
+    intent = Intent(plan_digest=plan_digest(plan), code=code.listing.name, since_s=time.time())
+    try:
+        with _claimed(RunStore(workspace), intent) as (run_dir, is_new):
+            started = _Submission(environment, run_dir, wire, code)
+            try:
+                record = started.prepare(plan)
+            except BaseException:
+                if is_new:  # else the job may have been sent
+                    shutil.rmtree(run_dir, ignore_errors=True)
+                raise
+            started.send(record)
+            mark_submitted(run_dir)
+    except OSError as error:
+        message = f"cannot make a run in `{workspace}`: {error.strerror or error}"
+        hint = "free some space, or mend the folder's permissions"
+        raise EnvironmentFailure(message, hint=hint) from error
+    return RunHandle(id=run_dir.name, engine=ENGINE, run_dir=str(run_dir))
+
+
+def submit_attempt(
+    environment: Environment, record: RunRecord, attempt: int, wire: Wire
+) -> dict[str, Any]:
+    """Start a run once more with the code and the checkpoints that it has; what Azure ML says of it.
+
+    The same attempt again is the same job, whoever sends it.
+    """
+    code = record.plan.request["job"]["body"]["properties"]["codeId"].split("/")[-3]
+    request = job_request(record.plan.spec, environment, run=record.id, code=code, attempt=attempt)[
+        "job"
+    ]
+    what = f"starting {record.id} again"
+    try:
+        reply = wire.put(
+            request["path"], request["body"], api_version=request["api_version"], what=what
+        )
+    except CloudRefusal as refusal:
+        found = None if refusal.status in (401, 403) else wire.find(request["path"], what=what)
+        if found is None:
+            raise
+        return found
+    return reply.body
+
+
+def cancel_job(wire: Wire, name: str) -> None:
+    """Ask Azure ML to end a job; silent where it is over. Returns before it has ended."""
+    path = f"{wire.workspace}/jobs/{name}"
+    what = f"cancelling {name}"
+    try:
+        wire.post(f"{path}/cancel", what=what)
+    except CloudRefusal as refusal:
+        if refusal.status not in (400, 409):
+            raise
+        job = wire.find(path, what=what)
+        if job is None or job["properties"]["status"] not in _OVER:
+            raise
+
+
+def settle_intents(environment: Environment, wire: Wire) -> None:
+    """Find out what became of the runs whose `launch` was cut off; asks nothing where none was."""
+    store = RunStore(workspace_folder(environment))
+    for run_dir, intent in open_intents(store, SETTLE_WITHIN_S):
+        with hold(run_dir) as is_ours:
+            if not is_ours:
+                continue
+            if wire.find(f"{wire.workspace}/jobs/{run_dir.name}") is not None:
+                mark_submitted(run_dir)
+            elif time.time() - intent.since_s > SETTLE_S:
+                reason = "launch was cut off before Azure ML had the job"
+                append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
+                open_runs_store(environment).delete([_record_blob(run_dir.name)])
+                give_up(run_dir)
+
+
+@contextmanager
+def _claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
+    """The folder of the run, held, and whether it is a new one."""
+    for run_dir, earlier in open_intents(store, RESUME_S):
+        if (earlier.plan_digest, earlier.code) != (intent.plan_digest, intent.code):
+            continue
+        with hold(run_dir) as is_ours:
+            if is_ours and read_intent(run_dir) is not None:
+                console.say(f"going on with {run_dir.name}, which a `launch` before was cut off at")
+                yield run_dir, False
+                return
+    run_dir = Path(store.claim().run_dir)
+    with hold(run_dir):
+        write_intent(run_dir, intent)
+        yield run_dir, True
+
+
+class _Submission:
+    """One run on its way; each step can be done again."""
+
+    def __init__(self, environment: Environment, run_dir: Path, wire: Wire, code: Code) -> None:
+        self._environment = environment
+        self._run_dir = run_dir
+        self._wire = wire
+        self._code = code
+        self._known = Known(run_dir.parent.parent)
+
+    def prepare(self, plan: Plan) -> RunRecord:
+        """Everything that the job needs, here and in Azure; gives the run's record."""
+        self._copy_code(plan)
+        record = self._record(plan)
+        self._provide(record)
+        store = open_runs_store(self._environment)
+        if plan.spec.resume is not None:
+            _hand_on_checkpoints(store, plan.spec.resume, record.id)
+        store.create(_record_blob(record.id), (self._run_dir / "run.json").read_bytes())
+        return record
+
+    def send(self, record: RunRecord) -> None:
+        """The job itself; raises LaunchError, and unless that is uncertain nothing is left."""
+        for num_tries in range(1, _BUSY_TRIES + 1):
+            try:
+                self._put(record)
+            except CloudRefusal as refusal:
+                if self._has_it(record, refusal):
+                    return
+                if refusal.status is None or refusal.status >= 500:
+                    raise self._uncertain(refusal) from refusal
+                is_last = num_tries == _BUSY_TRIES
+                if refusal.status == 409 and not is_last:
+                    time.sleep(_BUSY_S)
+                elif refusal.status not in (400, 404) or is_last or not self._mended(record):
+                    self._withdraw(record)
+                    raise
+            else:
+                return
+
+    def _copy_code(self, plan: Plan) -> None:
+        """What a rerun begins with; also what is sent, as the user may go on writing."""
+        copy = self._run_dir / "code"
+        shutil.rmtree(copy, ignore_errors=True)
+        if plan.spec.code is None:
+            copy.mkdir()
+            return
+        workspace = self._run_dir.parent.parent
+        snapshot(Path(plan.spec.code), copy, only=plan.spec.code_only, exclude=(workspace,))
+
+    def _record(self, plan: Plan) -> RunRecord:
+        """Written once; its request is the very one that is sent."""
+        run = self._run_dir.name
+        if (self._run_dir / "run.json").exists():
+            return read_record(self._run_dir)
+        request = job_request(plan.spec, self._environment, run=run, code=self._code.listing.name)
+        digest = plan.spec.image.partition("@")[2] or None
+        final = msgspec.structs.replace(plan, request=request)
+        record = make_record(run, final, self._environment, image_digest=digest)
+        RunStore(self._run_dir.parent.parent).commit(record)
+        return record
+
+    def _provide(self, record: RunRecord) -> None:
+        """The code and the image's version, where the workspace is not known to have them."""
+        code = self._code.listing.name
+        if not self._known.has(code):
+            send_code(self._code, self._run_dir / "code", self._wire)
+            self._known.add(code)
+        image = record.plan.request["environment"]
+        name = _image_name(record)
+        if not self._known.has(name):
+            self._wire.put(image["path"], image["body"], what="naming the image")
+            self._known.add(name)
+
+    def _put(self, record: RunRecord) -> None:
+        job = record.plan.request["job"]
+        what = f"submitting {record.id}"
+        self._wire.put(job["path"], job["body"], api_version=job["api_version"], what=what)
+
+    def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
+        """Whether Azure ML has the job all the same: the answer may be to a second asking."""
+        if refusal.status in (401, 403):
+            return False
+        try:
+            return self._wire.find(record.plan.request["job"]["path"]) is not None
+        except CloudRefusal as silence:
+            raise self._uncertain(silence) from refusal
+
+    def _mended(self, record: RunRecord) -> bool:
+        """Provide again what was taken for known and is gone; whether anything was."""
+        paths = {
+            self._code.listing.name: record.plan.request["job"]["body"]["properties"]["codeId"],
+            _image_name(record): record.plan.request["environment"]["path"],
+        }
+        gone = [name for name, path in paths.items() if self._wire.find(path) is None]
+        for name in gone:
+            self._known.forget(name)
+        if gone:
+            self._provide(record)
+        return bool(gone)
+
+    def _withdraw(self, record: RunRecord) -> None:
+        """Leave nothing of a run that Azure ML refused."""
+        with suppress(LaunchError):
+            open_runs_store(self._environment).delete([_record_blob(record.id)])
+        shutil.rmtree(self._run_dir, ignore_errors=True)
+
+    def _uncertain(self, refusal: CloudRefusal) -> CloudRefusal:
+        message = f"whether Azure ML has {self._run_dir.name} is not known: {refusal.message}"
+        hint = "the same again goes on with it, and starts nothing twice; launch ls looks"
+        return CloudRefusal(
+            message, hint=hint, status=refusal.status, code=refusal.code, text=refusal.text
+        )
+
+
+def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:
+    """Copy another run's whole checkpoints inside the store; what makes each whole comes last."""
+    source, target = checkpoints_prefix(resume.run), checkpoints_prefix(run)
+    blobs = list(store.list(source))
+    manifests = {each.name for each in blobs if each.name.endswith("/manifest.json")}
+    whole = {name.rpartition("/")[0] for name in manifests}
+    chosen = [each for each in blobs if "/".join(each.name.split("/")[:3]) in whole]
+    for is_manifest in (False, True):
+        copies = [
+            Copy(source=each.name, name=target + each.name[len(source) :], bytes=each.bytes)
+            for each in chosen
+            if (each.name in manifests) == is_manifest
+        ]
+        made = 0
+
+        def count(files: int, _bytes: int, _found: int = 0, /) -> None:
+            nonlocal made
+            made += files
+
+        store.copy(copies, count)
+        if made < len(copies):
+            message = f"the checkpoints of {resume.run} could not be copied to {run}"
+            raise EnvironmentFailure(message, hint="the same again, or without --resume")
+
+
+def _record_blob(run: str) -> str:
+    return f"{run}/run.json"
+
+
+def _image_name(record: RunRecord) -> str:
+    """A file's name for the version of an image."""
+    _, name, _, version = record.plan.request["environment"]["path"].rsplit("/", 3)
+    return f"{name}.{version}"

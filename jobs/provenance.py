@@ -1,0 +1,37 @@
+"""A run's record: what was asked for, with which code on which environment."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from jobs.code import git_state
+from jobs.runs import now, read_record
+from jobs.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunRecord
+
+
+def make_record(
+    run: str, plan: Plan, environment: Environment, *, image_digest: str | None
+) -> RunRecord:
+    """The record of a run that is about to be made."""
+    content = msgspec.json.encode(environment, order="sorted")
+    spec = plan.spec
+    return RunRecord(
+        schema=RUN_RECORD_SCHEMA,
+        id=run,
+        created=now(),
+        plan=plan,
+        git=_git_of(Path(spec.code), spec.code_only) if spec.code else None,
+        image_digest=image_digest,
+        environment_digest=f"sha256:{hashlib.sha256(content).hexdigest()}",
+    )
+
+
+def _git_of(code: Path, only: Sequence[str]) -> GitState | None:
+    """The state of the code; for another run's copy what that run was submitted with."""
+    if code.name == "code" and (code.parent / "run.json").exists():
+        return read_record(code.parent).git
+    return git_state(code, only)
