@@ -308,7 +308,7 @@ class Assets(ArmService):
         if key in kept and not _same(kept[key]["properties"], body["properties"]):
             message = f"A resource with this name and version already exists: {name}:{version}."
             raise Refusal(409, "UserError", message)
-        kept.setdefault(key, stored)
+        kept[key] = {**kept.get(key, stored), "properties": body["properties"]}
         return answer(self._version(folder, key, kept[key]), status)
 
     def _get(self, folder: str, name: str, version: str) -> Reply:

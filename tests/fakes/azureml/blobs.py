@@ -10,7 +10,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,16 @@ from tests.fakes.azureml.messages import Reply, Request
 SUFFIX = ".blob.core.windows.net"
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 START_TIMEOUT_S = 30.0
+
+
+def blob_refusal(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> Reply:
+    """An error in the storage's form."""
+    text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    content = f'<?xml version="1.0" encoding="utf-8"?>{text}'.encode()
+    kind = {"Content-Type": "application/xml", "x-ms-error-code": code}
+    return Reply(status=status, body=content, headers={**kind, **(headers or {})})
 
 
 class Blobs:

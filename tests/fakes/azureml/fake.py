@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from tests.fakes.azureml.arm import HOST, Assets, Metadata, Workspace
-from tests.fakes.azureml.blobs import Blobs
+from tests.fakes.azureml.blobs import Blobs, blob_refusal
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.computes import Computes
 from tests.fakes.azureml.history import Discovery, History
@@ -23,7 +23,7 @@ from tests.fakes.azureml.proxy import Proxy
 from tests.fakes.azureml.records import SIZES, Cluster, Job, Place, Records, seconds_of
 from tests.fakes.azureml.runner import Runner, Settings
 from tests.fakes.azureml.snapshots import Artifacts, Execution, OldAddresses, Snapshots
-from tests.fakes.azureml.tokens import LOGIN, Tokens
+from tests.fakes.azureml.tokens import LOGIN, STORAGE, Tokens
 from tests.fakes.azureml.troubles import Trouble, Troubles, befall
 from tests.fakes.azureml.vault import Vault
 
@@ -317,7 +317,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             if request.host == "127.0.0.1" and request.path == IDENTITY:
                 return self.tokens.identity(request)
             if self.blobs.knows(request.host):
-                return self.blobs.handle(request)
+                return self._pass_on(request)
             for service in self._services[request.host]:
                 reply = service.handle(request)
                 if reply is not None:
@@ -329,6 +329,17 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         except Exception as error:  # noqa: BLE001  a defect of the stand-in: told at its end
             self.defects.append(error)
             return Refusal(500, "StandInDefect", repr(error)).reply()
+
+    def _pass_on(self, request: Request) -> Reply:
+        """Azurite reads a token's dates alone."""
+        if request.headers.get("Authorization", "").startswith("Bearer "):
+            try:
+                self.tokens.check(request, {STORAGE})
+            except Refusal as refusal:
+                message = "Server failed to authenticate the request."
+                challenge = {"WWW-Authenticate": refusal.headers["WWW-Authenticate"]}
+                return blob_refusal(401, "InvalidAuthenticationInfo", message, challenge)
+        return self.blobs.handle(request)
 
 
 def _azurite() -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from tests.fakes.azureml.blobs import blob_refusal
 from tests.fakes.azureml.messages import Refusal, Reply, Request
 
 
@@ -160,7 +161,6 @@ def firewall(*, account: str, times: int | None = None) -> RequestTrouble:
         status=403,
         code="AuthorizationFailure",
         message="This request is not authorized to perform this operation.",
-        headers={"x-ms-error-code": "AuthorizationFailure"},
     )
 
 
@@ -214,8 +214,5 @@ def befall(trouble: RequestTrouble, request: Request) -> Reply | None:
     if not trouble.status:
         return None
     if ".blob." in request.host:
-        text = f"<Error><Code>{trouble.code}</Code><Message>{trouble.message}</Message></Error>"
-        content = f'<?xml version="1.0" encoding="utf-8"?>{text}'.encode()
-        headers = {"Content-Type": "application/xml", **trouble.headers}
-        return Reply(status=trouble.status, body=content, headers=headers)
+        return blob_refusal(trouble.status, trouble.code, trouble.message, trouble.headers)
     return Refusal(trouble.status, trouble.code, trouble.message, trouble.headers).reply()

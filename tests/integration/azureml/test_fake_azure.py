@@ -433,7 +433,16 @@ def test_a_lost_reply_leaves_a_job_and_a_lost_request_none(
 
 
 def test_a_token_ends_and_another_opens_again(azure: FakeAzure, client: Client) -> None:
+    address = f"https://{azure.place.data_account}.blob.core.windows.net/data?restype=container"
+    token = azure.tokens.give("https://storage.azure.com")
+    headers = {"Authorization": f"Bearer {token}", "x-ms-version": "2023-11-03"}
+    assert client.session.get(address, headers=headers).status_code == 200
     azure.tokens.expire()
+    refused = client.session.get(address, headers=headers)
+    assert (refused.status_code, refused.headers["x-ms-error-code"]) == (
+        401,
+        "InvalidAuthenticationInfo",
+    )
     refused = client.ask("GET", "")
     assert refused.status_code == 401
     assert refused.json()["error"]["code"] == "ExpiredAuthenticationToken"
