@@ -61,6 +61,8 @@ def _local_cluster(cluster: LocalCluster) -> dict[str, Any]:
         "idle_s": 0,
         "price_per_node_hour": 0.0,
         "currency": None,
+        "family": None,
+        "price_as_of": None,
     }
 
 
@@ -110,4 +112,6 @@ def _cloud_cluster(cluster: CloudCluster) -> dict[str, Any]:
         # Unknown to the stack: prices differ by contract and change.
         "price_per_node_hour": None,
         "currency": None,
+        "family": size.family,
+        "price_as_of": None,
     }

@@ -57,6 +57,8 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "compute": "The physical name.",
         "processes_per_node": "Ranks on a node without GPUs.",
         "price_per_node_hour": "null where it is not known.",
+        "family": "What Azure counts the size's quota by; null on the local stack.",
+        "price_as_of": "The day of a list price; null where the price is the stack's own.",
     },
 }
 

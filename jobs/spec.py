@@ -65,7 +65,11 @@ class KeyVault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cluster; `compute` is its physical name, the key in `clusters` the stable one."""
+    """One cluster; `compute` is its physical name, the key in `clusters` the stable one.
+
+    `family` is what Azure counts the size's quota by. `price_as_of` is the day of a list price,
+    None where the price is the stack's own or not known.
+    """
 
     compute: str
     size: str
@@ -79,6 +83,8 @@ class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_s: Annotated[int, Meta(ge=0)]
     price_per_node_hour: float | None
     currency: str | None
+    family: str | None = None
+    price_as_of: str | None = None
 
 
 class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
