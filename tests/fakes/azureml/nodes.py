@@ -32,22 +32,34 @@ class MissingInput(Exception):
 class Nodes:
     """A job's folder `folder`, with a folder and a process group for each process of each node.
 
-    `routing` is what a process needs to reach the stand-in by Azure's names.
+    `mounts` is where all jobs' mounted folders are; `padding` is the least number of digits of a rank
+    in its log's name.
     """
 
     def __init__(
-        self, folder: Path, job: Job, *, place: Place, blobs: Blobs, shipper: Shipper, padding: int
+        self,
+        folder: Path,
+        job: Job,
+        *,
+        place: Place,
+        blobs: Blobs,
+        shipper: Shipper,
+        mounts: Path,
+        padding: int,
     ) -> None:
         self.folder, self.job, self.spec = folder, job, job.spec
         self.processes: list[Process] = []
         self._place, self._blobs, self._shipper = place, blobs, shipper
-        self._padding = padding
+        self._mounts, self._padding = mounts, padding
         self._pids = folder / "pids"
         self._children: list[subprocess.Popen[bytes]] = []
         self._pids.mkdir(parents=True)
 
     def start(self, interpreter: Path, routing: Mapping[str, str]) -> None:
-        """Lay everything and start all processes. Raises MissingInput."""
+        """Lay everything and start all processes; raises MissingInput.
+
+        `routing` is what a process needs to reach the stand-in by Azure's names.
+        """
         places = {name: self._open(name, link) for name, link in self.spec.inputs.items()}
         results = {name: self._open_output(name, link) for name, link in self.spec.outputs.items()}
         for node in range(self.spec.num_nodes):
@@ -150,7 +162,7 @@ class Nodes:
 
     def _mount(self, link: Link, path: str | None = None) -> Path:
         inner = (link.path if path is None else path).strip("/")
-        return self.folder.parent / ".mounts" / link.account / link.container / inner
+        return self._mounts / link.account / link.container / inner
 
     def _lay(self, node: int) -> None:
         """The code in the working folder, and the folders that Azure ML brings home by itself."""

@@ -1,4 +1,4 @@
-"""The public retail-price service: no token, and a filter of `eq` and `and`."""
+"""The public retail-price service: no token; a filter of `eq`, with `or` between values of a key."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ class Prices(Service):
 
     @on("GET", "/api/retail/prices")
     def prices(self, request: Request) -> Reply:
-        wanted = re.findall(r"(\w+) eq '([^']*)'", request.query.get("$filter", ""))
+        wanted: dict[str, set[str]] = {}
+        for key, value in re.findall(r"(\w+) eq '([^']*)'", request.query.get("$filter", "")):
+            # The one key that rows carry by another name.
+            wanted.setdefault({"priceType": "type"}.get(key, key), set()).add(value)
         currency = request.query.get("currencyCode", "USD").strip("'")
         found = [
             {**row, "currencyCode": currency}
             for row in self.rows
-            if all(str(row.get(key)) == value for key, value in wanted)
+            if all(str(row.get(key)) in values for key, values in wanted.items())
         ]
         return answer(
             {

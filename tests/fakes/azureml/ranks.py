@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from azure.core.exceptions import ResourceNotFoundError
 
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
 from jobs.azure_ml.request import job_request
-from jobs.spec import Environment, JobSpec
+from jobs.spec import Environment
 from tests.fakes.azureml.client import Client
 from tests.fakes.azureml.fake import FakeAzure
 from tests.fakes.azureml.records import Job
@@ -37,15 +39,16 @@ class Ranks:
         settings = {"compute": cluster.compute, "image": "python:3", "processes_per_node": 1}
         spec = make_spec(["python", "program.py"], **{**settings, **changes})
         request = job_request(
-            spec, self.environment, run=run, code=self._put_code(program), attempt=attempt
+            spec,
+            self.environment,
+            run=run,
+            code_id=self._put_code(program),
+            image_id=self.client.put_environment(spec.image),
+            attempt=attempt,
         )
-        for path, body in (
-            (request["environment"]["path"], request["environment"]["body"]),
-            (request["job"]["path"], request["job"]["body"]),
-        ):
-            below = path.removeprefix(self.environment.workspace.id)
-            answer = self.client.ask("PUT", below, body)
-            assert answer.status_code in (200, 201), answer.text
+        below = request["path"].removeprefix(self.environment.workspace.id)
+        answer = self.client.ask("PUT", below, request["body"])
+        assert answer.status_code == 201, answer.text
         return run
 
     def finish(self, program: str, **changes: Any) -> tuple[str, Job]:
@@ -63,7 +66,7 @@ class Ranks:
             store = self.azure.blobs.open(host.partition(".")[0], container)
             target = f"{prefix.strip('/')}/{SNAPSHOT_FILE}".lstrip("/")
             store.upload_blob(target, snapshot_file(), overwrite=True)
-            self._codes[program] = code.split("/")[-3]
+            self._codes[program] = code
         return self._codes[program]
 
     def log(self, job: str, name: str = "std_log_process_0.txt") -> list[str]:
@@ -79,11 +82,23 @@ class Ranks:
     def names(self, prefix: str) -> list[str]:
         return sorted(self.azure.blobs.names(self.azure.place.data_account, "runs", prefix))
 
+    def artifacts(self, job: str) -> list[str]:
+        """What Azure ML has brought by itself."""
+        account = self.azure.place.workspace_account
+        return list(self.azure.blobs.names(account, "azureml", f"ExperimentRun/dcid.{job}/"))
+
+    def wait_for_line(self, run: str, line: str, name: str = "std_log_process_0.txt") -> None:
+        """Block until a rank has written a line."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                if line in self.log(run, name):
+                    return
+            except ResourceNotFoundError:
+                pass
+            assert time.monotonic() < deadline, f"{run} never wrote {line!r}"
+            time.sleep(0.1)
+
     def record(self, run: str, rank: int = 0, attempt: int = 1) -> dict[str, Any]:
         """How a rank ended."""
         return json.loads(self.blob(f"{run}/ranks/{attempt}/{rank:05d}.json"))
-
-
-def spec_of(**changes: Any) -> JobSpec:
-    """A job as these tests put it, for tests that put none."""
-    return make_spec(["python", "program.py"], **changes)

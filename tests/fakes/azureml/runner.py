@@ -41,7 +41,7 @@ EXIT_CODE = (
     "'{log}' for error details. Error: {tail}"
 )
 NO_DATA = "AzureMLCompute job failed. DataAccessError(NotFound): {uri}"
-IN_LOGS = {"preempted", "node failure", "log rotated", "log truncated"}
+IN_LOGS = {"preempted", "preempted, restarted", "node failure", "log rotated", "log truncated"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,10 @@ class Ended(Exception):
     def __init__(self, state: str, code: str = "", message: str = "") -> None:
         super().__init__(message)
         self.state, self.code, self.message = state, code, message
+
+
+class Restarted(Exception):
+    """Azure ML begins the job again, on other nodes."""
 
 
 class Runner:
@@ -121,18 +125,26 @@ class _Life:
     ) -> None:
         self.job, self.spec, self.records, self.blobs = job, job.spec, records, blobs
         self.troubles, self.settings = troubles, settings
+        self._root, self.num_restarts = folder, 0
         self.folder = folder / job.name
-        self.shipper = Shipper(blobs, settings.flush_s, self._look)
-        self.nodes = Nodes(
-            self.folder,
-            job,
-            place=records.place,
-            blobs=blobs,
-            shipper=self.shipper,
-            padding=settings.log_digits,
-        )
+        self._lay()
         self.cluster = records.clusters[self.spec.cluster]
-        self.doom: Ended | None = None  # with what a node that Azure takes away will end it
+
+    def _lay(self) -> None:
+        """A folder and nodes for the next try."""
+        tries = f"retry-{self.num_restarts}" if self.num_restarts else ""
+        self.shipper = Shipper(self.blobs, self.settings.flush_s, self._look)
+        self.nodes = Nodes(
+            self.folder / tries,
+            self.job,
+            place=self.records.place,
+            blobs=self.blobs,
+            shipper=self.shipper,
+            mounts=self._root / ".mounts",
+            padding=self.settings.log_digits,
+        )
+        # With what a node that Azure takes away will end the try.
+        self.doom: Ended | Restarted | None = None
         self.is_lost = False
         self._read: dict[str, int] = {}
 
@@ -140,6 +152,16 @@ class _Life:
         """From the queue to the end; raises Ended where that is not Completed."""
         self._stay("Starting")
         self._build_image()
+        while True:
+            try:
+                self._try()
+            except Restarted:
+                self._restart()
+            else:
+                break
+        self._stay("Finalizing")
+
+    def _try(self) -> None:
         self._queue()
         interpreter = self._pull()
         self._enter("Running")
@@ -150,7 +172,15 @@ class _Life:
             raise Ended("Failed", "UserError", NO_DATA.format(uri=missing)) from None
         finally:
             self.shipper.end()
-        self._stay("Finalizing")
+
+    def _restart(self) -> None:
+        """Put the logs aside, and go back to the queue."""
+        self.num_restarts += 1
+        for log in self.shipper.logs:
+            log.begin_anew(keep=self.num_restarts)
+        with self.records.lock:
+            self.cluster.give_back(self.job.name)
+        self._lay()
 
     def _enter(self, state: str) -> None:
         with self.records.lock:
@@ -265,11 +295,12 @@ class _Life:
         if trouble.what in {"log rotated", "log truncated"}:
             for log in self.shipper.logs:
                 log.ship()
-                log.begin_anew(keep=trouble.what == "log rotated")
+                log.begin_anew(keep=1 if trouble.what == "log rotated" else None)
             return
         node = self.job.nodes[trouble.node]
-        if trouble.what == "preempted":
-            self.doom = Ended("Failed", "UserError", PREEMPTED)
+        if trouble.what in {"preempted", "preempted, restarted"}:
+            fails = trouble.what == "preempted"
+            self.doom = Ended("Failed", "UserError", PREEMPTED) if fails else Restarted()
             if trouble.notice_s:
                 self.nodes.signal(SIGTERM, node=trouble.node)
                 time.sleep(trouble.notice_s)

@@ -39,14 +39,14 @@ class Log:
             self._client.append_block(content[at : at + LARGEST_APPEND])
         self._offset += len(content)
 
-    def begin_anew(self, *, keep: bool) -> None:
-        """Go on in an empty log; `keep` what there was in a folder of its own, as a restart does."""
+    def begin_anew(self, *, keep: int | None) -> None:
+        """Go on in an empty log; `keep` what there was in a folder of that number, as a restart."""
         if not self._is_there:
             return
-        if keep:
+        if keep is not None:
             folder, _, name = self._name.rpartition("/")
             old = self._client.download_blob().readall()
-            self._folder.upload_blob(f"{folder}/retry_001/{name}", old, overwrite=True)
+            self._folder.upload_blob(f"{folder}/retry_{keep:03}/{name}", old, overwrite=True)
         self._client.create_append_blob()
 
 

@@ -54,6 +54,7 @@ class JobTrouble:
         "image pull",
         "image build",
         "preempted",
+        "preempted, restarted",  # by Azure ML itself, which it does now and then
         "node failure",
         "log rotated",
         "log truncated",

@@ -337,6 +337,31 @@ def test_a_preempted_job_fails_and_its_successor_finds_what_it_had_mounted(
     assert kept.decode().splitlines() == ["step 1", "step 2", "step 3"] * 2
 
 
+def test_a_job_that_azure_restarts_keeps_its_name_and_its_first_log(
+    azure: FakeAzure, client: Client
+) -> None:
+    azure.script(JobTrouble(what="preempted, restarted", job="again", when="first"))
+    outputs = {
+        "kept": {
+            "jobOutputType": "uri_folder",
+            "uri": "azureml://datastores/runs/paths/again",
+            "mode": "ReadWriteMount",
+        }
+    }
+    command = (
+        "cd ${{outputs.kept}}; test -e was && echo second || { touch was; echo first; sleep 600; }"
+    )
+    client.submit("again", command, outputs=outputs)
+    job = azure.wait("again")
+    assert (job.state, job.states.count("Queued"), job.states.count("Running")) == (
+        "Completed",
+        2,
+        2,
+    )
+    logs = ("user_logs/std_log.txt", "user_logs/retry_001/std_log.txt")
+    assert [client.log("again", log) for log in logs] == ["second\n", "first\n"]
+
+
 @pytest.mark.parametrize(
     ("what", "code", "message"),
     [
