@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from jobs.console import duration_text, fields, size_text
+from jobs.console import count_text, duration_text, fields, size_text
 from jobs.cost import price_text
 from jobs.resolve import size_text as job_size_text
 from jobs.spec import Environment, InputSpec, JobSpec, Plan
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.code_upload import CodeListing
+
+MOST_FILES = 20
 
 
 def plan_text(plan: Plan, environment: Environment) -> str:
@@ -39,6 +46,27 @@ def plan_text(plan: Plan, environment: Environment) -> str:
         *[("note", note) for note in plan.notes],
     ]
     return fields([pair for pair in pairs if pair[1]])
+
+
+def listing_text(listing: CodeListing) -> str:
+    """What would be sent, the largest files first, and why each of them."""
+    files = sorted(listing.files, key=lambda each: (-each.bytes, each.name))
+    shown = files[:MOST_FILES]
+    rows = [(size_text(each.bytes), each.name, each.reason) for each in shown]
+    size = f"{count_text(len(files), 'file')}, {size_text(listing.bytes)}"
+    lines = [f"sends     {size}, once for the same content", *_indented(rows)]
+    if len(files) > len(shown):
+        lines.append(f"  ... and {len(files) - len(shown)} smaller ones; --json lists all")
+    lines += [f"  left out: {name} (a link that leads elsewhere)" for name in listing.left_out]
+    return "\n".join(lines)
+
+
+def _indented(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return [
+        f"  {size.rjust(widths[0])}  {name.ljust(widths[1])}  {reason}"
+        for size, name, reason in rows
+    ]
 
 
 def _servers_text(spec: JobSpec) -> str:

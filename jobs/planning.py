@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -12,6 +13,9 @@ from jobs.errors import LaunchError
 from jobs.jobfile import CodeLocation, LoadedJob
 from jobs.resolve import resolve
 from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan, ResumePoint
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.code_upload import CodeListing
 
 
 def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
@@ -50,6 +54,19 @@ def plan_on(
 
         require_packed(spec.inputs, environment)
     return engine.plan(structs.replace(spec, resume=resume))
+
+
+def code_listing(plan: Plan, environment: Environment) -> CodeListing | None:
+    """Each file that a cloud engine would send, found by reading the code; None for the local one.
+
+    Raises LaunchError for a file that cannot be read.
+    """
+    if environment.engine == "local":
+        return None
+    from jobs.azure_ml.code_upload import read_code
+    from jobs.azure_ml.folders import workspace_folder
+
+    return read_code(plan.spec, exclude=(workspace_folder(environment),)).listing
 
 
 def missing_notes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -140,11 +141,15 @@ def wall_clock_s(limits: JobLimits, cluster: Cluster, nodes: int) -> float | Non
 
 
 def _image(job: JobFile, environment: Environment) -> str:
-    """On Azure the reference that the stack pins; this machine realises images by name."""
+    """On Azure the reference that the stack pins; this machine realises images by name.
+
+    What a dev stack does not pin its workspace builds itself, from images/<name>.
+    """
     if environment.engine == "local":
         return job.image
     is_reference = any(mark in job.image for mark in "/:@")
-    if job.image not in environment.images and not is_reference:
+    is_built = re.fullmatch(r"dev(-.*)?", environment.stack) is not None
+    if job.image not in environment.images and not is_reference and not is_built:
         message = f"stack `{environment.stack}` has no image `{job.image}`"
         near = get_close_matches(job.image, list(environment.images), n=1)
         hint = f"did you mean `{near[0]}`?" if near else "launch image push makes one"

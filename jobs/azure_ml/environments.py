@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-# Of Azure ML's names.
+from jobs.spec import Environment, JobSpec
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.wire import Wire
+    from jobs.containers import Recipe
+
+# Stands in a body for the address of what the image is built from, until that is sent.
+CONTEXT = "<CONTEXT>"
 _LONGEST_NAME = 200
+_BUILD_ONLY_MOUNT = re.compile(r"--mount=type=secret,\S+\s*\\?\s*")
+_LENT_FOLDER = re.compile(r"RUN --mount=type=bind,source=(\S+?),target=(\S+)\s*\\?\s*")
 
 
 class ImageVersion(Struct, frozen=True, kw_only=True):
@@ -24,6 +35,21 @@ class ImageVersion(Struct, frozen=True, kw_only=True):
         return f"{workspace}/environments/{self.name}/versions/{self.version}"
 
 
+def version_for(spec: JobSpec, environment: Environment) -> ImageVersion:
+    """The version that a job needs. Reads images/<name>/ of the project for a bare name.
+
+    Raises NotFound where the project has no such image.
+    """
+    if is_reference(spec.image):
+        return image_version(spec.image)
+    return built_version(_recipe(spec, environment))
+
+
+def is_reference(image: str) -> bool:
+    """Whether it names an image of a registry, and no folder of images/."""
+    return any(mark in image for mark in "/:@")
+
+
 def image_version(reference: str) -> ImageVersion:
     """The version of an image that a registry has (pure)."""
     repository = reference.partition("@")[0].rpartition("/")[2].partition(":")[0]
@@ -32,6 +58,66 @@ def image_version(reference: str) -> ImageVersion:
         version=hashlib.sha256(reference.encode()).hexdigest()[:16],
         body={"properties": {"image": reference, "isAnonymous": False, "isArchived": False}},
     )
+
+
+def built_version(recipe: Recipe) -> ImageVersion:
+    """The version of an image that the workspace builds from images/<name>/ (pure)."""
+    build = {"contextUri": CONTEXT, "dockerfilePath": recipe.dockerfile}
+    return ImageVersion(
+        name=_name(recipe.image),
+        version=recipe.tag,
+        body={"properties": {"build": build, "isAnonymous": False, "isArchived": False}},
+    )
+
+
+def send_version(version: ImageVersion, spec: JobSpec, wire: Wire) -> None:
+    """Make the version known to the workspace, with what it is built from where it is."""
+    what = "naming the image"
+    path = version.path(wire.workspace)
+    if is_reference(spec.image):
+        wire.put(path, version.body, what=what)
+        return
+    if wire.find(path, what=what) is not None:
+        return
+    properties: dict[str, Any] = version.body["properties"]
+    build = {**properties["build"], "contextUri": _send_context(spec, wire)}
+    wire.put(path, {"properties": {**properties, "build": build}}, what=what)
+
+
+def plain_dockerfile(text: str, arguments: Mapping[str, str]) -> str:
+    """The same recipe for a builder that takes no arguments and may be without BuildKit (pure).
+
+    Arguments become the defaults of their ARG lines; secrets, which nobody gives there, are left
+    out; a folder that is lent to one step is copied.
+    """
+    for name, value in arguments.items():
+        line = re.compile(rf"^ARG[ \t]+{name}(=\S*)?[ \t]*$", re.MULTILINE)
+        text = line.sub(lambda _, name=name, value=value: f"ARG {name}={value}", text)
+    text = _BUILD_ONLY_MOUNT.sub("", text)
+    return _LENT_FOLDER.sub(r"COPY \1 \2\nRUN ", text)
+
+
+def _send_context(spec: JobSpec, wire: Wire) -> str:
+    from jobs.azure_ml.uploads import upload
+    from jobs.transfers.files import outgoing
+
+    recipe = _recipe(spec, wire.environment)
+    files = [
+        outgoing(place, path)[0]
+        for place, path in recipe.files.items()
+        if place != recipe.dockerfile
+    ]
+    dockerfile = recipe.files[recipe.dockerfile].read_text(encoding="utf-8")
+    made = {recipe.dockerfile: plain_dockerfile(dockerfile, recipe.arguments).encode()}
+    name = f"{_name(recipe.image)}-{recipe.tag}"
+    return upload(wire, name, files, made, what=f"sending images/{recipe.image}")
+
+
+def _recipe(spec: JobSpec, environment: Environment) -> Recipe:
+    from jobs.containers import read_recipe
+
+    has_gpus = environment.clusters[spec.cluster].gpus_per_node > 0
+    return read_recipe(spec.image, "cuda" if has_gpus else "cpu", Path(__file__).parents[2])
 
 
 def _name(text: str) -> str:

@@ -1,4 +1,6 @@
-"""A job as Azure ML takes it: the exact bodies that are sent, as data (pure, without Azure).
+"""A job as Azure ML takes it: the exact bodies that are sent, as data, without Azure.
+
+Pure, but that an image which the workspace is to build (dev) is read for its name.
 
 https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jobs.azure_ml.environments import image_version
+from jobs.azure_ml.environments import version_for
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.data_asset import datastore_path, datastore_uri
 from jobs.spec import Environment, InputSpec, JobSpec, Plan
@@ -29,24 +31,69 @@ def plan_job(spec: JobSpec, environment: Environment) -> Plan:
     return Plan(
         engine="azureml",
         spec=spec,
-        request=job_request(spec, environment, run=RUN, code=CODE),
+        request=run_request(spec, environment, run=RUN, code=CODE),
         notes=_notes(spec, environment),
     )
 
 
-def job_request(
-    spec: JobSpec, environment: Environment, *, run: str, code: str, attempt: int = 1
-) -> dict[str, Any]:
-    """The two requests that make an attempt of a run: its image's version, and the job itself."""
+def run_request(spec: JobSpec, environment: Environment, *, run: str, code: str) -> dict[str, Any]:
+    """The two requests that make a run: its image's version, and the job itself."""
     workspace = environment.workspace.id
-    image = image_version(spec.image)
+    image = version_for(spec, environment)
     return {
         "environment": {"path": image.path(workspace), "body": image.body},
-        "job": {
-            "path": f"{workspace}/jobs/{job_name(run, attempt)}",
-            "api_version": JOB_API_VERSION,
-            "body": _body(spec, environment, run=run, code=code, attempt=attempt),
+        "job": job_request(
+            spec,
+            environment,
+            run=run,
+            code_id=code_path(workspace, code),
+            image_id=image.path(workspace),
+        ),
+    }
+
+
+def job_request(
+    spec: JobSpec,
+    environment: Environment,
+    *,
+    run: str,
+    code_id: str,
+    image_id: str,
+    attempt: int = 1,
+) -> dict[str, Any]:
+    """The request that makes one attempt of a run."""
+    workspace = environment.workspace.id
+    properties: dict[str, Any] = {
+        "jobType": "Command",
+        "displayName": spec.name,
+        "experimentName": spec.experiment or spec.name,
+        "isArchived": False,
+        "tags": {**spec.tags, MARK[0]: MARK[1]},
+        "properties": {
+            "trainyard.run": run,
+            "trainyard.attempt": str(attempt),
+            "trainyard.stack": spec.stack,
+            "trainyard.cluster": spec.cluster,
+            "trainyard.processes_per_node": str(spec.processes_per_node),
         },
+        "command": node_command(spec),
+        "codeId": code_id,
+        "environmentId": image_id,
+        "environmentVariables": environment_variables(spec, environment, run=run, attempt=attempt),
+        "computeId": f"{workspace}/computes/{spec.compute}",
+        "resources": _resources(spec),
+        "inputs": {
+            name: _input(each, environment)
+            for name, each in spec.inputs.items()
+            if each.mode in _MODES
+        },
+        "outputs": {CHECKPOINTS_OUTPUT: _checkpoints(environment, run)},
+        **_optional(spec),
+    }
+    return {
+        "path": f"{workspace}/jobs/{job_name(run, attempt)}",
+        "api_version": JOB_API_VERSION,
+        "body": {"properties": properties},
     }
 
 
@@ -71,45 +118,18 @@ def code_path(workspace: str, code: str) -> str:
     return f"{workspace}/codes/{code}/versions/{CODE_VERSION}"
 
 
-def _body(
-    spec: JobSpec, environment: Environment, *, run: str, code: str, attempt: int
-) -> dict[str, Any]:
-    workspace = environment.workspace.id
-    properties: dict[str, Any] = {
-        "jobType": "Command",
-        "displayName": spec.name,
-        "experimentName": spec.experiment or spec.name,
-        "isArchived": False,
-        "tags": {**spec.tags, MARK[0]: MARK[1]},
-        "properties": {
-            "trainyard.run": run,
-            "trainyard.attempt": str(attempt),
-            "trainyard.stack": spec.stack,
-            "trainyard.cluster": spec.cluster,
-            "trainyard.processes_per_node": str(spec.processes_per_node),
-        },
-        "command": node_command(spec),
-        "codeId": code_path(workspace, code),
-        "environmentId": image_version(spec.image).path(workspace),
-        "environmentVariables": environment_variables(spec, environment, run=run, attempt=attempt),
-        "computeId": f"{workspace}/computes/{spec.compute}",
-        "resources": _resources(spec),
-        "inputs": {
-            name: _input(each, environment)
-            for name, each in spec.inputs.items()
-            if each.mode in _MODES
-        },
-        "outputs": {CHECKPOINTS_OUTPUT: _checkpoints(environment, run)},
-    }
+def _optional(spec: JobSpec) -> dict[str, Any]:
+    """What is left out where the job does not ask for it."""
+    found: dict[str, Any] = {}
     distribution = _distribution(spec)
     if distribution is not None:
-        properties["distribution"] = distribution
+        found["distribution"] = distribution
     if spec.limits.wall_clock_s is not None:
         timeout = iso_duration(spec.limits.wall_clock_s)
-        properties["limits"] = {"jobLimitsType": "Command", "timeout": timeout}
+        found["limits"] = {"jobLimitsType": "Command", "timeout": timeout}
     if spec.priority != "normal":
-        properties["queueSettings"] = {"priority": _PRIORITIES[spec.priority]}
-    return {"properties": properties}
+        found["queueSettings"] = {"priority": _PRIORITIES[spec.priority]}
+    return found
 
 
 def _distribution(spec: JobSpec) -> dict[str, Any] | None:

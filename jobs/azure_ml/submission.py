@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from jobs import console
-from jobs.azure_ml.code_upload import Code, read_code, send_code
+from jobs.azure_ml.code_upload import Code, read_code
+from jobs.azure_ml.environments import send_version, version_for
 from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.intents import (
     RESUME_S,
@@ -31,7 +32,8 @@ from jobs.azure_ml.intents import (
 )
 from jobs.azure_ml.known import Known
 from jobs.azure_ml.refusals import CloudRefusal
-from jobs.azure_ml.request import checkpoints_prefix, job_request
+from jobs.azure_ml.request import checkpoints_prefix, job_request, run_request
+from jobs.azure_ml.uploads import upload
 from jobs.azure_ml.wire import Wire
 from jobs.code import snapshot
 from jobs.errors import EnvironmentFailure, LaunchError
@@ -84,10 +86,15 @@ def submit_attempt(
 
     The same attempt again is the same job, whoever sends it.
     """
-    code = record.plan.request["job"]["body"]["properties"]["codeId"].split("/")[-3]
-    request = job_request(record.plan.spec, environment, run=record.id, code=code, attempt=attempt)[
-        "job"
-    ]
+    known = record.plan.request["job"]["body"]["properties"]
+    request = job_request(
+        record.plan.spec,
+        environment,
+        run=record.id,
+        code_id=known["codeId"],
+        image_id=known["environmentId"],
+        attempt=attempt,
+    )
     what = f"starting {record.id} again"
     try:
         reply = wire.put(
@@ -203,7 +210,7 @@ class _Submission:
         run = self._run_dir.name
         if (self._run_dir / "run.json").exists():
             return read_record(self._run_dir)
-        request = job_request(plan.spec, self._environment, run=run, code=self._code.listing.name)
+        request = run_request(plan.spec, self._environment, run=run, code=self._code.listing.name)
         digest = plan.spec.image.partition("@")[2] or None
         final = msgspec.structs.replace(plan, request=request)
         record = make_record(run, final, self._environment, image_digest=digest)
@@ -214,13 +221,20 @@ class _Submission:
         """The code and the image's version, where the workspace is not known to have them."""
         code = self._code.listing.name
         if not self._known.has(code):
-            send_code(self._code, self._run_dir / "code", self._wire)
+            self._send_code()
             self._known.add(code)
-        image = record.plan.request["environment"]
         name = _image_name(record)
         if not self._known.has(name):
-            self._wire.put(image["path"], image["body"], what="naming the image")
+            send_version(
+                version_for(record.plan.spec, self._environment), record.plan.spec, self._wire
+            )
             self._known.add(name)
+
+    def _send_code(self) -> None:
+        """Of the run's copy: the user may be writing already."""
+        listing, copy = self._code.listing, self._run_dir / "code"
+        files = [msgspec.structs.replace(each, path=copy / each.name) for each in self._code.files]
+        upload(self._wire, listing.name, files, self._code.made, what="sending the code")
 
     def _put(self, record: RunRecord) -> None:
         job = record.plan.request["job"]

@@ -38,17 +38,22 @@ def plan(
     import msgspec
 
     from jobs.jobfile import load_job
-    from jobs.plan_text import plan_text
-    from jobs.planning import missing_notes, plan_job, secret_folders
+    from jobs.plan_text import listing_text, plan_text
+    from jobs.planning import code_listing, missing_notes, plan_job, secret_folders
 
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
     environment = options.open_environment(stack, env)
     planned = plan_job(loaded, environment, options.open_engine(environment))
     missing = missing_notes(planned.spec, environment, secret_folders(loaded.folder))
+    listing = code_listing(planned, environment)
     if json:
-        console.out_json(msgspec.structs.replace(planned, notes=(*planned.notes, *missing)))
+        request = planned.request | ({"code": listing} if listing else {})
+        notes = (*planned.notes, *missing)
+        console.out_json(msgspec.structs.replace(planned, request=request, notes=notes))
         return
     console.out(plan_text(planned, environment))
+    if listing is not None:
+        console.out(listing_text(listing))
     for note in missing:
         console.warn(note)

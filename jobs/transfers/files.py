@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +31,22 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     bytes: int
     md5: bytes
     block_md5s: tuple[bytes, ...] = ()
+
+
+def outgoing(name: str, path: Path) -> tuple[Outgoing, bytes]:
+    """Read a file that is to become the blob `name`; gives its SHA-256, too. Raises OSError."""
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    blocks: list[bytes] = []
+    size = 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            sha256.update(block)
+            md5.update(block)
+            blocks.append(hashlib.md5(block, usedforsecurity=False).digest())
+            size += len(block)
+    of_blocks = tuple(blocks) if len(blocks) > 1 else ()
+    made = Outgoing(name=name, path=path, bytes=size, md5=md5.digest(), block_md5s=of_blocks)
+    return made, sha256.digest()
 
 
 class Incoming(Struct, frozen=True, kw_only=True):

@@ -208,6 +208,12 @@ def test_an_image_is_the_pinned_reference_where_images_are_pulled(engine, image,
     assert decide(job(image=image), environment(engine)).image == resolved
 
 
+@pytest.mark.parametrize("stack", ["dev", "dev-alice"])
+def test_a_dev_stack_leaves_an_image_that_it_does_not_pin_to_its_workspace(stack):
+    where = msgspec.structs.replace(environment("azureml"), stack=stack)
+    assert decide(job(image="mine"), where).image == "mine"
+
+
 def test_an_unknown_image_names_the_nearest():
     with pytest.raises(LaunchError) as caught:
         decide(job(image="pytorhc"), environment("azureml"))
