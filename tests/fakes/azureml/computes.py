@@ -9,7 +9,7 @@ from tests.fakes.azureml.arm import LOCATION, WS, ArmService, check_body
 from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
 from tests.fakes.azureml.records import SIZES, Cluster, Place, Records, iso, now, system_data
 
-LOW_PRIORITY = "Total Cluster Low Priority Regional vCPUs"
+LOW_PRIORITY = "Total Cluster LowPriority Regional vCPUs"
 DEDICATED = "Total Cluster Dedicated Regional vCPUs"
 COUNTS = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
@@ -70,21 +70,30 @@ class Computes(ArmService):
 
     @on("GET", LOCATION + "/usages")
     def usages(self, request: Request, location: str, **_: str) -> Reply:
-        names = sorted({DEDICATED, LOW_PRIORITY, *self.records.limits, *map(quota_of, SIZES)})
-        kind = "Microsoft.MachineLearningServices/locations/usages"
-        value = [
-            {
-                "id": f"/subscriptions/{self.place.subscription_id}/providers/{kind}/{name}",
-                "amlWorkspaceLocation": location,
-                "type": kind,
-                "unit": "Count",
-                "currentValue": in_use(self.records, name),
-                "limit": self.records.limits.get(name, 100),
-                "name": {"value": name, "localizedValue": name},
-            }
-            for name in names
+        """As in azure-rest-api-specs, machinelearningservices 2024-04-01, examples/Usage/list.json."""
+        subscription = f"/subscriptions/{self.place.subscription_id}"
+        families = sorted({each.label for each in SIZES.values()})
+        rows = [
+            _usage(subscription, "dedicatedCores", DEDICATED, self._used(DEDICATED)),
+            _usage(subscription, "lowPriorityCores", LOW_PRIORITY, self._used(LOW_PRIORITY)),
         ]
-        return answer({"value": value})
+        for label in families:
+            name = dedicated_quota(label)
+            rows.append(_usage(subscription, "vmFamily", name, self._used(name)))
+            # A workspace's share, and each cluster's, stand in the same list.
+            shared = (self._used(name)[0], self.records.workspace_limits.get(name, -1))
+            rows.append(_usage(self.place.workspace_id, "workspaces", name, shared))
+            name = f"{label} Cluster LowPriority vCPUs"
+            rows.append(_usage(subscription, "vmFamily", name, (0, -1)))
+        for cluster in self.records.clusters.values():
+            name = dedicated_quota(cluster.size.label)
+            used = (cluster.size.num_vcpus * len(cluster.nodes), self._used(name)[1])
+            owner = f"{self.place.workspace_id}/computes/{cluster.name}"
+            rows.append(_usage(owner, "workspaces/computes", name, used))
+        return answer({"value": rows})
+
+    def _used(self, quota: str) -> tuple[int, int]:
+        return in_use(self.records, quota), self.records.limits.get(quota, 100)
 
     @on("GET", LOCATION + "/vmSizes")
     def sizes(self, request: Request, **_: str) -> Reply:
@@ -157,15 +166,32 @@ def show_cluster(place: Place, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def quota_of(size: str) -> str:
-    return f"{SIZES[size].label} Cluster Dedicated vCPUs"
+def dedicated_quota(label: str) -> str:
+    """What the quota of a family's dedicated nodes is called."""
+    return f"{label} Cluster Dedicated vCPUs"
+
+
+def _usage(owner: str, kind: str, name: str, used: tuple[int, int]) -> dict[str, Any]:
+    total = kind.endswith("Cores")
+    return {
+        "id": f"{owner}/usages" + ("" if total else f"/{name.replace(' ', '_')}"),
+        "type": f"Microsoft.MachineLearningServices/{kind}/usages",
+        "unit": "Count",
+        "currentValue": used[0],
+        "limit": used[1],
+        "name": {"value": name, "localizedValue": name},
+    }
 
 
 def in_use(records: Records, quota: str) -> int:
     """vCPUs of the nodes that count against a quota; clusters without nodes cost none."""
     total = 0
     for cluster in records.clusters.values():
-        names = {DEDICATED, quota_of(cluster.size.name)} if cluster.is_dedicated else {LOW_PRIORITY}
+        names = (
+            {DEDICATED, dedicated_quota(cluster.size.label)}
+            if cluster.is_dedicated
+            else {LOW_PRIORITY}
+        )
         total += cluster.size.num_vcpus * len(cluster.nodes) * (quota in names)
     return total
 

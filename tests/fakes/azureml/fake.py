@@ -298,6 +298,8 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             "idle_s": int(seconds_of(scale["nodeIdleTimeBeforeScaleDown"])),
             "price_per_node_hour": None,
             "currency": None,
+            "family": size.family,
+            "price_as_of": None,
         }
 
     def _knows(self, host: str) -> bool:
