@@ -39,19 +39,23 @@ def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
     found: list[Checkpoint] = []
     for manifest in run_dir.glob(f"{FOLDER}/*/{MANIFEST}"):
         try:
-            read = msgspec.json.decode(manifest.read_bytes(), type=_Manifest)
+            content = manifest.read_bytes()
             sizes = [each.stat().st_size for each in manifest.parent.iterdir() if each.is_file()]
-        except (OSError, msgspec.DecodeError):  # removed meanwhile, or cut off
+        except OSError:  # removed meanwhile
             continue
-        found.append(
-            Checkpoint(
-                name=manifest.parent.name,
-                step=read.step,
-                saved=read.saved,
-                bytes=sum(sizes),
-            )
-        )
+        checkpoint = checkpoint_of(manifest.parent.name, content, sum(sizes))
+        if checkpoint is not None:
+            found.append(checkpoint)
     return sorted(found, key=lambda each: (each.step, each.saved or "", each.name), reverse=True)
+
+
+def checkpoint_of(name: str, manifest: bytes, size: int) -> Checkpoint | None:
+    """The checkpoint that a manifest tells of; None where it was cut off. `size` is of all files."""
+    try:
+        read = msgspec.json.decode(manifest, type=_Manifest)
+    except msgspec.DecodeError:
+        return None
+    return Checkpoint(name=name, step=read.step, saved=read.saved, bytes=size)
 
 
 def hand_on_checkpoints(source_run: Path, run_dir: Path) -> None:

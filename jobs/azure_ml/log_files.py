@@ -17,7 +17,8 @@ from jobs.spec import LogLine
 OVERLAP = 96
 # What one request brings at most, so that one long log does not hold up the others.
 LONGEST_RANGE = 4 << 20
-STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
+_STAMPS = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) ", re.MULTILINE)
 _USER = "user_logs/"
 _PROCESS = re.compile(r"std_log(?:_process_(\d+))?\.txt")
 _TASK = re.compile(r"std_log_node_(\d+)_(\w+)\.txt")
@@ -114,6 +115,10 @@ class Reading:
         fresh = content[overlap:]
         self.offset += len(fresh)
         self.tail = (self.tail + fresh)[-OVERLAP:]
+        if not self.ts:
+            # What comes before the first time is not later than it.
+            first = _STAMPS.search(self.rest + fresh)
+            now = first[1].decode("ascii") if first else now
         *lines, self.rest = (self.rest + fresh).split(b"\n")
         return [self._parse(line, now) for line in lines]
 
@@ -122,13 +127,56 @@ class Reading:
         line, self.rest = self.rest, b""
         return [self._parse(line, now)] if line else []
 
+    def skip(self, start: int, content: bytes) -> None:
+        """Go on behind `content`, the log's bytes from `start` to its end."""
+        self.offset = start + len(content)
+        self.tail = content[-OVERLAP:]
+        self.rest = content[content.rfind(b"\n") + 1 :]
+        stamps = _STAMPS.findall(content)
+        self.ts = stamps[-1].decode("ascii") if stamps else self.ts
+
+    def begin_before(self, since: str, start: int, content: bytes) -> bool:
+        """Go on in `content`, the log's bytes from `start` on, where it begins before that time.
+
+        Whether it does.
+        """
+        found = _STAMPS.search(content, 0 if start == 0 else 1)
+        if start and (found is None or found[1].decode("ascii") >= since):
+            return False
+        self.offset = start + (found.start(1) if start and found else 0)
+        return True
+
     def _parse(self, line: bytes, now: str) -> LogLine:
-        # Lines without a time are Azure ML's own, or mpirun's.
-        if STAMP.match(line):
-            self.ts = line[:27].decode("ascii")
-            line = line[28:]
-        text = line.removesuffix(b"\r").decode(errors="replace")
+        ts, text = split_line(line)
+        self.ts = ts or self.ts
         return LogLine(ts=self.ts or now, rank=self.rank, text=text)
+
+
+def split_line(line: bytes) -> tuple[str, str]:
+    """Time and text. Lines without a time are Azure ML's own, or mpirun's."""
+    ts = ""
+    if _STAMP.match(line):
+        ts, line = line[:27].decode("ascii"), line[28:]
+    return ts, line.removesuffix(b"\r").decode(errors="replace")
+
+
+def parse_block(
+    content: bytes, rank: int, *, is_first: bool, now: str
+) -> tuple[bytes, list[LogLine]]:
+    """The whole lines of a piece of a log, and what of it belongs to the piece before.
+
+    That is all before the first line that has a time: lines without one have that of the line
+    before.
+    """
+    content = content[: content.rfind(b"\n") + 1]
+    begin = 0
+    if not is_first:
+        found = _STAMPS.search(content, 1)
+        if found is None:
+            return content, []
+        begin = found.start(1)
+    reading = Reading(name="", rank=rank)
+    return content[:begin], reading.take(content[begin:], now) or []
 
 
 class Readings:
@@ -180,6 +228,6 @@ def _order(reading: Reading) -> tuple[int, float, str]:
     return reading.rank, reading.retry or float("inf"), reading.name
 
 
-def merged(lines: Sequence[LogLine]) -> list[LogLine]:
+def merged(lines: Iterable[LogLine]) -> list[LogLine]:
     """Lines by time, each rank's in the order it wrote them."""
     return sorted(lines, key=lambda line: (line.ts, line.rank))

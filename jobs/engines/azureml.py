@@ -83,9 +83,11 @@ class AzureMlEngine:
 
     def cancel(self, handle: RunHandle) -> None:
         """Ask Azure ML to end the run; silent when it is over; see `Engine.cancel`."""
+        from jobs.azure_ml.request import job_name
         from jobs.azure_ml.submission import cancel_job
 
-        cancel_job(self.wire, handle.id)
+        cancel_job(self.wire, job_name(handle.id, self.store.newest_attempt(handle)))
+        self.store.watch.forget(handle)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
         """Copy what the run made into `into`; see `Engine.fetch`."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.azure_ml.log_files import LogName, Reading, Readings, is_preparation, merged, parse_name
+from jobs.azure_ml.log_files import (
+    LogName,
+    Reading,
+    Readings,
+    is_preparation,
+    merged,
+    parse_block,
+    parse_name,
+)
 from jobs.spec import LogLine
 
 NOW = "2026-11-21T12:00:00.000000Z"
@@ -78,10 +86,10 @@ def test_only_whole_lines_are_given_and_each_once() -> None:
     assert blobs.read() == [(0, "03", "c more")]
 
 
-def test_lines_without_a_time_have_that_of_the_line_before() -> None:
+def test_lines_without_a_time_have_that_of_a_neighbour() -> None:
     blobs = Blobs()
     blobs.write(0, "mpirun says\n" + stamped(5, "a") + "  a warning\r\n")
-    assert blobs.read() == [(0, "05", "a"), (0, "05", "  a warning"), (0, "00", "mpirun says")]
+    assert blobs.read() == [(0, "05", "mpirun says"), (0, "05", "a"), (0, "05", "  a warning")]
 
 
 def test_a_log_that_is_cut_off_is_read_from_its_new_begin() -> None:
@@ -148,3 +156,27 @@ def test_a_restarted_ranks_logs_are_in_the_order_of_their_writing() -> None:
     folders = ["", "retry_002/", "retry_001/"]
     readings.see([(f"user_logs/{folder}std_log_process_1.txt", 10) for folder in folders])
     assert [each.retry for each in readings.in_order()] == [1, 2, 0]
+
+
+def test_blocks_read_backwards_give_every_line_its_time() -> None:
+    text = "".join(stamped(second, f"{second}\n  more") for second in range(30)).encode() + b"cut o"
+    found: list[LogLine] = []
+    content, end = b"", len(text)
+    while end > 0:
+        start = max(end - 100, 0)
+        content, lines = parse_block(text[start:end] + content, 0, is_first=start == 0, now=NOW)
+        found[:0] = lines
+        end = start
+    expected = [(f"{second:02}", line) for second in range(30) for line in (f"{second}", "  more")]
+    assert [(line.ts[17:19], line.text) for line in found] == expected
+
+
+@pytest.mark.parametrize("start", [0, 40, 90])
+def test_reading_begins_before_a_time_and_at_a_line(start: int) -> None:
+    text = "".join(stamped(second, "a") for second in range(10)).encode()
+    reading = Reading(name="user_logs/std_log.txt", rank=0, size=len(text))
+    assert reading.begin_before(stamped(5, "")[:27], start, text[start:])
+    first, _ = reading.next_range()
+    assert text[first : first + 10] == b"2026-11-21"
+    assert first >= start
+    assert not reading.begin_before(stamped(5, "")[:27], 200, text[200:])

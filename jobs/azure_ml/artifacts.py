@@ -1,0 +1,93 @@
+"""The container in which Azure ML keeps a job's logs: listed and read with our own identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jobs import console
+from jobs.errors import EnvironmentFailure
+from jobs.transfers.authority import Identity
+from jobs.transfers.azure_store import AzureStore
+from jobs.transfers.container import Container, StoreError
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.wire import Wire
+    from jobs.transfers.listing import Blob
+
+DATASTORE = "workspaceartifactstore"
+# Requests under way at once.
+NUM_CONNECTIONS = 8
+
+
+class Unreached(EnvironmentFailure):
+    """The storage did not answer, or could not just now: later it may."""
+
+
+class Artifacts:
+    """A workspace's artifacts. Everything blocks, and raises EnvironmentFailure."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._stack = wire.environment.stack
+        path = f"{wire.workspace}/datastores/{DATASTORE}"
+        found = wire.get(path, what="looking up where logs are kept")["properties"]
+        self.account, self.container = found["accountName"], found["containerName"]
+        scheme, suffix = found.get("protocol") or "https", found.get("endpoint")
+        self.url = f"{scheme}://{self.account}.blob.{suffix or 'core.windows.net'}"
+        container = Container(
+            f"{self.url}/{self.container}",
+            Identity(wire.tokens.credential),
+            waiting=partial(_say_waiting, self.url),
+        )
+        if not container.address.is_secure:
+            message = f"the store {self.url} is not spoken to without TLS"
+            raise EnvironmentFailure(message, hint=f"launch env check -s {self._stack}")
+        self.store = AzureStore(container, self.container, self._explain)
+        self._pool = ThreadPoolExecutor(NUM_CONNECTIONS, thread_name_prefix="artifacts")
+
+    def list(self, job: str, folder: str) -> Iterator[Blob]:
+        """Yield the blobs of a job below a folder that ends with a slash."""
+        return self.store.list(f"{job_prefix(job)}{folder}")
+
+    def read_parts(self, job: str, parts: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+        """Yield the bytes from, up to but without, of these files of a job; empty for what is gone.
+
+        All are asked for at once.
+        """
+        prefix = job_prefix(job)
+        return self._pool.map(
+            self._read, [(prefix + name, start, end) for name, start, end in parts]
+        )
+
+    def _read(self, part: tuple[str, int, int]) -> bytes:
+        name, start, end = part
+        return (self.store.read_range(name, start, end) or b"") if end > start else b""
+
+    def _explain(self, error: StoreError) -> EnvironmentFailure:
+        if error.status is None or error.status in (408, 429) or error.status >= 500:
+            message = f"the store {self.url} cannot be reached: {error.text}"
+            return Unreached(message, hint=f"launch env check -s {self._stack}")
+        if error.code == "AuthorizationFailure":
+            message = f"the firewall of the store {self.url} does not let this machine's address in"
+            hint = "connect by VPN or peering, or have the address added to `allowed_ips`"
+            return EnvironmentFailure(message, hint=hint)
+        if error.status in (401, 403):
+            message = f"the store {self.url}, where logs are kept, refuses us: {error.text}"
+            hint = (
+                "az login, with an identity that has the role Storage Blob Data Reader there: "
+                "whoever owns the stack adds our group to `people`"
+            )
+            return EnvironmentFailure(message, hint=hint)
+        message = f"the store {self.url} answered {error.status}: {error.text}"
+        return EnvironmentFailure(message, hint=f"launch env check -s {self._stack}")
+
+
+def job_prefix(job: str) -> str:
+    """What the names of a job's artifacts begin with."""
+    return f"ExperimentRun/dcid.{job}/"
+
+
+def _say_waiting(url: str, reason: str) -> None:
+    console.say(f"waiting for the store {url}: {reason}")

@@ -1,0 +1,209 @@
+"""Asks Azure ML how runs stand: no more often than it helps, and on while it cannot be reached.
+
+What has ended is kept in the run's folder, and not asked for again.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from jobs import console
+from jobs.azure_ml.history import Attempt, Listed, attempt_of
+from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
+from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
+from jobs.azure_ml.states import Standing
+from jobs.runs import write_file
+from jobs.spec import RunHandle, RunState
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.runs import CloudRuns
+
+# What was asked so recently is not asked again: at first often, later less so.
+FRESH_S, STALE_S = 1.0, 5.0
+# While a run waits to begin, its beginning must be seen soon.
+WAITING_STALE_S = 2.0
+# How often a waiting run's cluster is looked at.
+CLUSTER_LOOK_S = 15.0
+# So long an Azure that cannot be reached is waited for by whoever follows a run.
+PATIENCE_S = 900.0
+KEPT = "azure"
+_WAITING = (RunState.QUEUED, RunState.PREPARING)
+
+
+class Look(Struct, kw_only=True):
+    """What was seen of a run, and when (monotonic)."""
+
+    attempts: list[Attempt]
+    seen_s: float
+    changed_s: float
+    waiting: str | None = None  # for what
+    cluster_seen_s: float | None = None
+    silent_since_s: float | None = None
+
+    def is_fresh(self, now_s: float) -> bool:
+        """Whether it need not be asked again yet."""
+        state = self.attempts[-1].standing.state
+        longest_s = WAITING_STALE_S if state in _WAITING else STALE_S
+        fresh_s = min(max((now_s - self.changed_s) / 20, FRESH_S), longest_s)
+        return state.is_terminal() or now_s - self.seen_s < fresh_s
+
+
+class Watch:
+    """Of the runs of one workspace."""
+
+    def __init__(self, runs: CloudRuns) -> None:
+        self._runs = runs
+        self._looks: dict[str, Look] = {}
+
+    def look(self, handle: RunHandle) -> Look:
+        """How the run stands; raises CloudRefusal where nobody has said so for long."""
+        now_s = time.monotonic()
+        look = self._looks.get(handle.id)
+        if look is not None and look.is_fresh(now_s):
+            return look
+        try:
+            attempts = self._ask(handle)
+        except CloudRefusal as refusal:
+            if look is None or not _is_passing(refusal):
+                raise
+            return _wait_on(look, refusal)
+        if look is None or look.attempts != attempts:
+            before_s = look.cluster_seen_s if look is not None else None
+            look = Look(attempts=attempts, seen_s=now_s, changed_s=now_s, cluster_seen_s=before_s)
+            self._looks[handle.id] = look
+        look.seen_s, look.silent_since_s = now_s, None
+        self._look_at_cluster(handle, look, now_s)
+        return look
+
+    def forget(self, handle: RunHandle) -> None:
+        """Ask anew next time: something was done to the run."""
+        self._looks.pop(handle.id, None)
+
+    def attempt_of_listed(self, listed: Listed) -> Attempt | None:
+        """What a list does not tell of a run that has begun."""
+        run_dir = self._runs.runs / listed.run
+        kept = kept_attempt(run_dir, listed.attempt)
+        if kept is not None or listed.standing.state is RunState.QUEUED:
+            return kept
+        details = self._runs.details(listed.run, listed.attempt)
+        if details is None:
+            return None
+        attempt = attempt_of(listed.attempt, details)
+        if not _lacks_exit_code(attempt):
+            _keep(run_dir, attempt)
+        return attempt
+
+    def _ask(self, handle: RunHandle) -> list[Attempt]:
+        """All attempts. Another is looked for only where there may be one."""
+        retry = self._runs.record(handle).plan.spec.retry
+        attempts: list[Attempt] = []
+        for number in range(1, retry.max + 2):
+            attempt = self._attempt(handle, number)
+            if attempt is None:
+                break
+            attempts.append(attempt)
+            if attempt.standing.cause not in retry.on:
+                break
+        return attempts
+
+    def _attempt(self, handle: RunHandle, number: int) -> Attempt | None:
+        run_dir = Path(handle.run_dir)
+        kept = kept_attempt(run_dir, number)
+        if kept is not None:
+            return kept
+        try:
+            details = self._runs.details(handle.id, number)
+        except WorkspaceGone as gone:
+            return _lost(number, f"{gone.message}; {gone.hint}")
+        if details is None:
+            return None if number > 1 else _without_job(run_dir)
+        attempt = attempt_of(number, details)
+        if _lacks_exit_code(attempt):
+            attempt = self._with_exit_code(handle, attempt)
+        _keep(run_dir, attempt)
+        return attempt
+
+    def _with_exit_code(self, handle: RunHandle, attempt: Attempt) -> Attempt:
+        """With the exit code that a rank left, where Azure ML's words have none."""
+        from jobs.azure_ml.results import rank_error
+
+        error = rank_error(self._runs.blobs, handle.id, attempt.number)
+        if error is None or error.exit_code is None:
+            return attempt
+        standing = msgspec.structs.replace(attempt.standing, exit_code=error.exit_code)
+        return msgspec.structs.replace(attempt, standing=standing)
+
+    def _look_at_cluster(self, handle: RunHandle, look: Look, now_s: float) -> None:
+        """Find out why a run waits, now and then."""
+        attempt = look.attempts[-1]
+        if attempt.standing.state not in _WAITING or not attempt.status:
+            look.waiting = None
+            return
+        if look.cluster_seen_s is not None and now_s - look.cluster_seen_s < CLUSTER_LOOK_S:
+            return
+        look.cluster_seen_s = now_s
+        try:
+            look.waiting = self._runs.why_waiting(handle, attempt)
+        except CloudRefusal:
+            return  # it is no more than a remark
+
+
+def kept_attempt(run_dir: Path, number: int) -> Attempt | None:
+    """An attempt that was seen to be over."""
+    try:
+        content = (run_dir / KEPT / f"{number}.json").read_bytes()
+        return msgspec.json.decode(content, type=Attempt)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _lacks_exit_code(attempt: Attempt) -> bool:
+    return attempt.standing.state is RunState.FAILED and attempt.standing.exit_code is None
+
+
+def _keep(run_dir: Path, attempt: Attempt) -> None:
+    if not attempt.standing.state.is_terminal():
+        return
+    try:
+        (run_dir / KEPT).mkdir(parents=True, exist_ok=True)
+        write_file(run_dir / KEPT / f"{attempt.number}.json", msgspec.json.encode(attempt))
+    except OSError:
+        return  # it is asked for again
+
+
+def _without_job(run_dir: Path) -> Attempt:
+    """Of a run whose job Azure ML has not got."""
+    intent = read_intent(run_dir)
+    if intent is not None and time.time() - intent.since_s < RESUME_S:
+        reason = "its submit is under way, or was cut off: the same `launch run` goes on with it"
+        standing = Standing(state=RunState.QUEUED, reason=reason)
+        return Attempt(number=1, status="", standing=standing)
+    if intent is not None or (run_dir / GIVEN_UP).exists():
+        return _lost(1, "Azure ML never got it: its submit was cut off, or refused")
+    return _lost(1, "Azure ML has no such job any more")
+
+
+def _lost(number: int, reason: str) -> Attempt:
+    standing = Standing(state=RunState.LOST, reason=reason)
+    return Attempt(number=number, status="", standing=standing)
+
+
+def _is_passing(refusal: CloudRefusal) -> bool:
+    return refusal.status is None or refusal.status in (408, 409, 429) or refusal.status >= 500
+
+
+def _wait_on(look: Look, refusal: CloudRefusal) -> Look:
+    """Take what was seen last, until that has gone on for too long."""
+    now_s = time.monotonic()
+    if look.silent_since_s is None:
+        look.silent_since_s = now_s
+        console.warn(f"{refusal.message}; trying on for {PATIENCE_S / 60:.0f} min, the run goes on")
+    if now_s - look.silent_since_s > PATIENCE_S:
+        raise refusal
+    look.seen_s = now_s
+    return look
