@@ -15,8 +15,8 @@ from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variable
 from jobs.data_asset import datastore_path, datastore_uri
 from jobs.spec import Environment, InputSpec, JobSpec, Plan
 
-# The one that azure-ai-ml sends jobs with; no stable one has a job's priority.
-JOB_API_VERSION = "2025-01-01-preview"
+# The last one that knows of a job's priority.
+JOB_API_VERSION = "2024-04-01-preview"
 # By this one a workspace's other jobs are told from ours.
 MARK = ("trainyard", "1")
 # Stand in a plan for what is known only when it is submitted.

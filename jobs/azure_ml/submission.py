@@ -39,11 +39,10 @@ from jobs.code import snapshot
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.provenance import make_record
 from jobs.runs import RunEvent, RunStore, append_event, now, read_record
-from jobs.spec import Environment, Plan, ResumePoint, RunHandle, RunRecord, RunState
+from jobs.spec import Environment, JobSpec, Plan, ResumePoint, RunHandle, RunRecord, RunState
 from jobs.store import BlobStore, open_runs_store
 from jobs.transfers.copying import Copy
 
-ENGINE = "azureml"
 # A request that was sent shortly before its sender died may still be carried out.
 SETTLE_S = 600.0
 SETTLE_WITHIN_S = 7 * 86400.0
@@ -52,8 +51,12 @@ _BUSY_TRIES, _BUSY_S = 4, 1.0
 _OVER = {"Completed", "Failed", "Canceled"}
 
 
-def submit_run(environment: Environment, plan: Plan, wire: Wire) -> RunHandle:
+def submit_run(
+    environment: Environment, plan: Plan, wire: Wire, *, way: type[Submission] | None = None
+) -> RunHandle:
     """Start the run, or go on where an earlier `launch` of the same job was cut off.
+
+    `way` is how another engine sends a job.
 
     Raises LaunchError; then there is no run, but where Azure did not say whether it took the job:
     the intent stays, and the same again goes on with it.
@@ -63,7 +66,7 @@ def submit_run(environment: Environment, plan: Plan, wire: Wire) -> RunHandle:
     intent = Intent(plan_digest=plan_digest(plan), code=code.listing.name, since_s=time.time())
     try:
         with _claimed(RunStore(workspace), intent) as (run_dir, is_new):
-            started = _Submission(environment, run_dir, wire, code)
+            started = (way or Submission)(environment, run_dir, wire, code)
             try:
                 record = started.prepare(plan)
             except BaseException:
@@ -76,19 +79,29 @@ def submit_run(environment: Environment, plan: Plan, wire: Wire) -> RunHandle:
         message = f"cannot make a run in `{workspace}`: {error.strerror or error}"
         hint = "free some space, or mend the folder's permissions"
         raise EnvironmentFailure(message, hint=hint) from error
-    return RunHandle(id=run_dir.name, engine=ENGINE, run_dir=str(run_dir))
+    return RunHandle(id=run_dir.name, engine=plan.engine, run_dir=str(run_dir))
 
 
 def submit_attempt(
-    environment: Environment, record: RunRecord, attempt: int, wire: Wire
+    environment: Environment,
+    record: RunRecord,
+    attempt: int,
+    wire: Wire,
+    *,
+    timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """Start a run once more with the code and the checkpoints that it has; what Azure ML says of it.
 
-    The same attempt again is the same job, whoever sends it.
+    The same attempt again is the same job, whoever sends it. `timeout_s` is what is left of the
+    run's time.
     """
+    spec = record.plan.spec
+    if timeout_s is not None:
+        limits = msgspec.structs.replace(spec.limits, wall_clock_s=timeout_s)
+        spec = msgspec.structs.replace(spec, limits=limits)
     known = record.plan.request["job"]["body"]["properties"]
     request = job_request(
-        record.plan.spec,
+        spec,
         environment,
         run=record.id,
         code_id=known["codeId"],
@@ -155,25 +168,28 @@ def _claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
         yield run_dir, True
 
 
-class _Submission:
-    """One run on its way; each step can be done again."""
+class Submission:
+    """One run on its way; each step can be done again.
+
+    What another API does otherwise: `_request`, `_provide`, `_put`, `_is_there`, `_mended`.
+    """
 
     def __init__(self, environment: Environment, run_dir: Path, wire: Wire, code: Code) -> None:
-        self._environment = environment
-        self._run_dir = run_dir
-        self._wire = wire
-        self._code = code
-        self._known = Known(run_dir.parent.parent)
+        self.environment = environment
+        self.run_dir = run_dir
+        self.wire = wire
+        self.code = code
+        self.known = Known(run_dir.parent.parent)
 
     def prepare(self, plan: Plan) -> RunRecord:
         """Everything that the job needs, here and in Azure; gives the run's record."""
         self._copy_code(plan)
         record = self._record(plan)
         self._provide(record)
-        store = open_runs_store(self._environment)
+        store = open_runs_store(self.environment)
         if plan.spec.resume is not None:
             _hand_on_checkpoints(store, plan.spec.resume, record.id)
-        store.create(_record_blob(record.id), (self._run_dir / "run.json").read_bytes())
+        store.create(_record_blob(record.id), (self.run_dir / "run.json").read_bytes())
         return record
 
     def send(self, record: RunRecord) -> None:
@@ -197,68 +213,76 @@ class _Submission:
 
     def _copy_code(self, plan: Plan) -> None:
         """What a rerun begins with; also what is sent, as the user may go on writing."""
-        copy = self._run_dir / "code"
+        copy = self.run_dir / "code"
         shutil.rmtree(copy, ignore_errors=True)
         if plan.spec.code is None:
             copy.mkdir()
             return
-        workspace = self._run_dir.parent.parent
+        workspace = self.run_dir.parent.parent
         snapshot(Path(plan.spec.code), copy, only=plan.spec.code_only, exclude=(workspace,))
 
     def _record(self, plan: Plan) -> RunRecord:
         """Written once; its request is the very one that is sent."""
-        run = self._run_dir.name
-        if (self._run_dir / "run.json").exists():
-            return read_record(self._run_dir)
-        request = run_request(plan.spec, self._environment, run=run, code=self._code.listing.name)
+        run = self.run_dir.name
+        if (self.run_dir / "run.json").exists():
+            return read_record(self.run_dir)
+        request = self._request(plan.spec, run)
         digest = plan.spec.image.partition("@")[2] or None
         final = msgspec.structs.replace(plan, request=request)
-        record = make_record(run, final, self._environment, image_digest=digest)
-        RunStore(self._run_dir.parent.parent).commit(record)
+        record = make_record(run, final, self.environment, image_digest=digest)
+        RunStore(self.run_dir.parent.parent).commit(record)
         return record
+
+    def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
+        """What goes into the run's record, and then to the workspace."""
+        return run_request(spec, self.environment, run=run, code=self.code.listing.name)
 
     def _provide(self, record: RunRecord) -> None:
         """The code and the image's version, where the workspace is not known to have them."""
-        code = self._code.listing.name
-        if not self._known.has(code):
+        code = self.code.listing.name
+        if not self.known.has(code):
             self._send_code()
-            self._known.add(code)
+            self.known.add(code)
         name = _image_name(record)
-        if not self._known.has(name):
+        if not self.known.has(name):
             send_version(
-                version_for(record.plan.spec, self._environment), record.plan.spec, self._wire
+                version_for(record.plan.spec, self.environment), record.plan.spec, self.wire
             )
-            self._known.add(name)
+            self.known.add(name)
 
     def _send_code(self) -> None:
         """Of the run's copy: the user may be writing already."""
-        listing, copy = self._code.listing, self._run_dir / "code"
-        files = [msgspec.structs.replace(each, path=copy / each.name) for each in self._code.files]
-        upload(self._wire, listing.name, files, self._code.made, what="sending the code")
+        listing, copy = self.code.listing, self.run_dir / "code"
+        files = [msgspec.structs.replace(each, path=copy / each.name) for each in self.code.files]
+        upload(self.wire, listing.name, files, self.code.made, what="sending the code")
 
     def _put(self, record: RunRecord) -> None:
+        """Send the job; raises CloudRefusal."""
         job = record.plan.request["job"]
         what = f"submitting {record.id}"
-        self._wire.put(job["path"], job["body"], api_version=job["api_version"], what=what)
+        self.wire.put(job["path"], job["body"], api_version=job["api_version"], what=what)
 
     def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
         """Whether Azure ML has the job all the same: the answer may be to a second asking."""
         if refusal.status in (401, 403):
             return False
         try:
-            return self._wire.find(record.plan.request["job"]["path"]) is not None
+            return self._is_there(record)
         except CloudRefusal as silence:
             raise self._uncertain(silence) from refusal
+
+    def _is_there(self, record: RunRecord) -> bool:
+        return self.wire.find(record.plan.request["job"]["path"]) is not None
 
     def _mended(self, record: RunRecord) -> bool:
         """Provide again what was taken for known and is gone; whether anything was."""
         paths = {
-            self._code.listing.name: record.plan.request["job"]["body"]["properties"]["codeId"],
+            self.code.listing.name: record.plan.request["job"]["body"]["properties"]["codeId"],
             _image_name(record): record.plan.request["environment"]["path"],
         }
-        gone = [name for name, path in paths.items() if self._wire.find(path) is None]
+        gone = [name for name, path in paths.items() if self.wire.find(path) is None]
         for name in gone:
-            self._known.forget(name)
+            self.known.forget(name)
         if gone:
             self._provide(record)
         return bool(gone)
@@ -266,11 +290,11 @@ class _Submission:
     def _withdraw(self, record: RunRecord) -> None:
         """Leave nothing of a run that Azure ML refused."""
         with suppress(LaunchError):
-            open_runs_store(self._environment).delete([_record_blob(record.id)])
-        shutil.rmtree(self._run_dir, ignore_errors=True)
+            open_runs_store(self.environment).delete([_record_blob(record.id)])
+        shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def _uncertain(self, refusal: CloudRefusal) -> CloudRefusal:
-        message = f"whether Azure ML has {self._run_dir.name} is not known: {refusal.message}"
+        message = f"whether Azure ML has {self.run_dir.name} is not known: {refusal.message}"
         hint = "the same again goes on with it, and starts nothing twice; launch ls looks"
         return CloudRefusal(
             message, hint=hint, status=refusal.status, code=refusal.code, text=refusal.text

@@ -63,7 +63,7 @@ def test_a_horovod_job_is_an_mpi_job():
         },
         "job": {
             "path": f"{WORKSPACE}/jobs/{RUN_ID}",
-            "api_version": "2025-01-01-preview",
+            "api_version": "2024-04-01-preview",
             "body": {
                 "properties": {
                     "jobType": "Command",
