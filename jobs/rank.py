@@ -320,7 +320,6 @@ class Rank:
     """One rank from its start to its record in `ranks/`."""
 
     logs_to_file = True
-    linger_s, linger_for_checkpoint_s = LINGER_S, LINGER_FOR_CHECKPOINT_S
 
     def __init__(self, job: dict[str, Any], environ: dict[str, str]) -> None:
         self.job = job
@@ -363,8 +362,7 @@ class Rank:
     def _leave(self, code: int) -> None:
         """See that the others can end as they should, too."""
         if code and self.job.get("leave_together"):
-            is_preempted = code == PREEMPTED_EXIT_CODE
-            self._linger(self.linger_for_checkpoint_s if is_preempted else self.linger_s)
+            self._linger(LINGER_FOR_CHECKPOINT_S if code == PREEMPTED_EXIT_CODE else LINGER_S)
 
     def _linger(self, timeout_s: float) -> None:
         """Stay until the other ranks have ended, too, or this one is told to go (once more).

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from jobs.rank import Ending, Rank
 
 JOB_VARIABLE = "TRAINYARD_JOB"
 RUN_DIR = ".trainyard/run"  # beside the code: on the node's own disk, and another one for each job
-UPLOADS = "--uploads"
-# Long enough for what rank 0 still brings to the store when another rank has failed.
-LINGER_S = 10.0
+# What else this program is started as, beside the ranks.
+UPLOADS, CHIEF = "--uploads", "--chief"
+# How long a rank that has failed stays for the node's results, which are being brought.
+LINGER_FOR_RESULTS_S = 10.0
 
 
 def main() -> int:
@@ -28,10 +31,15 @@ def main() -> int:
     environ = dict(os.environ)
     settings: dict[str, Any] = json.loads(environ[JOB_VARIABLE])
     run_dir = f"{os.getcwd()}/{RUN_DIR}"
-    if sys.argv[1:2] == [UPLOADS]:
-        from jobs.rank_uploads import serve
+    if sys.argv[1] == UPLOADS:
+        from jobs.rank_uploads import bring_results
 
-        serve(settings, sys.argv[2], node=int(sys.argv[3]), is_main=sys.argv[4] == "main")
+        bring_results(settings, run_dir, node=int(sys.argv[2]), is_main=sys.argv[3] == "main")
+        return 0
+    if sys.argv[1] == CHIEF:
+        from jobs.rank_chief import watch_chief
+
+        watch_chief(settings, run_dir, int(sys.argv[2]))
         return 0
     places = dict(each.split("=", 1) for each in sys.argv[1:])
     job = make_run_dir(settings, run_dir, places)
@@ -106,14 +114,19 @@ class AzureRank(Rank):
     """A rank whose node nobody else looks after."""
 
     logs_to_file = False
-    linger_s = linger_for_checkpoint_s = LINGER_S
 
     def __init__(
         self, settings: dict[str, Any], job: dict[str, Any], environ: dict[str, str]
     ) -> None:
         super().__init__(job, environ)
         self._settings = settings
-        self._uploads = _Uploads(settings, job, self.world) if not self.world.local_rank else None
+        self._uploads: _Helper | None = None
+        if not self.world.local_rank:
+            what = "main" if self.world.rank == 0 else "other"
+            self._uploads = _Helper(settings, UPLOADS, str(self.world.node), what)
+        # Held open as long as this process lives.
+        if settings["chief"] and self.world.rank:
+            self._watcher = _Helper(settings, CHIEF, str(self.world.rank))
 
     def give_up(self, problem: str) -> int:
         """End before the command began; `problem` is what the log says of it."""
@@ -122,6 +135,15 @@ class AzureRank(Rank):
         self._close("secrets", Ending(1, None))
         self._leave(1)
         return 1
+
+    def _execute(self, command: list[str], *, is_last: bool = False) -> Ending:
+        ending = super()._execute(command, is_last=is_last)
+        if is_last and self._settings["chief"]:
+            from jobs.rank_chief import served
+
+            if os.path.exists(served(self.job["run_dir"], self.world.rank)):
+                return Ending(0, None)
+        return ending
 
     def _build_node(self, folder: str) -> Ending | None:
         from jobs.rank_identity import Identity, RankError
@@ -165,11 +187,28 @@ class AzureRank(Rank):
         if self._uploads:
             while not code and self._num_told == was_told and self._others_run():
                 time.sleep(0.1)
-            self._uploads.finish(lambda: self._num_told > was_told)
+            self._mark("bringing")
+            if self._uploads.finish(lambda: self._num_told > was_told):
+                self._mark("brought")
         super()._leave(code)
 
+    def _mark(self, what: str) -> None:
+        with open(f"{self.job['run_dir']}/{what}", "w", encoding="utf-8"):
+            pass
+
+    def _has_mark(self, what: str) -> bool:
+        return os.path.exists(f"{self.job['run_dir']}/{what}")
+
+    def _linger(self, timeout_s: float) -> None:
+        super()._linger(timeout_s)
+        deadline, was_told = time.monotonic() + LINGER_FOR_RESULTS_S, self._num_told
+        while self._has_mark("bringing") and not self._has_mark("brought"):
+            if self._num_told > was_told or time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
+
     def _are_others_over(self) -> bool:
-        return os.path.exists(f"{self.job['run_dir']}/sent") and not self._others_run()
+        return not self._others_run()
 
     def _others_run(self) -> bool:
         """Whether ranks of this node are at it that end by themselves."""
@@ -222,26 +261,26 @@ class AzureRank(Rank):
             )
 
 
-class _Uploads:
-    """The process that brings the node's results to the store."""
+class _Helper:
+    """This program once more, beside the rank; it ends when its input is closed."""
 
-    def __init__(self, settings: dict[str, Any], job: dict[str, Any], world: Any) -> None:
-        self._run_dir = job["run_dir"]
+    def __init__(self, settings: dict[str, Any], *arguments: str) -> None:
         outlet, self._inlet = os.pipe2(os.O_CLOEXEC)
-        is_main = "main" if world.rank == 0 else "other"
-        argv = [sys.executable, "-I", "-S", sys.argv[0], UPLOADS]
-        argv += [self._run_dir, str(world.node), is_main]
+        argv = [sys.executable, "-I", "-S", sys.argv[0], *arguments]
         environ = {**os.environ, JOB_VARIABLE: json.dumps(settings)}
         actions = [(os.POSIX_SPAWN_DUP2, outlet, 0)]
-        self._child = os.posix_spawn(sys.executable, argv, environ, file_actions=actions)
+        # What ends the ranks is not to end it, from its very start.
+        masked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        self._child = os.posix_spawn(
+            sys.executable, argv, environ, file_actions=actions, setsigmask=masked
+        )
         os.close(outlet)
 
-    def finish(self, is_told: Any) -> None:
-        """Let it bring all that is there, and wait for that; not when told to leave meanwhile."""
+    def finish(self, is_told: Callable[[], bool]) -> bool:
+        """Let it end, and wait for that; False when told to leave meanwhile."""
         os.close(self._inlet)
         while not os.waitpid(self._child, os.WNOHANG)[0]:
             if is_told():
-                return
+                return False
             time.sleep(0.02)
-        with open(f"{self._run_dir}/sent", "w", encoding="utf-8"):
-            pass
+        return True

@@ -23,6 +23,10 @@ LONGEST_PAUSE_S = 30.0
 PASSING = (408, 429, 500, 502, 503, 504)
 
 
+class Refused(RankError):
+    """The store lets this identity, or this network, not do it: not now, and not soon."""
+
+
 class Answer(NamedTuple):
     """What a service said; `status` 0 where it said nothing, and why not is the body."""
 
@@ -199,10 +203,11 @@ def md5_text(content: bytes) -> str:
 
 def unreachable(blob: str, answer: Answer) -> RankError:
     """The store does not give or take a blob."""
-    if answer.status == 403 and answer.headers.get("x-ms-error-code") == "AuthorizationFailure":
+    message = f"the store does not serve `{blob}`: {answer.why}"
+    if answer.status not in (401, 403):
+        return RankError(message, "look at the store")
+    if answer.headers.get("x-ms-error-code") == "AuthorizationFailure":
         hint = "the storage account's network rules must let the cluster's network in"
-    elif answer.status in (401, 403):
-        hint = "the cluster's identity needs its role on the container: pulumi up sets it"
     else:
-        hint = "look at the store, then start the run again"
-    return RankError(f"the store does not serve `{blob}`: {answer.why}", hint)
+        hint = "the cluster's identity needs its role on the container: pulumi up sets it"
+    return Refused(message, hint)

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import os
 import select
-import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,13 +18,13 @@ from typing import Any, NamedTuple
 
 from jobs.rank import die_with_parent, stamp
 from jobs.rank_identity import STORAGE, Identity, RankError
-from jobs.rank_store import Answer, Container, block_id, unreachable
+from jobs.rank_store import Answer, Container, Refused, block_id, unreachable
 
 INTERVAL_S = 10.0
 # A file is brought when nobody has written to it for so long.
 STILL_S = 2.0
-# How long the last turn goes on without bringing anything.
-PATIENCE_S = 120.0
+# How long the last turn is tried again: with a store that is away, and with one that refuses.
+PATIENCE_S, REFUSED_PATIENCE_S = 120.0, 3.0
 BLOCK_BYTES = 8 << 20
 METRICS_BLOCK_BYTES = 1 << 20
 NUM_THREADS = 4
@@ -65,14 +64,14 @@ class GrowingFile:
         self._full = 0  # blocks that cannot change any more
         self._md5 = hashlib.md5(usedforsecurity=False)
 
-    def send(self) -> bool:
-        """Bring what came since; True when something did. Raises RankError, OSError."""
+    def send(self) -> None:
+        """Bring what came since; raises RankError, OSError."""
         try:
             state = State.of(self._path)
         except FileNotFoundError:
-            return False
+            return
         if state == self._sent:
-            return False
+            return
         if self._sent and (state.inode != self._sent.inode or state.bytes < self._sent.bytes):
             self._begin_anew()
         blocks = [block_id(self._node, index) for index in range(self._full)]
@@ -91,7 +90,6 @@ class GrowingFile:
         text = base64.b64encode(md5.digest()).decode()
         _require(self._blob, self._container.put_list(self._blob, blocks, text, {}))
         self._sent = state
-        return True
 
 
 class Tree:
@@ -110,8 +108,8 @@ class Tree:
         self._left: dict[str, State] = {}  # another node's names
         self._pool = ThreadPoolExecutor(NUM_THREADS)
 
-    def send(self, *, is_last: bool) -> bool:
-        """Bring what is new and at rest, at the end all; True when something was brought.
+    def send(self, *, is_last: bool) -> None:
+        """Bring what is new and at rest, at the end all.
 
         Raises RankError, OSError for the first that failed.
         """
@@ -132,7 +130,6 @@ class Tree:
                 raise failed
         for name in self._sent.keys() - found.keys():
             self._container.delete(self._prefix + name, self._sent.pop(name).etag)
-        return bool(due)
 
     def _has(self, name: str, state: State) -> bool:
         sent = self._sent.get(name)
@@ -245,30 +242,33 @@ class Uploads:
         self._files = [
             GrowingFile(container, f"{run_dir}/{name}", f"{run}/{name}", node) for name in names
         ]
-        self._why = ""
+        self._why, self._is_refused = "", False
 
-    def turn(self, *, is_last: bool) -> bool | None:
-        """Bring what there is: whether something was brought, or None where something failed."""
+    def turn(self, *, is_last: bool) -> bool:
+        """Bring what there is; False where something failed."""
         try:
             self._renew_tokens()
-            sent = [file.send() for file in self._files]
-            sent.append(self._outputs.send(is_last=is_last))
+            for file in self._files:
+                file.send()
+            self._outputs.send(is_last=is_last)
         except (RankError, OSError) as error:
+            self._is_refused = isinstance(error, Refused)
             hint = getattr(error, "hint", "it is tried again")
             if str(error) != self._why:
                 self._why = str(error)
                 say(f"results do not reach the store: {error} ({hint}); training goes on")
-            return None
+            return False
         if self._why:
             self._why = ""
             say("results reach the store again")
-        return any(sent)
+        return True
 
     def finish(self) -> None:
-        """Bring all; gives up when for PATIENCE_S nothing could be brought."""
-        give_up_s, pause_s = time.monotonic() + PATIENCE_S, 0.5
-        while self.turn(is_last=True) is None:
-            if time.monotonic() > give_up_s:
+        """Bring all, or say that not all of it could be brought."""
+        began_s, pause_s = time.monotonic(), 0.5
+        while not self.turn(is_last=True):
+            patience_s = REFUSED_PATIENCE_S if self._is_refused else PATIENCE_S
+            if time.monotonic() - began_s > patience_s:
                 say("not all results reached the store: what is missing is lost with this node")
                 return
             time.sleep(pause_s)
@@ -294,10 +294,8 @@ def say(text: str) -> None:
     os.write(1, stamp() + f"warning: {text}\n".encode())
 
 
-def serve(settings: dict[str, Any], run_dir: str, *, node: int, is_main: bool) -> None:
+def bring_results(settings: dict[str, Any], run_dir: str, *, node: int, is_main: bool) -> None:
     """Bring results until the input is closed, then the rest."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # what ends the ranks is not to end this
     die_with_parent()
     os.nice(10)
     uploads = Uploads(settings, run_dir, Identity(dict(os.environ)), node=node, is_main=is_main)

@@ -22,6 +22,7 @@ CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
 _MODULES = (
     "rank",
     "rank_azure",
+    "rank_chief",
     "rank_identity",
     "rank_store",
     "rank_streams",

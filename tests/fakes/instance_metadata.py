@@ -1,28 +1,37 @@
-"""Azure's instance metadata service on loopback: a machine's name and its Scheduled Events."""
+"""Azure's instance metadata service on loopback: a machine's name, its events, its identities."""
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 EVENTS_PATH = "/metadata/scheduledevents?api-version=2020-07-01"
+TOKEN_PATH = "/metadata/identity/oauth2/token"
 NAME_PATH = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 
 
 class InstanceMetadata:
-    """Answers as documented; `answer` replaces the document by other bytes, or by a status."""
+    """Answers as documented; `answer` replaces what is asked for by other bytes, or by a status.
+
+    `identities` are by client id ("" for the only one) what their tokens begin with.
+    """
 
     def __init__(self) -> None:
         self.name = "trainers_3"
         self.events: list[dict[str, Any]] = []
         self.answer: bytes | int | None = None
-        self.num_polls = 0
+        self.identities: dict[str, str] = {}
+        self.lifetime_s = 86_400
+        self.expires_on = ""
+        self.num_polls = self.num_tokens = 0
         self.url = ""
 
     def schedule(
@@ -50,6 +59,8 @@ class InstanceMetadata:
             return 400, b"Bad request. Required metadata header not specified"
         if path == NAME_PATH:
             return 200, self.name.encode()
+        if path.startswith(f"{TOKEN_PATH}?"):
+            return self._token(parse_qs(path.partition("?")[2]))
         if path != EVENTS_PATH:
             return 404, b""
         self.num_polls += 1
@@ -58,6 +69,21 @@ class InstanceMetadata:
         if self.answer is not None:
             return 200, self.answer
         return 200, json.dumps({"DocumentIncarnation": 1, "Events": self.events}).encode()
+
+    def _token(self, query: dict[str, list[str]]) -> tuple[int, bytes]:
+        if isinstance(self.answer, int):
+            return self.answer, b""
+        (client_id,) = query.get("client_id", [""])
+        if client_id not in self.identities or query["api-version"] != ["2018-02-01"]:
+            return 400, b'{"error": "invalid_request", "error_description": "Identity not found"}'
+        self.num_tokens += 1
+        body = {
+            "access_token": f"{self.identities[client_id]}-{self.num_tokens}",
+            "expires_on": self.expires_on or str(int(time.time()) + self.lifetime_s),
+            "resource": query["resource"][0],
+            "token_type": "Bearer",
+        }
+        return 200, json.dumps(body).encode()
 
 
 @contextmanager

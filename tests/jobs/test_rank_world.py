@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from jobs.rank import World, map_world, rank_environment
+from jobs.rank_azure import rank_variables
 
 # What each starter sets for rank 5 of 8 on the second of two nodes.
 STARTERS = {
@@ -86,6 +89,58 @@ def test_started_by_nobody_is_a_world_of_one() -> None:
 def test_our_variables_win_over_those_of_an_mpi_above_us() -> None:
     environ = {**STARTERS["our gang"], "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
     assert map_world(environ).rank == 5
+
+
+TASKS = {
+    "chief": ["10.0.0.4:2222"],
+    "worker": ["10.0.0.5:2222", "10.0.0.5:2223"],
+    "ps": ["10.0.0.4:2223", "10.0.0.6:2222"],
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "world"),
+    [
+        (("chief", 0), (0, 3, 0, 1, 0)),
+        (("worker", 0), (1, 3, 0, 2, 1)),
+        (("worker", 1), (2, 3, 1, 2, 1)),
+        (("ps", 0), (3, 3, 1, 1, 0)),
+        (("ps", 1), (4, 3, 0, 1, 2)),
+    ],
+)
+def test_tensorflows_tasks_are_numbered_as_our_launchers_number_them(
+    task: tuple[str, int], world: tuple[int, int, int, int, int]
+) -> None:
+    kind, index = task
+    config = {"cluster": TASKS, "task": {"type": kind, "index": index}}
+    environ = {"TF_CONFIG": json.dumps(config), "AZ_BATCH_MASTER_NODE": "10.0.0.4:6000"}
+    assert map_world(environ) == World(*world, "10.0.0.4", "6105")
+
+
+def test_our_variables_win_over_tensorflows() -> None:
+    config = {"cluster": TASKS, "task": {"type": "ps", "index": 0}}
+    assert map_world({**STARTERS["our gang"], "TF_CONFIG": json.dumps(config)}).rank == 5
+
+
+@pytest.mark.parametrize(
+    ("task", "becomes"),
+    [
+        ({"type": "worker", "index": 0}, {"type": "chief", "index": 0}),
+        ({"type": "worker", "index": 2}, {"type": "worker", "index": 1}),
+        ({"type": "ps", "index": 0}, {"type": "ps", "index": 0}),
+    ],
+)
+def test_the_first_of_azure_mls_workers_is_the_chief_of_a_job_that_wants_one(
+    task: dict[str, object], becomes: dict[str, object]
+) -> None:
+    config = {"cluster": {"worker": ["a:1", "b:1", "c:1"], "ps": ["d:1"]}, "task": task}
+    environ = {"TF_CONFIG": json.dumps(config), "TRAINYARD_JOB": "{}"}
+    seen = rank_variables(environ, is_chief_led=True)
+    assert json.loads(seen.pop("TF_CONFIG")) == {
+        "cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]},
+        "task": becomes,
+    }
+    assert seen == ({"CUDA_VISIBLE_DEVICES": "-1"} if task["type"] == "ps" else {})
 
 
 def test_local_nodes_are_dealt_whatever_mpirun_sees_of_the_one_machine() -> None:

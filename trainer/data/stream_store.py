@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from trainer.common.errors import TrainingError
 from trainer.common.speech import warn
@@ -154,11 +155,14 @@ class RangeStore:
         return self._exchange(self._connect(), target, headers, length)
 
     def _connect(self) -> http.client.HTTPConnection:
-        if self._tls is not None:
-            return http.client.HTTPSConnection(
-                self._host, self._port, timeout=TIMEOUT_S, context=self._tls
-            )
-        return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+        proxy = None if proxy_bypass(self._host) else getproxies().get("https")
+        host, port = _address(proxy) if proxy else (self._host, self._port)
+        connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self._tls)
+        if proxy:
+            connection.set_tunnel(self._host, self._port)
+        return connection
 
     def _exchange(
         self,
@@ -216,6 +220,11 @@ class RangeStore:
     def __del__(self) -> None:
         for connection in self._idle:
             connection.close()
+
+
+def _address(proxy: str) -> tuple[str, int | None]:
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    return parts.hostname or "", parts.port
 
 
 def _read_body(answer: http.client.HTTPResponse, length: int) -> bytes:
