@@ -6,10 +6,14 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 TOOLS = "$(or $(PYTHON),python3)" -m tools
 BIN = .venv/bin
 
-.PHONY: setup demo test check bench faults
+.PHONY: setup setup-v1 demo test check bench faults
 
 setup:
 	@$(TOOLS).setup
+
+# What the engine azureml_v1 asks: azureml-core, in an environment of its own.
+setup-v1: setup
+	$(BIN)/python -m jobs.azure_ml_v1.sdk
 
 demo:
 	@$(TOOLS).demo

@@ -92,7 +92,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     schema: Literal[1]
     stack: str
-    engine: Literal["local", "azureml"]
+    engine: Literal["local", "azureml", "azureml_v1"]
     location: str
     subscription_id: str | None
     resource_group: str | None

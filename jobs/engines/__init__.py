@@ -6,17 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jobs.engines.base import Engine
+    from jobs.engines.base import Engine, Runs
     from jobs.spec import Environment
 
 ENGINES = {
     "local": "jobs.engines.local:LocalEngine",
     "azureml": "jobs.engines.azureml:AzureMlEngine",
+    "azureml_v1": "jobs.engines.azureml_v1:AzureMlV1Engine",
 }
-# Where an engine's runs are found; all have the methods of jobs.runs.RunStore that read.
+# An engine's runs, for verbs that only read.
 STORES = {
     "local": "jobs.runs:RunStore",
     "azureml": "jobs.azure_ml.runs:CloudRuns",
+    "azureml_v1": "jobs.azure_ml_v1.runs:V1Runs",
 }
 
 
@@ -25,7 +27,7 @@ def load_engine(environment: Environment) -> Engine:
     return _load(ENGINES, environment)(environment)
 
 
-def load_store(environment: Environment) -> Any:
+def load_store(environment: Environment) -> Runs:
     """Open the runs of the environment."""
     return _load(STORES, environment).of(environment)
 

@@ -12,6 +12,7 @@ from jobs.errors import LaunchError
 from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
 
 if TYPE_CHECKING:
+    from jobs.azure_ml.node_logs import BuildNews
     from jobs.azure_ml.runs import CloudRuns
     from jobs.azure_ml.wire import Wire
 
@@ -25,6 +26,7 @@ class AzureMlEngine:
     def __init__(self, environment: Environment, *, credential: Any = None) -> None:
         self.environment = environment
         self._credential = credential
+        self._news: dict[str, BuildNews] = {}
 
     @cached_property
     def wire(self) -> Wire:
@@ -44,11 +46,15 @@ class AzureMlEngine:
         """Give the request that `submit` will send; see `Engine.plan`."""
         from jobs.azure_ml.request import plan_job
 
+        self.require_cluster(spec)
+        return plan_job(spec, self.environment)
+
+    def require_cluster(self, spec: JobSpec) -> None:
+        """Raise LaunchError where the environment has no such cluster."""
         if spec.cluster not in self.environment.clusters:
             message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
             hint = f"it has: {', '.join(self.environment.clusters)}"
             raise LaunchError(message, hint=hint)
-        return plan_job(spec, self.environment)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then the job into the workspace; see `Engine.submit`.
@@ -94,3 +100,22 @@ class AzureMlEngine:
         from jobs.azure_ml.fetch import fetch_run
 
         return fetch_run(self.store, handle, into)
+
+    def begin_again(self, handle: RunHandle) -> bool:
+        """Submit another attempt where `retry` says so; see `Attended.begin_again`."""
+        from jobs.azure_ml.retry import begin_again
+
+        return begin_again(self.store, handle)
+
+    def preparation(self, handle: RunHandle) -> Iterator[tuple[str, str]]:
+        """Yield the lines of Azure ML's own logs; see `Attended.preparation`."""
+        from jobs.azure_ml.node_logs import preparation_lines
+
+        return preparation_lines(self.store, handle)
+
+    def preparation_news(self, handle: RunHandle) -> Sequence[str]:
+        """Give what the image's build says; see `Attended.preparation_news`."""
+        from jobs.azure_ml.node_logs import BuildNews
+
+        news = self._news.setdefault(handle.id, BuildNews(self.store, handle))
+        return news.lines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from tests.fakes.azureml.tokens import Tokens
 SNAPSHOTS = "snapshots"
 CONTENT = "/content/{api}" + WS + "/snapshots"
 FOREVER_S = 2592000
+_MODES = {"mount": "ReadOnlyMount", "download": "Download"}
 
 
 class Snapshots(ArmService):
@@ -121,9 +123,32 @@ class Execution(ArmService):
             num_nodes=configuration.get("nodeCount") or 1,
             launch=_launch(configuration),
             env={key: str(each) for key, each in variables.items()},
-            inputs={},
-            outputs={},
+            inputs={
+                name: self._link(each["dataLocation"], _MODES[each["mechanism"]])
+                for name, each in (configuration.get("data") or {}).items()
+            },
+            outputs={
+                name: self._link(each["outputLocation"], "ReadWriteMount")
+                for name, each in (configuration.get("outputData") or {}).items()
+            },
             timeout_s=None if lasts_s == FOREVER_S else float(lasts_s),
+        )
+
+
+    def _link(self, location: dict[str, Any], mode: str) -> Link:
+        """A folder of a datastore; datasets of the first API are none of this stand-in."""
+        place = location["dataPath"]
+        store = self.records.datastores.get(place["datastoreName"])
+        if store is None:
+            text = f"Datastore {place['datastoreName']} was not found."
+            raise Refusal(400, "UserError", text)
+        path = place["relativePath"].strip("/")
+        return Link(
+            account=store["accountName"],
+            container=store["containerName"],
+            path=path,
+            uri=f"azureml://datastores/{place['datastoreName']}/paths/{path}",
+            mode=mode,
         )
 
 
@@ -241,7 +266,9 @@ def _command(configuration: dict[str, Any]) -> str:
 
     command = configuration.get("command")
     if command:
-        return command if isinstance(command, str) else " ".join(command)
+        text = command if isinstance(command, str) else " ".join(command)
+        text = re.sub(r"DatasetConsumptionConfig:(\w+)", r"${{inputs.\1}}", text)
+        return re.sub(r"DatasetOutputConfig:(\w+)", r"${{outputs.\1}}", text)
     arguments = [str(each) for each in configuration.get("arguments") or []]
     return shlex.join(["python", configuration["script"], *arguments])
 

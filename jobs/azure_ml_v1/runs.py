@@ -1,0 +1,84 @@
+"""The runs of a workspace as azureml-core tells of them: those that this machine started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from jobs.azure_ml.artifacts import job_prefix
+from jobs.azure_ml.history import Attempt, Listed
+from jobs.azure_ml.intents import read_intent
+from jobs.azure_ml.request import job_name
+from jobs.azure_ml.runs import CloudRuns
+from jobs.azure_ml.states import Standing
+from jobs.azure_ml_v1.run_configuration import ENGINE
+from jobs.azure_ml_v1.session import Session
+from jobs.runs import read_record
+from jobs.spec import RunHandle, RunState
+from jobs.transfers.listing import Blob
+
+
+class V1Runs(CloudRuns):
+    """As the engine azureml has them, asked for through azureml-core; listed from what is here."""
+
+    @cached_property
+    def session(self) -> Session:
+        """What asks azureml-core."""
+        return Session(self.environment, self.wire)
+
+    @cached_property
+    def artifacts(self) -> Any:
+        """Where Azure ML keeps logs."""
+        return V1Artifacts(self.session)
+
+    def handle(self, run_id: str) -> RunHandle:
+        """The handle of an id; does not look whether there is such a run."""
+        handle = super().handle(run_id)
+        return msgspec.structs.replace(handle, engine=ENGINE)
+
+    def details(self, run: str, number: int) -> dict[str, Any] | None:
+        return self.session.details(job_name(run, number))
+
+    def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
+        """Nothing: azureml-core does not tell."""
+
+    def listed(self) -> Iterator[Listed]:
+        """Those of this machine: a list of azureml-core's asks every experiment apart."""
+        for name in self.local.names():
+            run_dir = self.runs / name
+            if not (run_dir / "run.json").exists() or read_intent(run_dir) is not None:
+                continue
+            record = read_record(run_dir)
+            if record.plan.engine != ENGINE:
+                continue  # the same workspace by the other engine
+            spec = record.plan.spec
+            yield Listed(
+                run=name,
+                attempt=1,
+                standing=Standing(state=RunState.RUNNING, reason="not looked at in a long list"),
+                name=spec.name,
+                stack=spec.stack,
+                cluster=spec.cluster,
+                nodes=spec.nodes,
+                processes_per_node=spec.processes_per_node,
+            )
+
+
+class V1Artifacts:
+    """The logs of a workspace's runs, as jobs.azure_ml.artifacts.Artifacts gives them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list(self, job: str, folder: str) -> Iterator[Blob]:
+        """Yield the logs of a job below a folder that ends with a slash."""
+        for name, size in self._session.list(job, folder):
+            yield Blob(name=job_prefix(job) + name, bytes=size, md5=None, etag="")
+
+    def read_parts(self, job: str, parts: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+        """What ranges of logs hold, in their order; empty for what is gone."""
+        if parts:
+            yield from self._session.read(job, parts)

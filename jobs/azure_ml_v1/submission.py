@@ -1,0 +1,75 @@
+"""Starts a run through azureml-core: as safely as the engine azureml, by the same steps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jobs.azure_ml.code_upload import Code
+from jobs.azure_ml.submission import Submission, submit_run
+from jobs.azure_ml.wire import Wire
+from jobs.azure_ml_v1.run_configuration import v1_request
+from jobs.azure_ml_v1.session import Session
+from jobs.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
+
+# Read in the folder that is sent, and preferred to a .gitignore: what travels is decided by then.
+IGNORE_FILE = ".amlignore"
+
+
+def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:
+    """Start the run, or go on where an earlier `launch` of the same job was cut off."""
+    return submit_run(environment, plan, wire, way=partial(V1Submission, session=session))
+
+
+class V1Submission(Submission):
+    """One run on its way."""
+
+    def __init__(
+        self, environment: Environment, run_dir: Path, wire: Wire, code: Code, *, session: Session
+    ) -> None:
+        super().__init__(environment, run_dir, wire, code)
+        self._session = session
+
+    def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
+        return v1_request(spec, self.environment, run=run)
+
+    def _provide(self, record: RunRecord) -> None:
+        """Nothing: azureml-core sends code and image with the run."""
+
+    def _put(self, record: RunRecord) -> None:
+        with tempfile.TemporaryDirectory(prefix="trainyard-code-") as folder:
+            lay_folder(self.code, self.run_dir / "code", Path(folder))
+            self._session.submit(record.plan.request, Path(folder))
+
+    def _is_there(self, record: RunRecord) -> bool:
+        return self._session.details(record.id) is not None
+
+    def _mended(self, record: RunRecord) -> bool:
+        del record
+        return False  # nothing was taken for known
+
+
+def lay_folder(code: Code, copy: Path, folder: Path) -> None:
+    """Make the folder that is sent: what travels of the run's copy, and what we put beside it."""
+    for each in code.files:
+        target = folder / each.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _link(copy / each.name, target)
+    for name, content in code.made.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    ignore = folder / IGNORE_FILE
+    ignore.unlink(missing_ok=True)
+    ignore.write_text("")
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk
+        shutil.copyfile(source, target)

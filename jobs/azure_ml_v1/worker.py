@@ -1,0 +1,263 @@
+"""Asks azureml-core what `launch` wants to know; a program of azureml-core's own environment.
+
+`python worker.py SUBSCRIPTION RESOURCE_GROUP WORKSPACE`. Requests come on stdin, one JSON object a
+line; each is answered on stdout by {"result": ...} or {"error": {...}}. In between it may ask for a
+token, {"token": true}, and reads the answer as a line, too. It ends when its stdin does. All that
+azureml-core prints goes to stderr. It imports nothing of this project.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+NUM_THREADS = 16
+TIMEOUT_S = 60
+_OVER = {"Completed", "Failed", "Canceled"}
+
+
+class Line:
+    """The way to `launch`."""
+
+    def __init__(self) -> None:
+        # What others print must not get between our lines.
+        self._out: Any = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        self._lock = threading.Lock()
+
+    def read(self) -> Any:
+        """The next request, or None at the end."""
+        text = sys.stdin.readline()
+        return json.loads(text) if text else None
+
+    def write(self, said: dict[str, Any]) -> None:
+        """Answer."""
+        self._out.write(json.dumps(said) + "\n")
+        self._out.flush()
+
+    def token(self, _audience: str) -> str:
+        """A token of whoever is logged in; asked for by any thread, while a request is worked on."""
+        with self._lock:
+            self.write({"token": True})
+            answer: dict[str, Any] = self.read() or {}
+            return str(answer["token"])
+
+
+class Worker:
+    """One workspace, opened at the first request."""
+
+    def __init__(self, line: Line, subscription: str, group: str, name: str) -> None:
+        self._line = line
+        self._names = {"name": name, "subscription_id": subscription, "resource_group": group}
+        self._workspace: Any = None
+        self._runs: dict[str, Any] = {}
+        self._addresses: dict[tuple[str, str], str] = {}
+        self._pool = ThreadPoolExecutor(NUM_THREADS)
+        self._http: Any = None
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Do what is asked."""
+        asked: dict[str, Any] = {name: each for name, each in request.items() if name != "do"}
+        return getattr(self, f"do_{request['do']}")(**asked)
+
+    def do_submit(
+        self,
+        run_id: str,
+        folder: str,
+        experiment: str,
+        tags: dict[str, str],
+        configuration: dict[str, Any],
+    ) -> None:
+        """Send the folder and start the run."""
+        core = import_module("azureml.core")
+        made = make_run_configuration(configuration)
+        script = core.ScriptRunConfig(folder, run_config=made)
+        core.Experiment(self._open(), experiment).submit(script, tags=tags, run_id=run_id)
+
+    def do_details(self, run_id: str) -> dict[str, Any] | None:
+        """What the run history says; None where it knows no such run."""
+        run = self._find(run_id)
+        if run is None:
+            return None
+        details = run.get_details()
+        for name, address in details.pop("logFiles", {}).items():
+            self._addresses[run_id, name] = address
+        wanted = ("status", "startTimeUtc", "endTimeUtc", "error", "warnings")
+        return {name: details.get(name) for name in wanted}
+
+    def do_list(self, run_id: str, folder: str) -> list[list[Any]]:
+        """Names and sizes of the logs below a folder."""
+        self.do_details(run_id)
+        names = sorted(
+            name for run, name in self._addresses if run == run_id and name.startswith(folder)
+        )
+        sizes = self._pool.map(partial(self._size, run_id), names)
+        found = zip(names, sizes, strict=True)
+        return [[name, size] for name, size in found if size is not None]
+
+    def do_read(self, run_id: str, ranges: list[list[Any]]) -> list[str]:
+        """Bytes of logs, from, up to but without; nothing where a log or a range is not there."""
+        return list(self._pool.map(partial(self._read, run_id), ranges))
+
+    def do_cancel(self, run_id: str) -> None:
+        """End the run; one that is over stays as it is."""
+        self._runs.pop(run_id, None)
+        run = self._find(run_id)
+        if run is not None and run.get_status() not in _OVER:
+            run.cancel()
+
+    def _open(self) -> Any:
+        if self._workspace is None:
+            core = import_module("azureml.core")
+            authentication = import_module("azureml.core.authentication")
+            auth = authentication.TokenAuthentication(self._line.token)
+            self._workspace = core.Workspace.get(auth=auth, **self._names)
+        return self._workspace
+
+    def _find(self, run_id: str) -> Any:
+        if run_id not in self._runs:
+            try:
+                run = import_module("azureml.core").Run.get(self._open(), run_id)
+            except Exception as error:
+                if self._workspace is not None and describe(error)["status"] == 404:
+                    return None
+                raise
+            self._runs[run_id] = run
+        return self._runs[run_id]
+
+    def _size(self, run_id: str, name: str) -> int | None:
+        answer = self._ask("HEAD", run_id, name, {})
+        return int(answer.headers["Content-Length"]) if answer.status_code == 200 else None
+
+    def _read(self, run_id: str, wanted: list[Any]) -> str:
+        name, start, end = wanted
+        if start >= end:
+            return ""
+        answer = self._ask("GET", run_id, name, {"Range": f"bytes={start}-{end - 1}"})
+        if answer.status_code in {404, 416}:
+            return ""
+        answer.raise_for_status()
+        return base64.b64encode(answer.content).decode()
+
+    def _ask(self, method: str, run_id: str, name: str, headers: dict[str, str]) -> Any:
+        if self._http is None:
+            requests = import_module("requests")
+            self._http = requests.Session()
+            adapter = requests.adapters.HTTPAdapter(pool_maxsize=NUM_THREADS, max_retries=3)
+            self._http.mount("https://", adapter)
+        address = self._addresses[run_id, name]
+        # Packed content would hide its size.
+        plain = {"Accept-Encoding": "identity", **headers}
+        return self._http.request(method, address, headers=plain, timeout=TIMEOUT_S)
+
+
+def make_run_configuration(wanted: dict[str, Any]) -> Any:
+    """The RunConfiguration that is sent as `wanted`; raises ValueError where it would be another."""
+    core, config = import_module("azureml.core"), import_module("azureml.core.runconfig")
+    made = config.RunConfiguration(
+        framework=wanted["framework"], communicator=wanted["communicator"]
+    )
+    made.target, made.node_count = wanted["target"], wanted["nodeCount"]
+    made.max_run_duration_seconds = wanted["maxRunDurationSeconds"]
+    made.command = wanted["command"]
+    made.environment_variables = wanted["environmentVariables"]
+    made.environment = core.Environment(wanted["environment"]["name"])
+    made.environment.docker.base_image = wanted["environment"]["docker"]["baseImage"]
+    made.environment.python.user_managed_dependencies = True
+    made.environment.environment_variables = wanted["environment"]["environmentVariables"]
+    made.docker = config.DockerConfiguration(use_docker=True, shm_size=wanted["docker"]["shmSize"])
+    mpi, pytorch, tensorflow = (wanted[name] for name in ("mpi", "pytorch", "tensorflow"))
+    made.mpi = config.MpiConfiguration(mpi["processCountPerNode"], mpi["nodeCount"])
+    made.pytorch = config.PyTorchConfiguration(
+        pytorch["communicationBackend"], pytorch["processCount"], pytorch["nodeCount"]
+    )
+    made.tensorflow = config.TensorflowConfiguration(
+        tensorflow["workerCount"], tensorflow["parameterServerCount"]
+    )
+
+    def location(given: dict[str, Any]) -> Any:
+        path = given["dataPath"]
+        data_path = config.DataPath(path["datastoreName"], path["relativePath"])
+        return config.DataLocation(data_path=data_path)
+
+    made.data = {
+        name: config.Data(
+            data_location=location(each["dataLocation"]),
+            create_output_directories=each["createOutputDirectories"],
+            mechanism=each["mechanism"],
+            environment_variable_name=each["environmentVariableName"],
+        )
+        for name, each in wanted["data"].items()
+    }
+    made.output_data = {
+        name: config.OutputData(
+            output_location=location(each["outputLocation"]),
+            mechanism=each["mechanism"],
+            additional_options=each["additionalOptions"],
+        )
+        for name, each in wanted["outputData"].items()
+    }
+    commands: Any = import_module("azureml._execution._commands")
+    # It would send this machine's system and Python with each run.
+    commands._get_telemetry_values = no_telemetry  # noqa: SLF001
+    found = commands._serialize_run_config_to_dict(made)  # noqa: SLF001
+    differing = sorted(n for n in {*found, *wanted} if found.get(n) != wanted.get(n))
+    if differing:
+        message = f"azureml-core would send other values of: {', '.join(differing)}"
+        raise ValueError(message)
+    return made
+
+
+def no_telemetry(given: dict[str, Any] | None) -> dict[str, Any]:
+    """What is sent with a run, beside the run."""
+    return dict(given or {})
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """What an error of azureml-core says: the HTTP status, a code, one line."""
+    seen: BaseException | None = error
+    status, code, text = None, "", ""
+    while seen is not None:
+        response = getattr(seen, "response", None)
+        if status is None:
+            status = getattr(response, "status_code", None)
+        if response is not None and not code:
+            code, text = _body(response, text)
+        text = text or str(getattr(seen, "message", "") or (seen.args[0] if seen.args else ""))
+        seen = getattr(seen, "inner_exception", None) or seen.__cause__ or seen.__context__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    kind = type(error).__name__
+    return {"kind": kind, "status": status, "code": code, "text": lines[0] if lines else kind}
+
+
+def _body(response: Any, text: str) -> tuple[str, str]:
+    try:
+        body = json.loads(response.content)["error"]
+        return str(body.get("code") or ""), str(body.get("message") or text)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "", text
+
+
+def main() -> int:
+    """Answer until the input ends."""
+    line = Line()
+    worker = Worker(line, *sys.argv[1:4])
+    while (request := line.read()) is not None:
+        try:
+            line.write({"result": worker.answer(request)})
+        except Exception as error:  # noqa: BLE001 (the edge of this process)
+            line.write({"error": describe(error)})
+    # Threads of azureml-core may go on for minutes.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

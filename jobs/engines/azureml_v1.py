@@ -1,0 +1,46 @@
+"""The engine of Azure ML's first API, for workspaces that still need it: as azureml, less retries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from jobs.engines.azureml import AzureMlEngine
+from jobs.spec import JobSpec, Plan, RunHandle
+
+if TYPE_CHECKING:
+    from jobs.azure_ml_v1.runs import V1Runs
+
+
+class AzureMlV1Engine(AzureMlEngine):
+    """Runs jobs on Azure ML's clusters through azureml-core, which a process of its own asks."""
+
+    @cached_property
+    def store(self) -> V1Runs:
+        """The workspace's runs, as far as this machine started them."""
+        from jobs.azure_ml_v1.runs import V1Runs
+
+        return V1Runs(self.environment, wire=self.wire)
+
+    def plan(self, spec: JobSpec) -> Plan:
+        """Give the run configuration that `submit` will send; see `Engine.plan`."""
+        from jobs.azure_ml_v1.run_configuration import plan_run
+
+        self.require_cluster(spec)
+        return plan_run(spec, self.environment)
+
+    def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
+        """Put the run on disk, then start it; see `Engine.submit`.
+
+        `secrets` is empty: the ranks fetch theirs from the vault.
+        """
+        from jobs.azure_ml_v1.submission import submit_v1
+
+        del secrets
+        return submit_v1(self.environment, plan, self.wire, self.store.session)
+
+    def cancel(self, handle: RunHandle) -> None:
+        """End the run; silent when it is over; see `Engine.cancel`."""
+        self.store.session.cancel(handle.id)
+        self.store.watch.forget(handle)
