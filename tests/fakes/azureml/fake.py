@@ -38,9 +38,9 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
     """An Azure ML workspace on loopback, for as long as the context; see the package.
 
     `runtimes` maps a part of an image's name to the interpreter that stands for the image;
-    `datastores` says whether clients get an account key. `flush_s` is how often logs reach the storage, `stage_s` how long each state before and after
-    running lasts, `grace_s` the time between SIGTERM and SIGKILL, `log_digits` the least number of
-    digits of a rank in a log's name.
+    `datastores` says whether clients get an account key. `flush_s` is how often logs reach the
+    storage, `stage_s` how long each state before and after running lasts, `grace_s` the time
+    between SIGTERM and SIGKILL, `log_digits` the least number of digits of a rank in a log's name.
     """
 
     def __init__(

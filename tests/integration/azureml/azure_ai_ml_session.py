@@ -1,6 +1,8 @@
 """A session with azure-ai-ml, from connecting to cancelling; prints what it saw as JSON.
 
-python azure_ai_ml_session.py WORKSPACE_ID COMPUTE CODE DOWNLOADS
+python azure_ai_ml_session.py WORKSPACE_ID COMPUTE CODE DOWNLOADS SHOWN
+
+The first job ends when SHOWN is there: it is made once a line of the job is shown.
 """
 
 import contextlib
@@ -14,16 +16,29 @@ from azure.ai.ml.entities import AmlCompute, Environment
 from azure.identity import DefaultAzureCredential
 
 
+class Screen(io.StringIO):
+    """Takes what is shown, and tells the job."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__()
+        self._shown = Path(shown)
+
+    def write(self, text: str) -> int:
+        if "rank" in text:
+            self._shown.touch()
+        return super().write(text)
+
+
 def main() -> None:
-    workspace_id, compute, code, downloads = sys.argv[1:]
+    workspace_id, compute, code, downloads, shown = sys.argv[1:]
     parts = workspace_id.split("/")
     client = MLClient(DefaultAzureCredential(), parts[2], parts[4], parts[-1])
 
-    def make(name: str, seconds: str) -> object:
+    def make(name: str, waits_for: str) -> object:
         return command(
             name=name,
             code=code,
-            command=f"python train.py {seconds}",
+            command=f"python train.py {waits_for}",
             environment=Environment(image="registry/pytorch:1"),
             environment_variables={"GREETING": "hello"},
             compute=compute,
@@ -34,8 +49,8 @@ def main() -> None:
         )
 
     seen: dict[str, object] = {"workspace": client.workspaces.get(parts[-1]).id}
-    seen["first"] = client.jobs.create_or_update(make("sdk-first", "0")).status
-    streamed = io.StringIO()
+    seen["first"] = client.jobs.create_or_update(make("sdk-first", shown)).status
+    streamed = Screen(shown)
     with contextlib.redirect_stdout(streamed):
         client.jobs.stream("sdk-first")
     seen["streamed"] = [line for line in streamed.getvalue().splitlines() if "rank" in line]
@@ -45,7 +60,7 @@ def main() -> None:
     found = sorted(path for path in root.rglob("*") if path.is_file())
     seen["downloaded"] = {path.relative_to(root).as_posix(): path.read_text() for path in found}
     # A folder that has not changed is not sent again.
-    client.jobs.create_or_update(make("sdk-second", "600"))
+    client.jobs.create_or_update(make("sdk-second", "never"))
     client.jobs.begin_cancel("sdk-second").result()
     seen["statuses"] = [client.jobs.get(name).status for name in ("sdk-first", "sdk-second")]
     client.compute.begin_create_or_update(

@@ -1,6 +1,8 @@
 """A session with azureml-core, from connecting to cancelling; prints what it saw as JSON.
 
-python azureml_core_session.py WORKSPACE_ID COMPUTE CODE DOWNLOADS
+python azureml_core_session.py WORKSPACE_ID COMPUTE CODE DOWNLOADS SHOWN
+
+The first job ends when SHOWN is there: it is made once a line of the job is shown.
 """
 
 import contextlib
@@ -16,8 +18,21 @@ from azureml.core.authentication import ServicePrincipalAuthentication
 from azureml.core.runconfig import MpiConfiguration
 
 
+class Screen(io.StringIO):
+    """Takes what is shown, and tells the job."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__()
+        self._shown = Path(shown)
+
+    def write(self, text: str) -> int:
+        if "rank" in text:
+            self._shown.touch()
+        return super().write(text)
+
+
 def main() -> None:
-    workspace_id, compute, code, downloads = sys.argv[1:]
+    workspace_id, compute, code, downloads, shown = sys.argv[1:]
     parts = workspace_id.split("/")
     names = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
     workspace = Workspace.get(
@@ -30,11 +45,11 @@ def main() -> None:
     environment.docker.base_image = "registry/pytorch:1"
     environment.python.user_managed_dependencies = True
 
-    def make(seconds: str) -> ScriptRunConfig:
+    def make(waits_for: str) -> ScriptRunConfig:
         made = ScriptRunConfig(
             code,
             script="train.py",
-            arguments=[seconds],
+            arguments=[waits_for],
             compute_target=compute,
             environment=environment,
             distributed_job_config=MpiConfiguration(process_count_per_node=1, node_count=2),
@@ -43,13 +58,13 @@ def main() -> None:
         return made
 
     experiment = Experiment(workspace, "oracle")
-    first = experiment.submit(make("0"), tags={"made": "by-sdk"})
-    streamed = io.StringIO()
+    first = experiment.submit(make(shown), tags={"made": "by-sdk"})
+    streamed = Screen(shown)
     with contextlib.redirect_stdout(streamed):
         first.wait_for_completion(show_output=True)
     first.download_files(output_directory=downloads)
     found = sorted(path for path in Path(downloads).rglob("*") if path.is_file())
-    second = experiment.submit(make("600"))
+    second = experiment.submit(make("never"))
     second.cancel()
     while second.get_status() not in {"Canceled", "Completed", "Failed"}:
         time.sleep(0.05)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.azure_ml_v1.sdk import lay_sdk
 from jobs.errors import LaunchError
 from jobs.images import PROJECT, runtime_python
 from tests.environments.laying import lay_environment
@@ -46,6 +47,8 @@ def sdk_python() -> Callable[[str], Path]:
     def find(name: str) -> Path:
         lock = PROJECT / "tests" / "environments" / f"{name}.txt"
         try:
+            if name == "azureml_core":
+                return lay_sdk()  # the engine azureml_v1's own
             return lay_environment(lock, PROJECT, what=name) / "bin" / "python"
         except LaunchError as error:
             pytest.skip(f"{name} cannot be installed: {error.message}")

@@ -21,7 +21,8 @@ rank = os.environ["OMPI_COMM_WORLD_RANK"]
 local = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]
 print("rank", rank, "local", local, os.environ["GREETING"], flush=True)
 Path("outputs", f"rank-{rank}.txt").write_text(rank)
-time.sleep(float(sys.argv[1]))
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.05)
 """
 LOGS = {
     "user_logs/std_log_process_0.txt": "rank 0 local 0 hello\n",
@@ -66,7 +67,8 @@ def run_session(python: Path, program: str, azure: FakeAzure, code: Path) -> dic
     ended = subprocess.run(
         [
             *(str(python), "-W", "ignore", str(HERE / program)),
-            *(azure.place.workspace_id, "cpu-1a2b3c", str(code), str(code.parent / "downloads")),
+            *(azure.place.workspace_id, "cpu-1a2b3c", str(code)),
+            *(str(code.parent / "downloads"), str(code.parent / "shown")),
         ],
         env=azure.environ,
         cwd=code.parent,
