@@ -227,12 +227,12 @@ class Uploads:
         self,
         settings: dict[str, Any],
         run_dir: str,
+        container: Container,
         identity: Identity,
         *,
         node: int,
         is_main: bool,
     ) -> None:
-        container = Container(settings["store"], settings["runs"], identity)
         run, attempt = settings["run"], settings["attempt"]
         self._identity, self._run_dir = identity, run_dir
         self._outputs = Tree(
@@ -298,7 +298,9 @@ def bring_results(settings: dict[str, Any], run_dir: str, *, node: int, is_main:
     """Bring results until the input is closed, then the rest."""
     die_with_parent()
     os.nice(10)
-    uploads = Uploads(settings, run_dir, Identity(dict(os.environ)), node=node, is_main=is_main)
+    identity = Identity(dict(os.environ))
+    runs = Container(settings["store"], settings["runs"], identity)
+    uploads = Uploads(settings, run_dir, runs, identity, node=node, is_main=is_main)
     while not select.select([0], [], [], INTERVAL_S)[0]:
         uploads.turn(is_last=False)
     uploads.finish()
