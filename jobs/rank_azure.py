@@ -22,6 +22,8 @@ JOB_VARIABLE = "TRAINYARD_JOB"
 RUN_DIR = ".trainyard/run"  # beside the code: on the node's own disk, and another one for each job
 # What else this program is started as, beside the ranks.
 UPLOADS, CHIEF = "--uploads", "--chief"
+# Values of these variables let whoever has them act as the node or the run.
+SECRET_VARIABLES = ("MSI_SECRET", "IDENTITY_HEADER", "AZUREML_RUN_TOKEN")
 # How long a rank that has failed stays for the node's results, which are being brought.
 LINGER_FOR_RESULTS_S = 10.0
 
@@ -94,8 +96,6 @@ def with_chief(config: dict[str, Any]) -> dict[str, Any]:
 
 def start(settings: dict[str, Any], job: dict[str, Any], environ: dict[str, str]) -> int:
     """Fetch the secrets and run the rank; gives its exit code."""
-    from jobs.rank_identity import SECRET_VARIABLES
-
     job["secrets"] = [*settings["secrets"], *SECRET_VARIABLES]
     problem = None
     if settings["secrets"]:
@@ -146,32 +146,31 @@ class AzureRank(Rank):
         return ending
 
     def _build_node(self, folder: str) -> Ending | None:
-        from jobs.rank_identity import Identity, RankError
-
-        identity = Identity(self.env)
         if not self.world.node:
-            self._bring_metrics(identity)
+            self._bring_metrics()
         if self._settings["streams"]:
+            from jobs.rank_identity import Identity, RankError
             from jobs.rank_streams import Streams
 
             try:
-                Streams(self._settings, self.job["run_dir"], identity).lay(self.env)
+                Streams(self._settings, self.job["run_dir"], Identity(self.env)).lay(self.env)
             except RankError as error:
                 self.log.feed(f"error: {error} ({error.hint})\n".encode())
                 return Ending(1, None)
         return super()._build_node(folder)
 
-    def _bring_metrics(self, identity: Any) -> None:
+    def _bring_metrics(self) -> None:
         """The lines of earlier attempts, which the program goes on with.
 
         Also of a first one: after a node has failed Azure ML may start the same job anew.
         """
-        from jobs.rank_identity import RankError
+        from jobs.rank_identity import Identity, RankError
         from jobs.rank_store import Container
 
-        runs = Container(self._settings["store"], self._settings["runs"], identity)
+        settings = self._settings
+        runs = Container(settings["store"], settings["runs"], Identity(self.env))
         try:
-            content = runs.get(f"{self._settings['run']}/metrics.jsonl")
+            content = runs.get(f"{settings['run']}/metrics.jsonl")
         except KeyError:
             return
         except RankError as error:

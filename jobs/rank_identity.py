@@ -22,8 +22,6 @@ TIMEOUT_S = 5.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 # So long before its end a token is replaced.
 MARGIN_S = 600.0
-# Values of these variables let whoever has them act as the node or the run.
-SECRET_VARIABLES = ("MSI_SECRET", "IDENTITY_HEADER", "AZUREML_RUN_TOKEN")
 
 
 class RankError(Exception):
