@@ -57,6 +57,8 @@ class Tokens:
     def renew(self, scope: str) -> bool:
         """Ask again after a refusal; whether another token came."""
         before, _ = self._kept.pop(scope, ("", 0.0))
+        # The one that there is would give the same token, until its time is over.
+        azure_credential.cache_clear()
         return self.header(scope) != before
 
     def _ask(self, scope: str) -> Any:

@@ -1,0 +1,152 @@
+"""Types `launch` against the stand-in Azure, each time in a process of its own that may crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from tests.fakes.azureml import FakeAzure
+
+# A launch that is killed while its job is on the way: Azure must be slower than this.
+KILL_AFTER_S = 0.2
+Crash = Literal[
+    "",
+    "before the intent",
+    "after the intent",
+    "after the code",
+    "after the image",
+    "while the job is sent",
+    "after the reply",
+]
+CRASHES: tuple[Crash, ...] = (
+    "before the intent",
+    "after the intent",
+    "after the code",
+    "after the image",
+    "while the job is sent",
+    "after the reply",
+)
+# Forks what has loaded all of it once; a fork of the tests would take their threads' locks along.
+_FORKS = get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["jobs.cli", "jobs.azure_ml.submission", "jobs.azure_ml.runs", "azure.identity", "azure.core"]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Typed:
+    """What came of it; `code` is negative where a signal ended it."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+class AzureLaunch:
+    """A practitioner at one machine: an environment file, a state folder, jobs."""
+
+    def __init__(
+        self, azure: FakeAzure, folder: Path, *, images: Mapping[str, str] | None = None
+    ) -> None:
+        self.azure = azure
+        self.folder = folder
+        self.environ = {**azure.environ, "XDG_STATE_HOME": str(folder / "state")}
+        self.env_file = folder / "dev.json"
+        pinned = {"python": f"registry.azurecr.io/python@sha256:{'a' * 64}"}
+        self.env_file.write_text(json.dumps(azure.environment(images=images or pinned)))
+
+    def write_job(self, program: str = "print('hello')", **keys: Any) -> Path:
+        """A job file with a script beside it; JSON is YAML."""
+        code = self.folder / "job"
+        code.mkdir(exist_ok=True)
+        (code / "train.py").write_text(program)
+        job = {"name": "first", "image": "python", "script": "train.py", **keys}
+        path = code / "job.yaml"
+        path.write_text(json.dumps(job))
+        return path
+
+    def type(self, *words: str | Path, crash: Crash = "") -> Typed:
+        """Run `launch WORDS --env FILE`."""
+        out, err = self.folder / "stdout", self.folder / "stderr"
+        argv = [*map(str, words), "--env", str(self.env_file)]
+        child = _FORKS.Process(
+            target=_launch, args=(argv, self.environ, str(self.folder), str(out), str(err), crash)
+        )
+        child.start()
+        child.join(60)
+        code = child.exitcode
+        child.kill()
+        return Typed(code=code, out=out.read_text(), err=err.read_text())
+
+    def run_dirs(self) -> list[Path]:
+        """What this machine knows of."""
+        return sorted(self.folder.glob("state/trainyard/*/runs/*"))
+
+
+def _launch(
+    argv: Sequence[str], environ: Mapping[str, str], folder: str, out: str, err: str, crash: Crash
+) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(folder)
+    for path, number in ((out, 1), (err, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    from jobs.cli import main
+
+    if crash:
+        _arm(crash)
+    code = main(list(argv))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _arm(crash: Crash) -> None:
+    """Have this process killed at a point of a submit."""
+    from jobs.azure_ml import submission
+
+    way = submission.Submission
+    if crash == "before the intent":
+        _die_in(submission, "write_intent", is_before=True)
+    elif crash == "after the intent":
+        _die_in(submission, "write_intent")
+    elif crash == "after the code":
+        _die_in(submission, "upload")
+    elif crash == "after the image":
+        _die_in(submission, "send_version")
+    elif crash == "after the reply":
+        _die_in(way, "_put")
+    else:
+        put = way._put
+
+        def put_late(self: Any, record: Any) -> None:
+            threading.Timer(KILL_AFTER_S, _die).start()
+            put(self, record)
+
+        way._put = put_late  # type: ignore[method-assign]
+
+
+def _die_in(owner: Any, name: str, *, is_before: bool = False) -> None:
+    real: Callable[..., Any] = getattr(owner, name)
+
+    def fatal(*args: Any, **keywords: Any) -> NoReturn:
+        if not is_before:
+            real(*args, **keywords)
+        _die()
+
+    setattr(owner, name, fatal)
+
+
+def _die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+    raise AssertionError

@@ -1,0 +1,247 @@
+"""`launch run` against the stand-in Azure: what is sent, what goes wrong, what a crash leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.azure_ml.intents import INTENT
+from tests.fakes.azure_launch import CRASHES, KILL_AFTER_S, AzureLaunch, Crash
+from tests.fakes.azureml import (
+    FakeAzure,
+    Request,
+    RequestTrouble,
+    broken,
+    conflict,
+    firewall,
+    forbidden,
+    lost_reply,
+    lost_request,
+    throttled,
+)
+
+DETACHED = ("-d", "-y")
+PUT_JOB = "*/jobs/*"
+
+
+@pytest.fixture
+def launch(azure: FakeAzure, tmp_path: Path) -> Iterator[AzureLaunch]:
+    yield AzureLaunch(azure, tmp_path)
+    azure.records.is_workspace_deleted = False
+
+
+def jobs_of(azure: FakeAzure) -> set[str]:
+    return set(azure.records.jobs)
+
+
+def shortened(requests: list[Request]) -> list[str]:
+    """Requests of a launch: method and end of path; logins and what the nodes ask left out."""
+    found: list[str] = []
+    for each in requests:
+        if each.host.startswith("login.") or each.host == "127.0.0.1":
+            continue
+        _, is_workspace, inside = each.path.rpartition("/workspaces/")
+        path = inside.partition("/")[2] if is_workspace else each.path
+        path = re.sub(r"trainyard-[0-9a-f]{40}", "CODE", path)
+        path = re.sub(r"(trainyard-python/versions)/\w+", r"\1/VERSION", path)
+        path = re.sub(r"\d{8}-\d{6}-\w{4}", "RUN", path)
+        path = re.sub(r"^/[0-9a-f]{8}-[0-9a-f-]{36}/", "/CONTAINER/", path)
+        found.append(f"{each.method} {path}")
+    # Files go up side by side.
+    files = sorted(each for each in found if "/CONTAINER/" in each)
+    return [files.pop(0) if "/CONTAINER/" in each else each for each in found]
+
+
+def test_a_submit_sends_little_and_the_next_one_less(launch: AzureLaunch):
+    job = launch.write_job()
+    seen = len(launch.azure.requests())
+    typed = launch.type("run", job, *DETACHED)
+    assert typed.code == 0, typed.err
+    run = typed.out.strip()
+    sent = shortened(launch.azure.requests()[seen:])
+    assert sent[: sent.index("PUT jobs/RUN") + 1] == [
+        "GET codes/CODE/versions/1",
+        "POST codes/CODE/versions/1/startPendingUpload",
+        "PUT /CONTAINER/.trainyard/rank.pyz",
+        "PUT /CONTAINER/job.yaml",
+        "PUT /CONTAINER/train.py",
+        "PUT codes/CODE/versions/1",
+        "PUT environments/trainyard-python/versions/VERSION",
+        "PUT /runs/RUN/run.json",
+        "PUT jobs/RUN",
+    ]
+    assert launch.azure.wait(run).state == "Completed"
+    seen = len(launch.azure.requests())
+    again = launch.type("run", job, *DETACHED).out.strip()
+    sent = shortened(launch.azure.requests()[seen:])
+    assert sent[: sent.index("PUT jobs/RUN") + 1] == ["PUT /runs/RUN/run.json", "PUT jobs/RUN"]
+    assert again != run
+    assert launch.azure.wait(again).state == "Completed"
+
+
+def test_what_is_sent_is_what_the_plan_says(launch: AzureLaunch):
+    job = launch.write_job()
+    planned = json.loads(launch.type("plan", job, "--json").out)["request"]
+    assert [each["name"] for each in planned["code"]["files"]] == [
+        *("job.yaml", "train.py", ".trainyard/rank.pyz")
+    ]
+    run = launch.type("run", job, *DETACHED).out.strip()
+    (request,) = launch.azure.requests(method="PUT", path=f"/jobs/{run}")
+    text = json.dumps(planned["job"]["body"])
+    text = text.replace("<RUN>", run).replace("<CODE>", planned["code"]["name"])
+    assert request.json == json.loads(text)
+    (run_dir,) = launch.run_dirs()
+    recorded = json.loads((run_dir / "run.json").read_text())
+    assert recorded["plan"]["request"]["job"]["body"] == request.json
+    assert (run_dir / "code" / "train.py").read_text() == "print('hello')"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        throttled(retry_after_s=1, path=PUT_JOB, method="PUT"),
+        broken(path=PUT_JOB, method="PUT"),
+        conflict(path=PUT_JOB),
+        lost_reply(path=PUT_JOB),
+        lost_request(path=PUT_JOB),
+        lost_reply(path="*/startpendingupload", method="POST"),
+        broken(path="*/environments/*", method="PUT"),
+    ],
+    ids=[
+        *("throttled", "broken", "conflict", "reply-lost", "request-lost", "upload-reply-lost"),
+        "image-broken",
+    ],
+)
+def test_what_passes_is_tried_again_and_starts_one_run(
+    launch: AzureLaunch, trouble: RequestTrouble
+):
+    before = jobs_of(launch.azure)
+    launch.azure.script(trouble)
+    typed = launch.type("run", launch.write_job(), *DETACHED)
+    assert typed.code == 0, typed.err
+    assert jobs_of(launch.azure) - before == {typed.out.strip()}
+
+
+def test_a_refused_run_leaves_nothing_and_says_which_role_it_needs(launch: AzureLaunch):
+    before = jobs_of(launch.azure)
+    launch.azure.script(forbidden(path=PUT_JOB, times=1))
+    typed = launch.type("run", launch.write_job(), *DETACHED)
+    assert (typed.code, typed.out) == (1, "")
+    assert "no role allows us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`" in (
+        typed.err
+    )
+    assert '--role "AzureML Data Scientist"' in typed.err
+    assert launch.run_dirs() == []
+    assert jobs_of(launch.azure) == before
+
+
+def test_a_firewall_is_named_and_nothing_started(launch: AzureLaunch):
+    before = jobs_of(launch.azure)
+    launch.azure.script(firewall(account=launch.azure.place.data_account))
+    typed = launch.type("run", launch.write_job(), *DETACHED)
+    assert typed.code == 1
+    assert "the firewall of the store" in typed.err
+    assert "`allowed_ips`" in typed.err
+    assert launch.run_dirs() == []
+    assert jobs_of(launch.azure) == before
+
+
+def test_a_workspace_that_is_gone_is_named(launch: AzureLaunch):
+    launch.azure.delete_workspace()
+    typed = launch.type("run", launch.write_job(), *DETACHED)
+    assert typed.code == 1
+    assert "there is no workspace `mlw-trainyard-dev` any more" in typed.err
+    assert "pulumi up -s dev" in typed.err
+
+
+def test_who_is_not_logged_in_is_told_how(launch: AzureLaunch):
+    launch.environ["AZURE_CLIENT_SECRET"] = "wrong"
+    typed = launch.type("run", launch.write_job(), *DETACHED)
+    assert typed.code == 1
+    assert "error: not logged in to Azure: " in typed.err
+    assert "AADSTS7000215" in typed.err
+    assert typed.err.endswith("hint: az login, then the same again\n")
+
+
+def test_what_was_known_and_is_gone_is_sent_again(launch: AzureLaunch):
+    job = launch.write_job("print('gone')")
+    assert launch.type("run", job, *DETACHED).code == 0
+    launch.azure.records.codes.clear()
+    launch.azure.records.environments.clear()
+    typed = launch.type("run", job, *DETACHED)
+    assert typed.code == 0, typed.err
+    assert "sending the code: 3 files" in typed.err
+    assert launch.azure.wait(typed.out.strip()).state == "Completed"
+
+
+def test_azure_silent_about_a_job_is_said_and_the_same_again_goes_on(launch: AzureLaunch):
+    """Whether it has the job nobody can tell; the next try finds out by the name."""
+    before = jobs_of(launch.azure)
+    job = launch.write_job()
+    launch.azure.script(
+        RequestTrouble(method="PUT", path=PUT_JOB, drop="after", times=1),
+        RequestTrouble(path=PUT_JOB, status=503, code="Down", message="Down.", times=None),
+    )
+    typed = launch.type("run", job, *DETACHED)
+    assert typed.code == 1
+    assert re.search(r"whether Azure ML has \d{8}-\d{6}-\w{4} is not known", typed.err)
+    launch.azure.troubles.clear()
+    again = launch.type("run", job, *DETACHED)
+    assert again.code == 0, again.err
+    assert f"going on with {again.out.strip()}" in again.err
+    assert jobs_of(launch.azure) - before == {again.out.strip()}
+    (run_dir,) = launch.run_dirs()
+    assert run_dir.name == again.out.strip()
+
+
+def crash_and_go_on(launch: AzureLaunch, crash: Crash) -> None:
+    """Kill a launch at a point, type the same again: one run, known to both sides."""
+    before = jobs_of(launch.azure)
+    job = launch.write_job()
+    if crash == "while the job is sent":
+        slow = RequestTrouble(method="PUT", path=PUT_JOB, delay_s=3 * KILL_AFTER_S)
+        launch.azure.script(slow)
+    killed = launch.type("run", job, *DETACHED, crash=crash)
+    assert (killed.code, killed.out) == (-9, "")
+    again = launch.type("run", job, *DETACHED)
+    assert again.code == 0, again.err
+    run = again.out.strip()
+    launch.azure.wait(run)
+    assert jobs_of(launch.azure) - before == {run}
+    listed = json.loads(launch.type("ls", "--json", "--all").out)
+    mine = [each["id"] for each in listed if each["id"] not in before]
+    assert mine == [run]
+    assert [each for each in launch.run_dirs() if (each / INTENT).exists()] == []
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("turn", range(2))
+def test_a_crash_starts_no_run_twice_and_forgets_none(launch: AzureLaunch, crash: Crash, turn: int):
+    crash_and_go_on(launch, crash)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("turn", range(20))
+def test_no_crash_of_many_starts_a_run_twice(launch: AzureLaunch, crash: Crash, turn: int):
+    crash_and_go_on(launch, crash)
+
+
+@pytest.mark.parametrize("crash", ["while the job is sent", "after the reply"])
+def test_a_job_whose_launch_died_is_listed_though_nobody_types_it_again(
+    launch: AzureLaunch, crash: Crash
+):
+    before = jobs_of(launch.azure)
+    if crash == "while the job is sent":
+        slow = RequestTrouble(method="PUT", path=PUT_JOB, delay_s=2 * KILL_AFTER_S)
+        launch.azure.script(slow)
+    launch.type("run", launch.write_job(), *DETACHED, crash=crash)
+    (run_dir,) = launch.run_dirs()
+    listed = json.loads(launch.type("show", run_dir.name, "--json").out)
+    assert listed["id"] == run_dir.name
+    (started,) = jobs_of(launch.azure) - before
+    assert started == run_dir.name
