@@ -125,7 +125,7 @@ def read_cluster(wire: Wire, cluster: Cluster) -> LiveCluster:
         state=_state(compute),
         min_nodes=scale.min_node_count,
         max_nodes=scale.max_node_count,
-        idle_s=_seconds(scale.node_idle_time_before_scale_down),
+        idle_s=idle_seconds(scale.node_idle_time_before_scale_down),
         nodes=live.current_node_count,
         wanted_nodes=live.target_node_count,
         counts=NodeCounts(
@@ -199,6 +199,13 @@ def wait_until_empty(
             told = live.nodes, live.counts
             tell(live)
         time.sleep(POLL_S)
+
+
+def idle_seconds(duration: str | None) -> int:
+    """Of `PT2M` as Azure writes it; 0 where it says nothing."""
+    found = _DURATION.fullmatch(duration or "")
+    parts = found.groups() if found else ()
+    return sum(int(part or 0) * unit_s for part, unit_s in zip(parts, _UNITS_S, strict=False))
 
 
 def _name_of(environment: Environment, cluster: Cluster) -> str:
@@ -295,10 +302,3 @@ def _state(compute: _Compute) -> str:
     if compute.provisioning_state not in {None, "Succeeded"}:
         return str(compute.provisioning_state).lower()
     return (compute.properties.allocation_state or "unknown").lower()
-
-
-def _seconds(duration: str | None) -> int:
-    """Of `PT2M` as Azure writes it; 0 where it says nothing."""
-    found = _DURATION.fullmatch(duration or "")
-    parts = found.groups() if found else ()
-    return sum(int(part or 0) * unit_s for part, unit_s in zip(parts, _UNITS_S, strict=False))

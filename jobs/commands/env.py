@@ -1,4 +1,4 @@
-"""`launch env`: list, show, export, check and repair environments."""
+"""`launch env`: list, show, export, import, check and repair environments."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from jobs import completion, console
 from jobs.command_parser import CommandParser
-from jobs.commands import options
+from jobs.commands import env_import, options
 from jobs.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from jobs.reachability import PartCheck
-    from jobs.spec import Environment
+    from jobs.spec import Cluster, Environment
     from jobs.stack_check import Changes, Loss
 
 CHECK_CODES = (
@@ -47,6 +47,8 @@ def configure(parser: CommandParser) -> None:
     options.add_stack(exported)
     options.add_output(exported, "Where to; stdout where not given.")
     _add_refresh(exported)
+
+    env_import.configure(parser.add_command("import", env_import.TEXT))
 
     checked = parser.add_command(
         "check",
@@ -109,8 +111,10 @@ def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
     environment = load_environment(stack, env, refresh=refresh)
     if json:
         console.out_json(environment)
-    else:
-        _print(environment)
+        return
+    from jobs.prices import with_list_prices
+
+    _print(with_list_prices(environment))
 
 
 def export(*, stack: str, output: Path | None, refresh: bool) -> None:
@@ -256,14 +260,17 @@ def _print(environment: Environment) -> None:
             str(cluster.cpus_per_node),
             str(cluster.gpus_per_node),
             str(cluster.processes_per_node),
-            _price(cluster.price_per_node_hour, cluster.currency),
+            _price(cluster),
         ]
         for name, cluster in environment.clusters.items()
     ]
     console.out(console.table(header, rows, right=(3, 4, 5, 6, 7)))
 
 
-def _price(price: float | None, currency: str | None) -> str:
+def _price(cluster: Cluster) -> str:
+    from jobs.cost import as_of_text, money_text
+
+    price = cluster.price_per_node_hour
     if price is None:
         return "unknown"
-    return "free" if price == 0 else f"{price:.2f} {currency or ''}".rstrip()
+    return "free" if price == 0 else money_text(price, cluster.currency) + as_of_text(cluster)

@@ -1,0 +1,59 @@
+"""`launch env import`: an environment file of a workspace that no stack made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs import console
+from jobs.command_parser import CommandParser
+from jobs.commands import options
+
+if TYPE_CHECKING:
+    from jobs.env_import import CloudEngine
+
+TEXT = "Write an environment for an Azure ML workspace that no stack of yours made."
+
+
+def configure(parser: CommandParser) -> None:
+    """Say what can be typed after it."""
+    parser.epilog = (
+        "Reads only. The two containers need datastores of their names. `images` is empty: put "
+        "NAME and REFERENCE there for jobs that name an image by its folder."
+    )
+    parser.add_argument(
+        "--workspace",
+        metavar="RESOURCE_ID",
+        required=True,
+        help="/subscriptions/.../providers/Microsoft.MachineLearningServices/workspaces/NAME.",
+    )
+    for name, text in (("data", "datasets"), ("runs", "runs")):
+        parser.add_argument(
+            f"--{name}",
+            metavar="CONTAINER",
+            default=name,
+            help=f"The blob container of {text} (%(default)s).",
+        )
+    parser.add_argument(
+        "--engine",
+        choices=("azureml", "azureml_v1"),
+        default="azureml",
+        help="How jobs are run there; azureml_v1 for what Azure ML's first API alone can (%(default)s).",
+    )
+    options.add_output(parser, "Where to; stdout where not given.")
+    parser.set_defaults(act=import_environment)
+
+
+def import_environment(
+    *, workspace: str, data: str, runs: str, engine: CloudEngine, output: Path | None
+) -> None:
+    """Write an environment for an Azure ML workspace that no stack of yours made."""
+    from jobs.env_import import import_workspace
+    from jobs.stack import write_environment
+
+    environment = import_workspace(workspace, data=data, runs=runs, engine=engine)
+    if output is None:
+        console.out_json(environment)
+        return
+    write_environment(environment, output)
+    console.say(f"wrote {output}; use it by `launch ... --env {output}`")

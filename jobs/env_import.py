@@ -1,0 +1,252 @@
+"""Makes an environment of a workspace that no stack of ours made, from what Azure tells of it.
+
+Only reads. Data and runs must lie in two containers that the workspace has datastores for, called
+as they are: jobs name their places by datastore, `launch` names them by container.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from jobs import console
+from jobs.clusters import idle_seconds
+from jobs.errors import LaunchError, NotFound
+from jobs.spec import (
+    ENVIRONMENT_SCHEMA,
+    Cluster,
+    Containers,
+    Environment,
+    KeyVault,
+    Registry,
+    Storage,
+    Workspace,
+)
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.wire import Wire
+
+_WORKSPACE_ID = re.compile(
+    r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)/providers"
+    r"/Microsoft\.MachineLearningServices/workspaces/(?P<name>[^/]+)/?",
+    re.IGNORECASE,
+)
+CloudEngine = Literal["azureml", "azureml_v1"]
+# An `r` among a size's letters: learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
+_RDMA = re.compile(r"standard_[a-z]+\d+[a-z]*r[a-z]*(_.*)?", re.IGNORECASE)
+
+
+def import_workspace(
+    resource_id: str, *, data: str, runs: str, engine: CloudEngine, credential: Any = None
+) -> Environment:
+    """The environment of a workspace; `data` and `runs` are containers of one storage account.
+
+    Raises LaunchError for what is no workspace's id, NotFound for containers without a datastore,
+    CloudRefusal where Azure does not answer.
+    """
+    from jobs.azure_ml.wire import Wire
+
+    known = _parse_id(resource_id)
+    wire = Wire(known, credential=credential)
+    found = msgspec.convert(wire.get(known.workspace.id), type=_WorkspaceRow)
+    url = urlsplit(found.properties.discovery_url)
+    environment = msgspec.structs.replace(
+        known,
+        engine=engine,
+        location=found.location,
+        workspace=Workspace(name=_last(found.id), id=found.id, endpoint=f"https://{url.hostname}"),
+        storage=_find_storage(wire, data, runs),
+        registry=_registry(found.properties.container_registry),
+        key_vault=_key_vault(found.properties.key_vault),
+    )
+    if found.properties.v1_legacy_mode and engine == "azureml":
+        console.warn("the workspace is in v1 legacy mode: --engine azureml_v1 is for that")
+    return msgspec.structs.replace(environment, clusters=_find_clusters(Wire(environment)))
+
+
+def _parse_id(resource_id: str) -> Environment:
+    """As much of the environment as the id says."""
+    parts = _WORKSPACE_ID.fullmatch(resource_id.strip())
+    if parts is None:
+        message = f"`{resource_id}` is no workspace's resource id"
+        hint = "az ml workspace show --name NAME --resource-group GROUP --query id --output tsv"
+        raise LaunchError(message, hint=hint)
+    containers = Containers(data="", runs="")
+    return Environment(
+        schema=ENVIRONMENT_SCHEMA,
+        stack=parts["name"],
+        engine="azureml",
+        location="",
+        subscription_id=parts["subscription"],
+        resource_group=parts["group"],
+        workspace=Workspace(name=parts["name"], id=resource_id.strip().rstrip("/"), endpoint=""),
+        storage=Storage(account="", blob_endpoint="", containers=containers),
+        registry=None,
+        key_vault=None,
+        clusters={},
+        images={},
+    )
+
+
+class _WorkspaceProperties(Struct, frozen=True, kw_only=True, rename="camel"):
+    discovery_url: str
+    container_registry: str | None = None
+    key_vault: str | None = None
+    v1_legacy_mode: bool = False
+
+
+class _WorkspaceRow(Struct, frozen=True, kw_only=True):
+    id: str
+    location: str
+    properties: _WorkspaceProperties
+
+
+class _Store(Struct, frozen=True, kw_only=True, rename="camel"):
+    datastore_type: str
+    account_name: str = ""
+    container_name: str = ""
+    endpoint: str = "core.windows.net"
+    protocol: str = "https"
+
+
+class _StoreRow(Struct, frozen=True, kw_only=True):
+    name: str
+    properties: _Store
+
+
+def _find_storage(wire: Wire, data: str, runs: str) -> Storage:
+    """The account that has both containers behind datastores of their names."""
+    rows = [
+        msgspec.convert(each, type=_StoreRow)
+        for each in wire.pages(f"{wire.workspace}/datastores", what="listing datastores")
+    ]
+    fitting = {
+        (each.properties.account_name, each.properties.container_name): each.properties
+        for each in rows
+        if each.properties.datastore_type == "AzureBlob"
+        and each.name == each.properties.container_name.replace("-", "_")
+    }
+    for (account, container), store in fitting.items():
+        if container == data and (account, runs) in fitting:
+            return Storage(
+                account=account,
+                blob_endpoint=f"{store.protocol}://{account}.blob.{store.endpoint}/",
+                containers=Containers(data=data, runs=runs),
+            )
+    raise _no_storage(wire.environment, rows, sorted(fitting), data, runs)
+
+
+def _no_storage(
+    environment: Environment,
+    rows: Sequence[_StoreRow],
+    fitting: Sequence[tuple[str, str]],
+    data: str,
+    runs: str,
+) -> NotFound:
+    workspace = environment.workspace.name
+    named = ", ".join(f"{container} in {account}" for account, container in fitting) or "none"
+    message = (
+        f"workspace `{workspace}` has no datastores for the containers `{data}` and `{runs}` of one "
+        f"account; those that are called as their container: {named}"
+    )
+    accounts = sorted({each.properties.account_name for each in rows} - {""})
+    account = accounts[0] if accounts else "ACCOUNT"
+    lines = [f"--data CONTAINER --runs CONTAINER, or make them, in account {account} say:"]
+    there = {container for owner, container in fitting if owner == account}
+    for name in dict.fromkeys(each for each in (data, runs) if each not in there):
+        store = name.replace("-", "_")
+        lines += [
+            f"  az storage container create --name {name} --account-name {account} "
+            "--auth-mode login",
+            f"  printf '%s\\n' 'name: {store}' 'type: azure_blob' 'account_name: {account}' "
+            f"'container_name: {name}' > {store}.yml",
+            f"  az ml datastore create --file {store}.yml --workspace-name {workspace} "
+            f"--resource-group {environment.resource_group}",
+        ]
+    return NotFound(message, hint="\n".join(lines))
+
+
+def _registry(resource_id: str | None) -> Registry | None:
+    return Registry(login_server=f"{_last(resource_id)}.azurecr.io") if resource_id else None
+
+
+def _key_vault(resource_id: str | None) -> KeyVault | None:
+    return KeyVault(uri=f"https://{_last(resource_id)}.vault.azure.net/") if resource_id else None
+
+
+def _last(resource_id: str) -> str:
+    return resource_id.rstrip("/").rpartition("/")[2]
+
+
+class _Scale(Struct, frozen=True, kw_only=True, rename="camel"):
+    max_node_count: int
+    min_node_count: int = 0
+    node_idle_time_before_scale_down: str | None = None
+
+
+class _AmlProperties(Struct, frozen=True, kw_only=True, rename="camel"):
+    vm_size: str
+    vm_priority: str | None = None
+    scale_settings: _Scale
+
+
+class _Size(Struct, frozen=True, kw_only=True):
+    name: str
+    family: str
+    num_vcpus: int = msgspec.field(name="vCPUs")
+    gpus: int = 0
+
+
+def _find_clusters(wire: Wire) -> dict[str, Cluster]:
+    """The workspace's AmlComputes, by their own names."""
+    environment = wire.environment
+    region = (
+        f"/subscriptions/{environment.subscription_id}/providers"
+        f"/Microsoft.MachineLearningServices/locations/{environment.location}"
+    )
+    computes = f"{wire.workspace}/computes"
+    names = sorted(
+        each["name"]
+        for each in wire.pages(computes, what="listing clusters")
+        if each["properties"]["computeType"] == "AmlCompute"
+    )
+    if not names:
+        return {}
+    listed = wire.get(f"{region}/vmSizes", what="listing sizes")["value"]
+    sizes = {each.name.lower(): each for each in msgspec.convert(listed, type=list[_Size])}
+    found: dict[str, Cluster] = {}
+    for name in names:
+        compute = wire.get(f"{computes}/{name}", what=f"looking at cluster `{name}`")
+        cluster = _cluster(name, compute["properties"]["properties"], sizes)
+        if cluster is None:
+            console.warn(f"cluster `{name}` is left out: Azure does not tell what its nodes have")
+        else:
+            found[name] = cluster
+    return found
+
+
+def _cluster(name: str, properties: Any, sizes: Mapping[str, _Size]) -> Cluster | None:
+    live = msgspec.convert(properties, type=_AmlProperties)
+    size, scale = sizes.get(live.vm_size.lower()), live.scale_settings
+    if size is None or scale.max_node_count == 0:
+        return None
+    return Cluster(
+        compute=name,
+        size=size.name,
+        gpus_per_node=size.gpus,
+        cpus_per_node=size.num_vcpus,
+        processes_per_node=size.gpus or 1,
+        rdma=_RDMA.fullmatch(size.name) is not None,
+        priority="low_priority" if live.vm_priority == "LowPriority" else "dedicated",
+        min_nodes=scale.min_node_count,
+        max_nodes=scale.max_node_count,
+        idle_s=idle_seconds(scale.node_idle_time_before_scale_down),
+        price_per_node_hour=None,
+        currency=None,
+        family=size.family,
+    )
