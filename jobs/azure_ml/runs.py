@@ -86,7 +86,7 @@ class CloudRuns:
         """Status of the newest `limit` runs (all when None), newest first."""
         from jobs.azure_ml.submission import settle_intents
 
-        settle_intents(self.environment, self.wire)
+        settle_intents(self.environment, lambda run: self.details(run, 1) is not None)
         found = list(islice(self.listed(), limit))
         if limit is not None and limit <= _MOST_ASKED:
             with ThreadPoolExecutor(_NUM_REQUESTS) as pool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ _OVER = {"Completed", "Failed", "Canceled"}
 
 
 def submit_run(
-    environment: Environment, plan: Plan, wire: Wire, *, way: type[Submission] | None = None
+    environment: Environment, plan: Plan, wire: Wire, *, way: Way | None = None
 ) -> RunHandle:
     """Start the run, or go on where an earlier `launch` of the same job was cut off.
 
@@ -135,14 +135,17 @@ def cancel_job(wire: Wire, name: str) -> None:
             raise
 
 
-def settle_intents(environment: Environment, wire: Wire) -> None:
-    """Find out what became of the runs whose `launch` was cut off; asks nothing where none was."""
+def settle_intents(environment: Environment, is_there: Callable[[str], bool]) -> None:
+    """Find out what became of the runs whose `launch` was cut off.
+
+    `is_there` asks Azure ML for a run; nothing is asked where none was cut off.
+    """
     store = RunStore(workspace_folder(environment))
     for run_dir, intent in open_intents(store, SETTLE_WITHIN_S):
         with hold(run_dir) as is_ours:
             if not is_ours:
                 continue
-            if wire.find(f"{wire.workspace}/jobs/{run_dir.name}") is not None:
+            if is_there(run_dir.name):
                 mark_submitted(run_dir)
             elif time.time() - intent.since_s > SETTLE_S:
                 reason = "launch was cut off before Azure ML had the job"
@@ -299,6 +302,10 @@ class Submission:
         return CloudRefusal(
             message, hint=hint, status=refusal.status, code=refusal.code, text=refusal.text
         )
+
+
+# How an engine makes its own: of environment, run directory, wire and code.
+Way = Callable[[Environment, Path, Wire, Code], Submission]
 
 
 def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:
