@@ -54,11 +54,23 @@ def runs(incomplete: str, typed: Namespace) -> Choices:
     """Run ids, newest first, with their state and name, and `last`."""
     from jobs.runs import RunStore
 
-    found = RunStore.of(_environment(typed)).list(NUM_RUNS)
+    environment = _environment(typed)
+    if environment.engine != "local":
+        return _beginning(incomplete, _known_runs(environment))
+    found = RunStore.of(environment).list(NUM_RUNS)
     choices = {run.id: f"{run.state.value} {run.name}" for run in found}
     if found:
         choices["last"] = f"{choices[found[0].id]} ({found[0].id})"
     return _beginning(incomplete, choices)
+
+
+def _known_runs(environment: Environment) -> Choices:
+    """Those that this machine knows of a workspace: nobody waits for Azure at a TAB."""
+    from jobs.azure_ml.folders import workspace_folder
+    from jobs.runs import RunStore
+
+    names = RunStore(workspace_folder(environment)).names()[:NUM_RUNS]
+    return dict.fromkeys(["last", *names], "")
 
 
 def stacks(incomplete: str, typed: Namespace) -> Choices:

@@ -1,14 +1,18 @@
-"""Follows a run: says where it waits, then writes every rank's lines until it is over."""
+"""Follows a run: says where it waits, then writes every rank's lines until it is over.
+
+Where an engine leaves it to us, what was preempted is started again.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from jobs import console
 from jobs.console import Style, styled
-from jobs.engines.base import Engine
+from jobs.engines.base import Attended, Engine
 from jobs.outcome import COLOURS
 from jobs.spec import LogLine, RunHandle, RunState, RunStatus
 
@@ -21,8 +25,22 @@ LONGEST_PAUSE_S = 0.5
 def follow(engine: Engine, handle: RunHandle, ranks: Sequence[int] | None = None) -> RunStatus:
     """Follow the run from wherever it stands to its end; gives how it ended."""
     status = wait_until_started(engine, handle)
-    write_lines(engine.logs(handle, ranks, follow=True), status.world_size)
+    write_lines(lines_to_the_end(engine, handle, ranks), status.world_size)
     return wait_until_over(engine, handle)
+
+
+def lines_to_the_end(
+    engine: Engine, handle: RunHandle, ranks: Sequence[int] | None, **filters: Any
+) -> Iterator[LogLine]:
+    """Yield a run's lines until it is over for good; `filters` are those of `Engine.logs`."""
+    while True:
+        yield from engine.logs(handle, ranks, follow=True, **filters)
+        status = wait_until_over(engine, handle)
+        if not (isinstance(engine, Attended) and engine.begin_again(handle)):
+            return
+        wait_until_started(engine, handle)
+        # What was written before is shown already.
+        filters = {**filters, "since": status.ended, "tail": None}
 
 
 def wait_until_started(engine: Engine, handle: RunHandle) -> RunStatus:
@@ -36,6 +54,9 @@ def wait_until_started(engine: Engine, handle: RunHandle) -> RunStatus:
         if (status.state, status.reason) != said and (status.reason or pauses.waited_s > 1):
             said = (status.state, status.reason)
             console.say(state_line(status))
+        if isinstance(engine, Attended):
+            for line in engine.preparation_news(handle):
+                console.say(styled(line, "dim", stream=sys.stderr))
         pauses.sleep()
 
 
@@ -49,6 +70,17 @@ def wait_until_over(engine: Engine, handle: RunHandle, timeout_s: float | None =
             return status
         left_s = None if timeout_s is None else timeout_s - pauses.waited_s
         pauses.sleep(at_most_s=left_s)
+
+
+def see_through(engine: Engine, handle: RunHandle, timeout_s: float | None = None) -> RunStatus:
+    """Wait until the run is over for good, at most `timeout_s`; gives how it stands then."""
+    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
+        status = wait_until_over(engine, handle, left_s)
+        is_over = status.state.is_terminal()
+        if not (is_over and isinstance(engine, Attended) and engine.begin_again(handle)):
+            return status
 
 
 def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = False) -> None:

@@ -73,10 +73,12 @@ def next_commands(
     stack: Sequence[str],
     *,
     checkpoint_step: int | None = None,
+    has_preparation: bool = False,
 ) -> str:
     """A small tree of commands to paste; `stack` are the words that name the stack.
 
-    `checkpoint_step` is that of the run's newest checkpoint, where it has one.
+    `checkpoint_step` is that of the run's newest checkpoint, where it has one. `has_preparation`
+    says that there are logs of how its nodes were made ready.
     """
     branches: list[tuple[str, Sequence[str]]] = []
     if not status.state.is_terminal():
@@ -99,6 +101,8 @@ def next_commands(
             ("what is known", ["show", status.id]),
             ("outputs and logs", ["fetch", status.id]),
         ]
+        if has_preparation and status.started is None:
+            branches[0] = ("how it was prepared", ["logs", status.id, "--preparation"])
         if checkpoint_step is not None:
             go_on = f"go on from step {checkpoint_step}"
             branches.insert(0, (go_on, ["rerun", status.id, "--resume"]))

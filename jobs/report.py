@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from jobs.console import duration_text
 from jobs.outcome import headline, run_time_s
-from jobs.runs import read_error, read_status
 from jobs.spec import RankError, RunStatus
 
 HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")
@@ -60,13 +59,14 @@ class RunReport(Struct, frozen=True, kw_only=True):
     summary: dict[str, Any]
 
 
-def read_report(run_dir: Path) -> RunReport:
-    """Read one run, over or not; raises NotFound where the folder is no run."""
+def read_report(status: RunStatus, error: RankError | None) -> RunReport:
+    """What a run, over or not, has written into its run directory."""
+    run_dir = Path(status.run_dir)
     curves = read_curves(run_dir / "metrics.jsonl")
     summary = _read_summary(run_dir / "summary.json")
     return RunReport(
-        status=read_status(run_dir),
-        error=read_error(run_dir),
+        status=status,
+        error=error,
         figures=_figures(summary, curves),
         curves=curves,
         summary=summary,

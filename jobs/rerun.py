@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from jobs.arguments import split_argv
-from jobs.checkpoints import whole_checkpoints
+from jobs.checkpoints import Checkpoint
 from jobs.errors import LaunchError
 from jobs.jobfile import CodeLocation
 from jobs.located import Node, located
@@ -75,7 +75,7 @@ def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> 
     )
 
 
-def resume_point(status: RunStatus, run_dir: Path) -> ResumePoint:
+def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> ResumePoint:
     """Where a run that goes on from this one begins.
 
     Raises LaunchError while this one is on, and where it left nothing to go on from.
@@ -83,11 +83,10 @@ def resume_point(status: RunStatus, run_dir: Path) -> ResumePoint:
     if not status.state.is_terminal():
         message = f"{status.id} is {status.state.value}; it can be resumed once it is over"
         raise LaunchError(message, hint=f"launch wait {status.id}, or launch cancel {status.id}")
-    found = whole_checkpoints(run_dir)
-    if not found:
+    if not checkpoints:
         message = f"{status.id} has no whole checkpoint to resume from"
         raise LaunchError(message, hint=f"launch rerun {status.id} begins from the start")
-    return ResumePoint(run=status.id, step=found[0].step)
+    return ResumePoint(run=status.id, step=checkpoints[0].step)
 
 
 def differences(record: RunRecord, run_dir: Path, environment: Environment) -> list[str]:

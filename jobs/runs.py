@@ -10,14 +10,18 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+
+if TYPE_CHECKING:
+    from jobs.checkpoints import Checkpoint
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-z]{4}")
 RESERVE = ".reserve"
@@ -119,6 +123,19 @@ class RunStore:
     def error(self, handle: RunHandle) -> RankError | None:
         """The rank that failed first, or None."""
         return read_error(Path(handle.run_dir))
+
+    def bring(self, handle: RunHandle) -> None:
+        """Nothing: a run of this machine writes into its run directory."""
+
+    def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
+        """The whole checkpoints, newest first."""
+        from jobs.checkpoints import whole_checkpoints
+
+        return whole_checkpoints(Path(handle.run_dir))
+
+    def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
+        """Where the run is, and what it makes."""
+        return [("run folder", handle.run_dir), ("outputs", str(Path(handle.run_dir, "outputs")))]
 
     def _exists(self, name: str) -> bool:
         return os.path.lexists(f"{self.runs}/{name}/run.json")

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs import console
-from jobs.checkpoints import whole_checkpoints
 from jobs.console import styled
 from jobs.cost import price_per_hour, price_text
-from jobs.engines.base import Engine
+from jobs.engines.base import Attended, Engine
 from jobs.errors import ExitCode, Refused
 from jobs.follow import follow
 from jobs.outcome import COLOURS, exit_code, explanation, headline, next_commands
 from jobs.plan_text import plan_text
-from jobs.spec import Environment, Plan, RankError, RunHandle, RunStatus
+from jobs.spec import Environment, Plan, RunHandle, RunStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +24,7 @@ class Wish:
     """How the user wants a run started; `stack` are the words that name the stack."""
 
     detach: bool = False
+    fetch: bool = True
     yes: bool = False
     json: bool = False
     stack: Sequence[str] = field(default_factory=tuple)
@@ -49,15 +49,18 @@ def start(
         status = _follow(engine, handle, is_quiet=wish.json)
     except KeyboardInterrupt:
         return detached(engine, handle, wish.stack)
-    error = read_error(environment, handle)
     if wish.json:
         console.out_json(status)
-    say_summary(status, error, wish.stack)
+    say_summary(engine, handle, status, wish.stack)
+    if wish.fetch and isinstance(engine, Attended):
+        folder = engine.fetch(handle, Path(handle.id))
+        console.say(f"\noutputs and logs are in {folder}")
     return exit_code(status)
 
 
-def say_summary(status: RunStatus, error: RankError | None, stack: Sequence[str]) -> None:
+def say_summary(engine: Engine, handle: RunHandle, status: RunStatus, stack: Sequence[str]) -> None:
     """Say how the run ended, first line first, and what can be typed next."""
+    error = engine.store.error(handle)
     head = headline(status, error)
     console.say()
     console.say(styled(head, COLOURS[status.state], "bold", stream=sys.stderr))
@@ -65,9 +68,12 @@ def say_summary(status: RunStatus, error: RankError | None, stack: Sequence[str]
     if text:
         console.say(text)
     console.say()
-    checkpoints = whole_checkpoints(Path(status.run_dir))
+    checkpoints = engine.store.checkpoints(handle) if status.state.is_terminal() else ()
     step = checkpoints[0].step if checkpoints else None
-    console.say(next_commands(status, error, stack, checkpoint_step=step))
+    has_preparation = isinstance(engine, Attended)
+    console.say(
+        next_commands(status, error, stack, checkpoint_step=step, has_preparation=has_preparation)
+    )
 
 
 def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
@@ -82,20 +88,13 @@ def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
     return int(ExitCode.INTERRUPTED)
 
 
-def read_error(environment: Environment, handle: RunHandle) -> RankError | None:
-    """The rank that failed first, where one did."""
-    from jobs.engines import load_store
-
-    return load_store(environment).error(handle)
-
-
 def _follow(engine: Engine, handle: RunHandle, *, is_quiet: bool) -> RunStatus:
-    from jobs.follow import wait_until_over, wait_until_started
+    from jobs.follow import see_through, wait_until_started
 
     if not is_quiet:
         return follow(engine, handle)
     wait_until_started(engine, handle)
-    return wait_until_over(engine, handle)
+    return see_through(engine, handle)
 
 
 def _leave(engine: Engine, handle: RunHandle, wish: Wish) -> int:

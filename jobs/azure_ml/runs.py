@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.history import (
     Attempt,
@@ -94,8 +96,7 @@ class CloudRuns:
         else:
             attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in found]
         runs = [
-            status_of(each, str(self.runs / each.run), attempt)
-            for each, attempt in zip(found, attempts, strict=True)
+            self._status_of(each, attempt) for each, attempt in zip(found, attempts, strict=True)
         ]
         # Those that Azure ML has not got (yet): their submit is under way, or was cut off.
         listed = {each.id for each in runs}
@@ -106,6 +107,12 @@ class CloudRuns:
             if name > oldest and name not in listed and self._is_meant(name)
         ]
         return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
+
+    def _status_of(self, listed: Listed, attempt: Attempt | None) -> RunStatus:
+        run_dir = self.runs / listed.run
+        status = status_of(listed, str(run_dir), attempt)
+        first = kept_attempt(run_dir, 1) if listed.attempt > 1 else None
+        return status if first is None else replace(status, started=first.started)
 
     def find(self, name: str) -> RunHandle:
         """The run that an id, a unique prefix of one or `last` names; its record is here then.

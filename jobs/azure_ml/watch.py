@@ -6,6 +6,7 @@ What has ended is kept in the run's folder, and not asked for again.
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from jobs import console
-from jobs.azure_ml.history import Attempt, Listed, attempt_of
+from jobs.azure_ml.history import Attempt, Listed, attempt_of, created_of
 from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.states import Standing
+from jobs.failure import summary_line
+from jobs.outcome import parse_time
 from jobs.runs import write_file
 from jobs.spec import RunHandle, RunState
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 FRESH_S, STALE_S = 1.0, 5.0
 # While a run waits to begin, its beginning must be seen soon.
 WAITING_STALE_S = 2.0
+# A run that was made so recently need not say what it waits for.
+JUST_NOW = timedelta(seconds=5)
 # How often a waiting run's cluster is looked at.
 CLUSTER_LOOK_S = 15.0
 # So long an Azure that cannot be reached is waited for by whoever follows a run.
@@ -93,10 +98,7 @@ class Watch:
         details = self._runs.details(listed.run, listed.attempt)
         if details is None:
             return None
-        attempt = attempt_of(listed.attempt, details)
-        if not _lacks_exit_code(attempt):
-            _keep(run_dir, attempt)
-        return attempt
+        return self._judged(run_dir, attempt_of(listed.attempt, details))
 
     def _ask(self, handle: RunHandle) -> list[Attempt]:
         """All attempts. Another is looked for only where there may be one."""
@@ -122,21 +124,25 @@ class Watch:
             return _lost(number, f"{gone.message}; {gone.hint}")
         if details is None:
             return None if number > 1 else _without_job(run_dir)
-        attempt = attempt_of(number, details)
-        if _lacks_exit_code(attempt):
-            attempt = self._with_exit_code(handle, attempt)
+        return self._judged(run_dir, attempt_of(number, details))
+
+    def _judged(self, run_dir: Path, attempt: Attempt) -> Attempt:
+        """What it came to by its ranks' own word: Azure ML names any rank that ended."""
+        standing = attempt.standing
+        if standing.state is RunState.FAILED and standing.cause in ("program", "unknown"):
+            from jobs.azure_ml.results import rank_error
+
+            error = rank_error(self._runs.blobs, run_dir.name, attempt.number)
+            if error is not None:
+                standing = msgspec.structs.replace(
+                    standing,
+                    reason=summary_line(error),
+                    exit_code=error.exit_code,
+                    cause="program",
+                )
+                attempt = msgspec.structs.replace(attempt, standing=standing)
         _keep(run_dir, attempt)
         return attempt
-
-    def _with_exit_code(self, handle: RunHandle, attempt: Attempt) -> Attempt:
-        """With the exit code that a rank left, where Azure ML's words have none."""
-        from jobs.azure_ml.results import rank_error
-
-        error = rank_error(self._runs.blobs, handle.id, attempt.number)
-        if error is None or error.exit_code is None:
-            return attempt
-        standing = msgspec.structs.replace(attempt.standing, exit_code=error.exit_code)
-        return msgspec.structs.replace(attempt, standing=standing)
 
     def _look_at_cluster(self, handle: RunHandle, look: Look, now_s: float) -> None:
         """Find out why a run waits, now and then."""
@@ -146,6 +152,8 @@ class Watch:
             return
         if look.cluster_seen_s is not None and now_s - look.cluster_seen_s < CLUSTER_LOOK_S:
             return
+        if parse_time(created_of(handle.id)) > datetime.now(UTC) - JUST_NOW:
+            return  # the nodes that are busy may be those that it has just got
         look.cluster_seen_s = now_s
         try:
             look.waiting = self._runs.why_waiting(handle, attempt)
@@ -160,10 +168,6 @@ def kept_attempt(run_dir: Path, number: int) -> Attempt | None:
         return msgspec.json.decode(content, type=Attempt)
     except (OSError, msgspec.DecodeError):
         return None
-
-
-def _lacks_exit_code(attempt: Attempt) -> bool:
-    return attempt.standing.state is RunState.FAILED and attempt.standing.exit_code is None
 
 
 def _keep(run_dir: Path, attempt: Attempt) -> None:

@@ -10,8 +10,8 @@ from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 if TYPE_CHECKING:
+    from jobs.engines.base import Runs
     from jobs.rundiff import RunDiff, RunSide
-    from jobs.runs import RunStore
 
 MAX_CELL = 60
 
@@ -40,11 +40,12 @@ def diff(*, a: str, b: str, json: bool, stack: str, env: Path | None) -> None:
         _print(result)
 
 
-def _side(store: RunStore, name: str) -> RunSide:
+def _side(store: Runs, name: str) -> RunSide:
     from jobs.report import read_curves
     from jobs.rundiff import RunSide
 
     handle = store.find(name)
+    store.bring(handle)
     curves = read_curves(Path(handle.run_dir) / "metrics.jsonl")
     return RunSide(
         status=store.status(handle),

@@ -12,9 +12,11 @@ from jobs.commands import options
 from jobs.errors import LaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
 
-    from jobs.spec import LogLine, RunStatus
+    from jobs.engines.base import Engine
+    from jobs.spec import LogLine, RunHandle, RunStatus
 
 
 def configure(parser: CommandParser) -> None:
@@ -37,6 +39,11 @@ def configure(parser: CommandParser) -> None:
         action="store_true",
         help="Show each line's time (UTC).",
     )
+    parser.add_argument(
+        "--preparation",
+        action="store_true",
+        help="Instead: how image and nodes were made ready (Azure ML).",
+    )
     parser.add_argument("--json", action="store_true", help="Print a JSON object a line.")
     options.add_environment(parser)
     parser.set_defaults(act=logs)
@@ -51,6 +58,7 @@ def logs(
     since: str | None,
     tail: int | None,
     times: bool,
+    preparation: bool,
     json: bool,
     stack: str,
     env: Path | None,
@@ -58,26 +66,34 @@ def logs(
     """Print the log lines of all ranks, merged by time."""
     import time
 
-    from jobs.follow import wait_until_over, wait_until_started, write_lines
+    from jobs.follow import (
+        lines_to_the_end,
+        wait_until_over,
+        wait_until_started,
+        write_lines,
+    )
     from jobs.logs import since_time
     from jobs.outcome import exit_code
-    from jobs.runs import read_record
-    from jobs.starting import detached, read_error, say_summary
+    from jobs.starting import detached, say_summary
 
     pattern = _pattern(grep)
     earliest = since_time(since, time.time()) if since is not None else None
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
+    if preparation:
+        _print_preparation(engine, handle)
+        return 0
     status = engine.status(handle)
     # Parameter servers have logs, too, numbered after the ranks.
-    spec = read_record(Path(handle.run_dir)).plan.spec
+    spec = engine.store.record(handle).plan.spec
     num_logs = status.world_size + spec.parameter_servers
     ranks = parse_ranks(rank, num_logs) if rank is not None else None
     words = options.stack_words(stack, env)
     try:
         if follow:
             wait_until_started(engine, handle)
-        lines = engine.logs(handle, ranks, follow=follow, since=earliest, tail=tail, grep=pattern)
+        read = lines_to_the_end if follow else _lines_so_far
+        lines = read(engine, handle, ranks, since=earliest, tail=tail, grep=pattern)
         if json:
             _write_json(lines)
         else:
@@ -90,8 +106,28 @@ def logs(
         if not follow:
             raise
         return detached(engine, handle, words)
-    say_summary(status, read_error(environment, handle), words)
+    say_summary(engine, handle, status, words)
     return exit_code(status)
+
+
+def _lines_so_far(
+    engine: Engine, handle: RunHandle, ranks: Sequence[int] | None, **filters: Any
+) -> Iterator[LogLine]:
+    return engine.logs(handle, ranks, follow=False, **filters)
+
+
+def _print_preparation(engine: Engine, handle: RunHandle) -> None:
+    from jobs.engines.base import Attended
+
+    if not isinstance(engine, Attended):
+        message = f"{handle.id} is a run of this machine: nothing was made ready for it elsewhere"
+        raise LaunchError(message, hint=f"launch show {handle.id}")
+    shown = ""
+    for name, line in engine.preparation(handle):
+        if name != shown:
+            console.out(console.styled(f"==> {name} <==", "bold"))
+            shown = name
+        console.out(line)
 
 
 def parse_ranks(text: str, world_size: int) -> list[int]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from jobs import completion
 
 if TYPE_CHECKING:
-    from jobs.engines.base import Engine
-    from jobs.runs import RunStore
+    from jobs.engines.base import Engine, Runs
     from jobs.spec import Environment, RunHandle
 
 DEFAULT_STACK = "local"
@@ -93,6 +92,12 @@ def add_start(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-d", "--detach", action="store_true", help="Print the run's id and come back at once."
     )
+    parser.add_argument(
+        "--no-fetch",
+        dest="fetch",
+        action="store_false",
+        help="Leave in Azure what the run makes; else it is fetched at the end, into ./RUN.",
+    )
     parser.add_argument("-y", "--yes", action="store_true", help="Do not ask where money is spent.")
 
 
@@ -124,7 +129,7 @@ def open_engine(environment: Environment) -> Engine:
     return load_engine(environment)
 
 
-def open_store(environment: Environment) -> RunStore:
+def open_store(environment: Environment) -> Runs:
     """The environment's runs."""
     from jobs.engines import load_store
 
@@ -133,8 +138,8 @@ def open_store(environment: Environment) -> RunStore:
 
 def open_run(run: str, environment: Environment) -> tuple[Engine, RunHandle]:
     """The run that was named, and the engine that looks after it."""
-    handle = open_store(environment).find(run)
-    return open_engine(environment), handle
+    engine = open_engine(environment)
+    return engine, engine.store.find(run)
 
 
 def job_values(

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+
+if TYPE_CHECKING:
+    from jobs.engines.base import Runs
+    from jobs.report import RunReport
+    from jobs.spec import RunHandle
 
 
 def configure(parser: CommandParser) -> None:
@@ -36,7 +42,7 @@ def report(
 ) -> None:
     """Show the figures of runs; draw their curves."""
     from jobs.charts import check_format, draw_report
-    from jobs.report import HEADER, RIGHT, as_json, read_report, remarks, row
+    from jobs.report import HEADER, RIGHT, as_json, remarks, row
 
     if output is not None:
         check_format(output)
@@ -44,7 +50,7 @@ def report(
     # A dict, since `last` and an id may be the same run.
     found = {handle.id: handle for handle in map(store.find, runs or ["last"])}
     handles = list(found.values())
-    reports = [read_report(Path(handle.run_dir)) for handle in handles]
+    reports = [_read(store, handle) for handle in handles]
     picture = None
     if any(each.curves for each in reports):
         name = "report.png" if len(reports) == 1 else "comparison.png"
@@ -59,3 +65,10 @@ def report(
         console.say(remark)
     if picture is not None:
         console.say(f"\ncurves: {picture}")
+
+
+def _read(store: Runs, handle: RunHandle) -> RunReport:
+    from jobs.report import read_report
+
+    store.bring(handle)
+    return read_report(store.status(handle), store.error(handle))

@@ -37,6 +37,7 @@ def rerun(
     priority: str | None,
     overrides: list[str] | None,
     detach: bool,
+    fetch: bool,
     yes: bool,
     json: bool,
     stack: str,
@@ -57,7 +58,7 @@ def rerun(
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     job = decode_job(override(recorded.tree, overrides or (), values))
     refuse_other_code(job)
-    begin = resume_point(store.status(handle), run_dir) if resume else None
+    begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None
     if recorded.resume is not None and not resume:
         begun = f"it began with the checkpoints of {recorded.resume.run}"
         console.warn(f"{begun}, this one begins from the start; --resume goes on")
@@ -68,5 +69,9 @@ def rerun(
     secrets = find_secrets(planned.spec, environment, secret_folders(Path.cwd()))
     words = options.stack_words(stack, env)
     return start(
-        planned, secrets, environment, engine, Wish(detach=detach, yes=yes, json=json, stack=words)
+        planned,
+        secrets,
+        environment,
+        engine,
+        Wish(detach=detach, fetch=fetch, yes=yes, json=json, stack=words),
     )

@@ -34,6 +34,7 @@ def run(
     priority: str | None,
     overrides: list[str] | None,
     detach: bool,
+    fetch: bool,
     dry_run: bool,
     yes: bool,
     json: bool,
@@ -66,5 +67,7 @@ def run(
     engine = options.open_engine(environment)
     planned = plan_job(loaded, environment, engine)
     secrets = find_secrets(planned.spec, environment, secret_folders(loaded.folder))
-    wish = Wish(detach=detach, yes=yes, json=json, stack=options.stack_words(stack, env))
+    wish = Wish(
+        detach=detach, fetch=fetch, yes=yes, json=json, stack=options.stack_words(stack, env)
+    )
     return start(planned, secrets, environment, engine, wish)

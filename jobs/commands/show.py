@@ -10,6 +10,8 @@ from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobs.attempts import AttemptBrief
     from jobs.checkpoints import Checkpoint
     from jobs.failure import RankReport
@@ -31,7 +33,6 @@ def configure(parser: CommandParser) -> None:
 def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     """Show all that is known of a run."""
     from jobs.attempts import attempts_of
-    from jobs.checkpoints import whole_checkpoints
     from jobs.report import read_curves
 
     environment = options.open_environment(stack, env)
@@ -39,18 +40,25 @@ def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     handle = store.find(run)
     status, record = store.status(handle), store.record(handle)
     run_dir = Path(handle.run_dir)
+    store.bring(handle)
     ranks = read_ranks(run_dir)
     curves = read_curves(run_dir / "metrics.jsonl")
     error, events = store.error(handle), store.events(handle)
-    attempts, checkpoints = attempts_of(status.id, events), whole_checkpoints(run_dir)
+    attempts, checkpoints = attempts_of(status.id, events), store.checkpoints(handle)
+    places = store.places(handle)
     if json:
         told = _as_json(status, record, error, ranks, curves)
         resumed = record.plan.spec.resume
         found = {"count": len(checkpoints), "newest": next(iter(checkpoints), None)}
-        more = {"attempts": attempts, "checkpoints": found, "resumed_from": resumed}
+        more = {
+            "attempts": attempts,
+            "checkpoints": found,
+            "resumed_from": resumed,
+            "places": dict(places),
+        }
         console.out_json({**told, "events": events, **more})
         return
-    _print_status(status, record, error)
+    _print_status(status, record, error, places)
     _print_checkpoints(status, checkpoints, options.stack_words(stack, env))
     _print_attempts(attempts)
     _print_ranks(ranks, record)
@@ -97,7 +105,12 @@ def _as_json(
     }
 
 
-def _print_status(status: RunStatus, record: RunRecord, error: RankError | None) -> None:
+def _print_status(
+    status: RunStatus,
+    record: RunRecord,
+    error: RankError | None,
+    places: Sequence[tuple[str, str]],
+) -> None:
     import shlex
 
     from jobs.outcome import COLOURS, reason, run_time_s
@@ -126,8 +139,7 @@ def _print_status(status: RunStatus, record: RunRecord, error: RankError | None)
         ("started", status.started or ""),
         ("ended", status.ended or ""),
         ("ran for", "" if length is None else console.duration_text(length)),
-        ("run folder", status.run_dir),
-        ("outputs", str(Path(status.run_dir) / "outputs")),
+        *places,
     ]
     console.out(console.fields([pair for pair in pairs if pair[1]]))
 
@@ -137,7 +149,9 @@ def _inputs(record: RunRecord) -> list[str]:
     return [f"{name} = {each.dataset.name}@{each.dataset.version}" for name, each in inputs.items()]
 
 
-def _print_checkpoints(status: RunStatus, checkpoints: list[Checkpoint], stack: list[str]) -> None:
+def _print_checkpoints(
+    status: RunStatus, checkpoints: Sequence[Checkpoint], stack: list[str]
+) -> None:
     import shlex
 
     from jobs.spec import RunState

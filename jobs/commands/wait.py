@@ -35,18 +35,17 @@ def wait(
     env: Path | None,
 ) -> int:
     """Wait for the end of a run."""
-    from jobs.follow import wait_until_over
+    from jobs.follow import see_through
     from jobs.outcome import exit_code, headline
-    from jobs.starting import read_error
 
     timeout_s = _seconds(timeout) if timeout is not None else None
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
-    status = wait_until_over(engine, handle, timeout_s)
+    status = see_through(engine, handle, timeout_s)
     if json:
         console.out_json(status)
     else:
-        console.say(headline(status, read_error(environment, handle)))
+        console.say(headline(status, engine.store.error(handle)))
     return exit_code(status, passthrough=passthrough)
 
 

@@ -5,9 +5,58 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from re import Pattern
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from jobs.spec import JobSpec, LogLine, Plan, RunHandle, RunStatus
+from jobs.checkpoints import Checkpoint
+from jobs.runs import RunEvent
+from jobs.spec import JobSpec, LogLine, Plan, RankError, RunHandle, RunRecord, RunStatus
+
+
+class Runs(Protocol):
+    """The runs of an environment, as verbs read them. What is asked for may block."""
+
+    def list(self, limit: int | None = 20) -> list[RunStatus]:
+        """Status of the newest `limit` runs (all when None), newest first."""
+        ...
+
+    def find(self, name: str) -> RunHandle:
+        """The run that an id, a unique prefix of one or `last` names; its `run.json` is here then.
+
+        Raises NotFound where there is none, LaunchError where a prefix fits several.
+        """
+        ...
+
+    def handle(self, run_id: str) -> RunHandle:
+        """The handle of an id; does not look whether there is such a run."""
+        ...
+
+    def record(self, handle: RunHandle) -> RunRecord:
+        """What the run was asked to do, and with what."""
+        ...
+
+    def events(self, handle: RunHandle) -> Sequence[RunEvent]:
+        """The states that the run went through, oldest first."""
+        ...
+
+    def status(self, handle: RunHandle) -> RunStatus:
+        """Where the run stands."""
+        ...
+
+    def error(self, handle: RunHandle) -> RankError | None:
+        """The rank that failed first, or None."""
+        ...
+
+    def bring(self, handle: RunHandle) -> None:
+        """Have what it has written so far (metrics, summary, ranks) in its run directory."""
+        ...
+
+    def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
+        """Its whole checkpoints, newest first."""
+        ...
+
+    def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
+        """Where the run and what it makes are found: what, and a path or an address."""
+        ...
 
 
 class Engine(Protocol):
@@ -15,6 +64,11 @@ class Engine(Protocol):
 
     Made by `jobs.engines.load_engine(environment)`; holds the environment it was made for.
     """
+
+    @property
+    def store(self) -> Runs:
+        """Its runs."""
+        ...
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the exact request as data. Pure; raises Refused where the job cannot fit."""
@@ -59,4 +113,24 @@ class Engine(Protocol):
 
         Resumable, and while the run is on: a file that is there already is not copied again.
         """
+        ...
+
+
+@runtime_checkable
+class Attended(Protocol):
+    """An engine whose runs nobody looks after but an attached `launch`."""
+
+    def begin_again(self, handle: RunHandle) -> bool:
+        """Start another attempt of a run that is over, where its job's `retry` says so.
+
+        Whether there is one, whoever started it. The same from several terminals starts one.
+        """
+        ...
+
+    def preparation(self, handle: RunHandle) -> Iterator[tuple[str, str]]:
+        """Yield what tells how image and nodes were made ready: names of logs, and lines."""
+        ...
+
+    def preparation_news(self, handle: RunHandle) -> Sequence[str]:
+        """What the building of the image has said since the last call."""
         ...

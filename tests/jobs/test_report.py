@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from jobs import charts
+from jobs import report as reports
 from jobs.charts import check_format, draw_report, headings, panel_names, report_label
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.report import Curve, Figures, as_json, read_report, remarks, row
+from jobs.report import Curve, Figures, RunReport, as_json, remarks, row
+from jobs.runs import read_error, read_status
 from jobs.spec import Plan, RankError, RunRecord, RunState
 from tests.fakes.gangs import make_spec
 from trainer.common.metrics import Metrics
@@ -79,6 +81,10 @@ def fail(run_dir: Path) -> None:
         exit_code=3,
     )
     (run_dir / "error.json").write_bytes(msgspec.json.encode(error))
+
+
+def read_report(run_dir: Path) -> RunReport:
+    return reports.read_report(read_status(run_dir), read_error(run_dir))
 
 
 class TestReading:
