@@ -7,7 +7,7 @@ as they are: jobs name their places by datastore, `launch` names them by contain
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs import console
-from jobs.clusters import idle_seconds
+from jobs.azure_ml.sizes import cluster_of, read_sizes
 from jobs.errors import LaunchError, NotFound
 from jobs.spec import (
     ENVIRONMENT_SCHEMA,
@@ -37,8 +37,6 @@ _WORKSPACE_ID = re.compile(
     re.IGNORECASE,
 )
 CloudEngine = Literal["azureml", "azureml_v1"]
-# An `r` among a size's letters: learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
-_RDMA = re.compile(r"standard_[a-z]+\d+[a-z]*r[a-z]*(_.*)?", re.IGNORECASE)
 
 
 def import_workspace(
@@ -183,32 +181,8 @@ def _last(resource_id: str) -> str:
     return resource_id.rstrip("/").rpartition("/")[2]
 
 
-class _Scale(Struct, frozen=True, kw_only=True, rename="camel"):
-    max_node_count: int
-    min_node_count: int = 0
-    node_idle_time_before_scale_down: str | None = None
-
-
-class _AmlProperties(Struct, frozen=True, kw_only=True, rename="camel"):
-    vm_size: str
-    vm_priority: str | None = None
-    scale_settings: _Scale
-
-
-class _Size(Struct, frozen=True, kw_only=True):
-    name: str
-    family: str
-    num_vcpus: int = msgspec.field(name="vCPUs")
-    gpus: int = 0
-
-
 def _find_clusters(wire: Wire) -> dict[str, Cluster]:
     """The workspace's AmlComputes, by their own names."""
-    environment = wire.environment
-    region = (
-        f"/subscriptions/{environment.subscription_id}/providers"
-        f"/Microsoft.MachineLearningServices/locations/{environment.location}"
-    )
     computes = f"{wire.workspace}/computes"
     names = sorted(
         each["name"]
@@ -217,36 +191,13 @@ def _find_clusters(wire: Wire) -> dict[str, Cluster]:
     )
     if not names:
         return {}
-    listed = wire.get(f"{region}/vmSizes", what="listing sizes")["value"]
-    sizes = {each.name.lower(): each for each in msgspec.convert(listed, type=list[_Size])}
+    sizes = read_sizes(wire)
     found: dict[str, Cluster] = {}
     for name in names:
         compute = wire.get(f"{computes}/{name}", what=f"looking at cluster `{name}`")
-        cluster = _cluster(name, compute["properties"]["properties"], sizes)
+        cluster = cluster_of(name, compute["properties"]["properties"], sizes)
         if cluster is None:
             console.warn(f"cluster `{name}` is left out: Azure does not tell what its nodes have")
         else:
             found[name] = cluster
     return found
-
-
-def _cluster(name: str, properties: Any, sizes: Mapping[str, _Size]) -> Cluster | None:
-    live = msgspec.convert(properties, type=_AmlProperties)
-    size, scale = sizes.get(live.vm_size.lower()), live.scale_settings
-    if size is None or scale.max_node_count == 0:
-        return None
-    return Cluster(
-        compute=name,
-        size=size.name,
-        gpus_per_node=size.gpus,
-        cpus_per_node=size.num_vcpus,
-        processes_per_node=size.gpus or 1,
-        rdma=_RDMA.fullmatch(size.name) is not None,
-        priority="low_priority" if live.vm_priority == "LowPriority" else "dedicated",
-        min_nodes=scale.min_node_count,
-        max_nodes=scale.max_node_count,
-        idle_s=idle_seconds(scale.node_idle_time_before_scale_down),
-        price_per_node_hour=None,
-        currency=None,
-        family=size.family,
-    )

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import env_import, options
-from jobs.errors import ExitCode, LaunchError
+from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
 
 if TYPE_CHECKING:
+    from jobs.quota_check import QuotaCheck
     from jobs.reachability import PartCheck
     from jobs.spec import Cluster, Environment
     from jobs.stack_check import Changes, Loss
 
 CHECK_CODES = (
     "Ends with 3 where something would be replaced or deleted that --allow-replace does not name, "
-    "whatever else it found; else with 1 where a part cannot be used or the preview failed."
+    "whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no "
+    "node, or the preview failed."
 )
 NUM_NAMES = 8
 
@@ -133,6 +135,7 @@ def check(
     *, stack: str, env: Path | None, only: str | None, allow_replace: list[str] | None, json: bool
 ) -> int:
     """Look whether each part can be used from here, and what `pulumi up` would destroy."""
+    from jobs.stack import preview
     from jobs.stack_check import find_refusal
 
     allowed = allow_replace or []
@@ -144,16 +147,19 @@ def check(
         raise LaunchError(message, hint=f"launch env check -s {stack} --allow-replace {allowed[0]}")
     # The parts are told even where the preview then fails.
     parts = None if only == "changes" else _check_parts(stack, env, is_quiet=json)
-    changes = None
+    changes = previewed = None
     if only != "parts" and env is None:
-        changes = _check_changes(stack, allowed, is_quiet=json)
+        console.say(f"previewing `pulumi up -s {stack}`")
+        previewed = preview(stack)
+        changes = _check_changes(previewed, stack, allowed, is_quiet=json)
+    quota = _check_quota(stack, env, previewed, is_quiet=json)
     if json:
-        console.out_json({"parts": parts, "changes": changes})
+        console.out_json({"parts": parts, "changes": changes, "quota": quota})
     typed = ["launch", "env", "check", "-s", stack, *(["--only", only] if only else [])]
     typed += [word for name in allowed for word in ("--allow-replace", name)]
     if changes and (refusal := find_refusal(changes, stack, typed)):
         raise refusal
-    usable = all(each.ok for each in parts or ())
+    usable = all(each.ok for each in [*(parts or ()), *quota])
     return int(ExitCode.SUCCEEDED if usable else ExitCode.ENVIRONMENT)
 
 
@@ -181,17 +187,54 @@ def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCh
     return parts
 
 
-def _check_changes(stack: str, allowed: list[str], *, is_quiet: bool) -> Changes:
-    from jobs.stack import preview
+def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet: bool) -> Changes:
     from jobs.stack_check import judge_preview
 
-    console.say(f"previewing `pulumi up -s {stack}`")
-    changes = judge_preview(preview(stack), stack, allowed)
+    changes = judge_preview(previewed, stack, allowed)
     for name in changes.idle_allowances:
         console.warn(f"--allow-replace {name} allows nothing: it is neither replaced nor deleted")
     if not is_quiet:
         _print_changes(changes)
     return changes
+
+
+def _check_quota(
+    stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
+) -> list[QuotaCheck]:
+    """What the quota holds of the clusters to come, or that are there; none where nobody tells."""
+    from jobs.quota import LIMITS_PAGE
+    from jobs.quota_check import check_clusters, declared_environment
+
+    try:
+        environment = (
+            options.open_environment(stack, env)
+            if previewed is None
+            else declared_environment(previewed, stack)
+        )
+        if environment is None or environment.engine == "local":
+            return []
+        from jobs.azure_ml.wire import Wire
+
+        checks = check_clusters(Wire(environment))
+    except EnvironmentFailure as failure:
+        console.say(f"the quota was not looked at: {failure.message}")
+        return []
+    if checks and not is_quiet:
+        header = ["QUOTA", "STATE", "LIMIT", "USED", "NEEDED", "SHORT", "CLUSTERS"]
+        rows = [
+            [
+                each.quota,
+                "FAILED" if not each.ok else "ok" if not each.short else "short",
+                *(str(number) for number in (each.limit, each.used, each.needed, each.short)),
+                ", ".join(each.clusters),
+            ]
+            for each in checks
+        ]
+        console.out()
+        console.out(console.table(header, rows, right=(2, 3, 4, 5)))
+        if any(each.short for each in checks):
+            console.say(f"vCPUs, with all nodes of the clusters; ask for more at {LIMITS_PAGE}")
+    return checks
 
 
 def _print_changes(changes: Changes) -> None:
