@@ -110,7 +110,7 @@ class Worker:
         """End the run; one that is over stays as it is."""
         self._runs.pop(run_id, None)
         run = self._find(run_id)
-        if run is not None and run.get_status() not in _OVER:
+        if run is not None and run.status not in _OVER:
             run.cancel()
 
     def _open(self) -> Any:
@@ -225,24 +225,45 @@ def describe(error: BaseException) -> dict[str, Any]:
     seen: BaseException | None = error
     status, code, text = None, "", ""
     while seen is not None:
-        response = getattr(seen, "response", None)
-        if status is None:
-            status = getattr(response, "status_code", None)
-        if response is not None and not code:
-            code, text = _body(response, text)
-        text = text or str(getattr(seen, "message", "") or (seen.args[0] if seen.args else ""))
-        seen = getattr(seen, "inner_exception", None) or seen.__cause__ or seen.__context__
+        said = str(getattr(seen, "message", "") or (seen.args[0] if seen.args else ""))
+        found = _of_response(getattr(seen, "response", None)) or _of_message(said)
+        if found is not None and status is None:
+            status, code, said = found[0], found[1], found[2] or said
+            text = said
+        text = text or said
+        inner = getattr(seen, "inner_exception", None)
+        # Some carry the answer there, and not an exception.
+        seen = inner if isinstance(inner, BaseException) else seen.__cause__ or seen.__context__
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     kind = type(error).__name__
     return {"kind": kind, "status": status, "code": code, "text": lines[0] if lines else kind}
 
 
-def _body(response: Any, text: str) -> tuple[str, str]:
+def _of_response(response: Any) -> tuple[int, str, str] | None:
+    status = getattr(response, "status_code", None)
+    if status is None:
+        return None
     try:
-        body = json.loads(response.content)["error"]
-        return str(body.get("code") or ""), str(body.get("message") or text)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return "", text
+        body = json.loads(response.content)
+    except (AttributeError, TypeError, ValueError):
+        body = None
+    return status, *_of_body(body)
+
+
+def _of_message(text: str) -> tuple[int, str, str] | None:
+    """Some messages are JSON: address, status and the answer's body."""
+    try:
+        told = json.loads(text)
+        return told["status_code"], *_of_body(told.get("error_details"))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _of_body(body: Any) -> tuple[str, str]:
+    try:
+        return str(body["error"].get("code") or ""), str(body["error"].get("message") or "")
+    except (AttributeError, KeyError, TypeError):
+        return "", str(body or "")
 
 
 def main() -> int:

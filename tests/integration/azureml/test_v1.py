@@ -1,0 +1,293 @@
+"""The engine azureml_v1 against the stand-in Azure, through the real azureml-core."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobs.azure_ml.refusals import CloudRefusal
+from jobs.azure_ml_v1.run_configuration import v1_request
+from jobs.azure_ml_v1.session import Session
+from jobs.engines import load_engine, load_store
+from jobs.engines.azureml_v1 import AzureMlV1Engine
+from jobs.errors import EnvironmentFailure, NotFound, Refused
+from jobs.spec import (
+    DatasetVersion,
+    Environment,
+    InputSpec,
+    JobSpec,
+    Limits,
+    LogLine,
+    RunState,
+)
+from tests.fakes.azureml import FakeAzure, RequestTrouble, forbidden, lost_reply
+from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
+from tests.fakes.gangs import make_spec
+
+ORACLE = Path(__file__).with_name("azureml_core_oracle.py")
+DIGITS = DatasetVersion(name="digits", version=1, digest="d" * 64, files=1, bytes=4)
+PROGRAM = """\
+import os, time
+from pathlib import Path
+rank = os.environ["RANK"]
+print("rank", rank, "of", os.environ["WORLD_SIZE"], os.environ["GREETING"], flush=True)
+print(Path(os.environ["TRAINYARD_INPUT_DIGITS"], "a.txt").read_text(), flush=True)
+if rank == "0":
+    Path(os.environ["TRAINYARD_OUTPUT_MODEL"], "model.txt").write_text("trained")
+    checkpoint = Path(os.environ["TRAINYARD_CHECKPOINT_DIR"], "step-000000001-aaaaaaaa")
+    checkpoint.mkdir()
+    (checkpoint / "weights").write_text("1")
+"""
+SLEEP = "import time\nprint('asleep', flush=True)\ntime.sleep(600)\n"
+REFERENCE = f"registry.azurecr.io/pytorch@sha256:{'a' * 64}"
+
+
+@pytest.fixture(scope="module")
+def engine(
+    standing_azure: FakeAzure, sdk_python: Callable[[str], Path]
+) -> Iterator[AzureMlV1Engine]:
+    """One for all tests: azureml-core takes seconds to load."""
+    sdk_python("azureml_core")
+    with pytest.MonkeyPatch.context() as patch:
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        for name, value in {**standing_azure.environ, "XDG_CACHE_HOME": cache}.items():
+            patch.setenv(name, value)
+        given = {**standing_azure.environment(), "engine": "azureml_v1"}
+        made = load_engine(msgspec.convert(given, Environment))
+        assert isinstance(made, AzureMlV1Engine)
+        yield made
+        made.store.session.close()
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Callable[..., JobSpec]:
+    def make(program: str, **changes: Any) -> JobSpec:
+        code = tmp_path / "code"
+        code.mkdir(exist_ok=True)
+        (code / "train.py").write_text(program)
+        # What travels is decided before azureml-core sees it.
+        (code / ".amlignore").write_text("*\n")
+        fields: dict[str, Any] = {
+            "stack": "dev",
+            "image": REFERENCE,
+            "launcher": "horovod",
+            "code": str(code),
+            "compute": "cpu-1a2b3c",
+            "nodes": 2,
+            "processes_per_node": 1,
+            **changes,
+        }
+        return make_spec(["python", "train.py"], **fields)
+
+    return make
+
+
+def texts(lines: list[LogLine], rank: int) -> list[str]:
+    return [line.text for line in lines if line.rank == rank]
+
+
+# --- What is sent ------------------------------------------------------------------------------
+
+
+def test_run_configurations_are_those_that_azureml_core_builds(
+    tmp_path: Path, sdk_python: Callable[[str], Path]
+) -> None:
+    inputs = {"digits": InputSpec(dataset=DIGITS, mode="mount")}
+    specs = {
+        "horovod": (
+            {
+                "inputs": inputs,
+                "limits": Limits(wall_clock_s=90, hang_s=600),
+                "shm_size": "8g",
+                "env": {"GREETING": "hello"},
+            },
+            ("mpi", [2, 2]),
+        ),
+        "gloo": ({"launcher": "torch"}, ("pytorch", ["Gloo", 4, 2])),
+        "nccl": (
+            {"launcher": "torch", "cluster": "gpu", "compute": "gpu-4d5e6f"},
+            ("pytorch", ["Nccl", 4, 2]),
+        ),
+        "tensorflow": (
+            {"launcher": "tensorflow", "processes_per_node": 1, "parameter_servers": 1},
+            ("tensorflow", [2, 1]),
+        ),
+        "alone": ({"launcher": "none", "nodes": 1, "processes_per_node": 1}, ("", [])),
+    }
+    environment = make_cloud_environment(engine="azureml_v1")
+    ours, cases = {}, {}
+    for name, (changes, (kind, counts)) in specs.items():
+        defaults = {"image": IMAGE, "compute": "cpu-1a2b3c", "launcher": "horovod", "nodes": 2}
+        spec = make_spec(["python", "train.py"], **{**defaults, **changes})
+        ours[name] = v1_request(spec, environment, run="RUN")["configuration"]
+        places = [f'"input.{each}=${{1}}"' for each in spec.inputs]
+        node = " ".join(["exec python -I -S .trainyard/rank.pyz", '"checkpoints=${0}"', *places])
+        cases[name] = {
+            "kind": kind,
+            "counts": counts,
+            "image": IMAGE,
+            "image_name": "trainyard-pytorch",
+            "compute": spec.compute,
+            "command": ["sh", "-c", f"'{node}'"],
+            "input_words": [f"DatasetConsumptionConfig:{each}" for each in spec.inputs],
+            "inputs": {
+                each: [f"digits/{'d' * 64}/", given.mode] for each, given in spec.inputs.items()
+            },
+            "output": ["trainyard_checkpoints", "checkpoints/RUN/"],
+            "lasts_s": spec.limits.wall_clock_s,
+            "shm_size": spec.shm_size or "2g",
+            "variables": ours[name]["environmentVariables"],
+        }
+    ended = subprocess.run(
+        [str(sdk_python("azureml_core")), "-W", "ignore", str(ORACLE), str(tmp_path)],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        # It keeps what it has looked up in the home folder.
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == ours
+
+
+# --- A run -------------------------------------------------------------------------------------
+
+
+def test_a_run_is_submitted_followed_and_fetched(
+    azure: FakeAzure, engine: AzureMlV1Engine, spec: Callable[..., JobSpec], tmp_path: Path
+) -> None:
+    data = azure.blobs.container(azure.place.data_account, "data")
+    data.upload_blob(f"{DIGITS.content_prefix}a.txt", b"five", overwrite=True)
+    plan = engine.plan(
+        spec(
+            PROGRAM,
+            inputs={"digits": InputSpec(dataset=DIGITS, mode="download")},
+            outputs=("model",),
+            env={"GREETING": "hello"},
+            tags={"team": "vision"},
+        )
+    )
+    handle = engine.submit(plan, {})
+    lines = list(engine.logs(handle, None, follow=True))
+    assert {rank: texts(lines, rank) for rank in (0, 1)} == {
+        0: ["rank 0 of 2 hello", "five"],
+        1: ["rank 1 of 2 hello", "five"],
+    }
+    status = engine.status(handle)
+    assert (status.state, status.exit_code, status.id) == (RunState.COMPLETED, 0, handle.id)
+    (sent,) = azure.requests(path=f"/experiments/{plan.spec.name}/snapshotrun")
+    record = engine.store.record(handle)
+    assert sent.json["Configuration"] == record.plan.request["configuration"]
+    assert sent.json["TelemetryValues"] == {}
+    assert azure.records.jobs[handle.id].tags == {"team": "vision", "trainyard": "1"}
+    into = engine.fetch(handle, tmp_path / "fetched")
+    assert (into / "outputs" / "model" / "model.txt").read_text() == "trained"
+    assert "rank 1 of 2 hello" in (into / "logs" / "rank-00001.log").read_text()
+    runs = azure.blobs.container(azure.place.data_account, "runs")
+    kept = f"checkpoints/{handle.id}/step-000000001-aaaaaaaa/weights"
+    assert runs.download_blob(kept).readall() == b"1"
+    # Whoever types the next command starts anew.
+    assert load_store(engine.environment).list(1) == [status]
+
+
+def test_cancel_ends_a_run_and_is_silent_about_one_that_is_over(
+    azure: FakeAzure, engine: AzureMlV1Engine, spec: Callable[..., JobSpec]
+) -> None:
+    handle = engine.submit(engine.plan(spec(SLEEP, launcher="none", nodes=1)), {})
+    first = next(iter(engine.logs(handle, None, follow=True)))
+    assert (first.rank, first.text) == (0, "asleep")
+    engine.cancel(handle)
+    assert azure.wait(handle.id).state == "Canceled"
+    engine.cancel(handle)
+    assert engine.status(handle).state is RunState.CANCELLED
+    with pytest.raises(NotFound, match="there is no run `20200101-000000-0000`"):
+        engine.store.find("20200101-000000-0000")
+
+
+# --- What goes wrong ---------------------------------------------------------------------------
+
+
+def test_a_submit_whose_reply_is_lost_starts_one_run(
+    azure: FakeAzure, engine: AzureMlV1Engine, spec: Callable[..., JobSpec]
+) -> None:
+    before = set(azure.records.jobs)
+    azure.script(lost_reply(method="POST", path="*/snapshotrun"))
+    handle = engine.submit(engine.plan(spec("", launcher="none", nodes=1)), {})
+    assert set(azure.records.jobs) - before == {handle.id}
+    assert azure.wait(handle.id).state == "Completed"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message", "hint"),
+    [
+        (
+            forbidden(host="*.api.azureml.ms", path="*/snapshotrun"),
+            "no role allows us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`",
+            "AzureML Data Scientist",
+        ),
+        (
+            RequestTrouble(
+                path="*/snapshotrun", status=400, code="UserError", message="Bad.", times=None
+            ),
+            "Azure answered 400 UserError: Bad.",
+            "launch env check -s dev",
+        ),
+    ],
+    ids=["no role", "refused"],
+)
+def test_a_refused_submit_leaves_nothing(
+    azure: FakeAzure,
+    engine: AzureMlV1Engine,
+    spec: Callable[..., JobSpec],
+    trouble: RequestTrouble,
+    message: str,
+    hint: str,
+) -> None:
+    azure.script(trouble)
+    names = engine.store.local.names()
+    with pytest.raises(CloudRefusal) as raised:
+        engine.submit(engine.plan(spec("", launcher="none", nodes=1)), {})
+    assert message in raised.value.message
+    assert raised.value.hint
+    assert hint in raised.value.hint
+    assert engine.store.local.names() == names
+
+
+def test_a_process_of_azureml_core_that_dies_is_told_of_and_started_again(
+    engine: AzureMlV1Engine,
+) -> None:
+    session = engine.store.session
+    assert session.details("20200101-000000-0000") is None
+    assert session._process
+    session._process.kill()
+    with pytest.raises(EnvironmentFailure, match="azureml-core's process ended"):
+        session.details("20200101-000000-0000")
+    assert session.details("20200101-000000-0000") is None
+
+
+class Workspace:
+    """A wire that knows of a workspace only."""
+
+    workspace = "W"
+
+    def __init__(self, **properties: Any) -> None:
+        self._properties = properties
+
+    def get(self, _path: str, **_how: Any) -> Any:
+        return {"properties": self._properties}
+
+
+def test_a_private_workspace_is_refused_with_the_reason() -> None:
+    wire: Any = Workspace(publicNetworkAccess="Disabled", v1LegacyMode=False)
+    session = Session(make_cloud_environment(engine="azureml_v1"), wire)
+    with pytest.raises(Refused, match=r"workspace `W` is private: .* needs v1LegacyMode"):
+        session.details("20200101-000000-0000")
