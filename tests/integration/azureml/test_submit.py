@@ -13,6 +13,7 @@ from jobs.azure_ml.intents import INTENT
 from tests.fakes.azure_launch import CRASHES, KILL_AFTER_S, AzureLaunch, Crash
 from tests.fakes.azureml import (
     FakeAzure,
+    JobTrouble,
     Request,
     RequestTrouble,
     broken,
@@ -120,7 +121,7 @@ def test_what_passes_is_tried_again_and_starts_one_run(
     launch: AzureLaunch, trouble: RequestTrouble
 ):
     before = jobs_of(launch.azure)
-    launch.azure.script(trouble)
+    launch.azure.script(trouble, JobTrouble(what="queued for ever"))
     typed = launch.type("run", launch.write_job(), *DETACHED)
     assert typed.code == 0, typed.err
     assert jobs_of(launch.azure) - before == {typed.out.strip()}
@@ -184,7 +185,14 @@ def test_azure_silent_about_a_job_is_said_and_the_same_again_goes_on(launch: Azu
     job = launch.write_job()
     launch.azure.script(
         RequestTrouble(method="PUT", path=PUT_JOB, drop="after", times=1),
-        RequestTrouble(path=PUT_JOB, status=503, code="Down", message="Down.", times=None),
+        RequestTrouble(
+            path=PUT_JOB,
+            status=503,
+            code="Down",
+            message="Down.",
+            headers={"Retry-After": "0.1"},
+            times=None,
+        ),
     )
     typed = launch.type("run", job, *DETACHED)
     assert typed.code == 1
@@ -202,6 +210,7 @@ def crash_and_go_on(launch: AzureLaunch, crash: Crash) -> None:
     """Kill a launch at a point, type the same again: one run, known to both sides."""
     before = jobs_of(launch.azure)
     job = launch.write_job()
+    launch.azure.script(JobTrouble(what="queued for ever"))
     if crash == "while the job is sent":
         slow = RequestTrouble(method="PUT", path=PUT_JOB, delay_s=3 * KILL_AFTER_S)
         launch.azure.script(slow)
@@ -210,7 +219,6 @@ def crash_and_go_on(launch: AzureLaunch, crash: Crash) -> None:
     again = launch.type("run", job, *DETACHED)
     assert again.code == 0, again.err
     run = again.out.strip()
-    launch.azure.wait(run)
     assert jobs_of(launch.azure) - before == {run}
     listed = json.loads(launch.type("ls", "--json", "--all").out)
     mine = [each["id"] for each in listed if each["id"] not in before]
