@@ -100,7 +100,7 @@ def _shares_table(title: str, shares: Iterable[Share]) -> str:
 def _places(record: DatasetRecord, environment: Environment) -> dict[str, str]:
     storage, prefix = environment.storage, record.pinned().content_prefix
     places = {"url": f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{prefix}"}
-    if environment.engine == "azureml":
+    if environment.engine != "local":
         from jobs.data_asset import datastore_uri
 
         places["datastore"] = datastore_uri(record.pinned(), environment)

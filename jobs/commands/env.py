@@ -12,6 +12,7 @@ from jobs.commands import env_import, options
 from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
 
 if TYPE_CHECKING:
+    from jobs.env_import import CloudEngine
     from jobs.quota_check import QuotaCheck
     from jobs.reachability import PartCheck
     from jobs.spec import Cluster, Environment
@@ -47,6 +48,11 @@ def configure(parser: CommandParser) -> None:
         export,
     )
     options.add_stack(exported)
+    exported.add_argument(
+        "--engine",
+        choices=("azureml", "azureml_v1"),
+        help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's first API.",
+    )
     options.add_output(exported, "Where to; stdout where not given.")
     _add_refresh(exported)
 
@@ -119,11 +125,18 @@ def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
     _print(with_list_prices(environment))
 
 
-def export(*, stack: str, output: Path | None, refresh: bool) -> None:
+def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refresh: bool) -> None:
     """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
+    from msgspec.structs import replace
+
     from jobs.stack import load_environment, write_environment
 
     environment = load_environment(stack, refresh=refresh)
+    if engine is not None:
+        if environment.engine == "local":
+            message = f"stack `{stack}` is this machine: --engine is for stacks on Azure"
+            raise LaunchError(message, hint=f"launch env export -s {stack}")
+        environment = replace(environment, engine=engine)
     if output is None:
         console.out_json(environment)
         return

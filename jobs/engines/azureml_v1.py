@@ -44,3 +44,8 @@ class AzureMlV1Engine(AzureMlEngine):
         """End the run; silent when it is over; see `Engine.cancel`."""
         self.store.session.cancel(handle.id)
         self.store.watch.forget(handle)
+
+    def begin_again(self, handle: RunHandle) -> bool:
+        """Nothing, and a plan says so: `retry` is the engine azureml's."""
+        del handle
+        return False

@@ -12,6 +12,7 @@ from jobs import reachability
 from jobs.cli import main
 from jobs.spec import Cluster, Containers, Environment, Storage, Workspace
 from jobs.stack import write_environment
+from tests.fakes.cloud_stack import make_cloud_environment
 
 
 @pytest.fixture
@@ -157,6 +158,20 @@ def test_a_stack_that_is_not_up_ends_with_2_and_says_what_to_type(typed, verb):
     code, out, err = typed(verb, with_file=False)
     assert (code, out) == (2, "")
     assert err == "error: stack `local` is not up\n\nhint: uv run pulumi up -s local\n"
+
+
+def test_an_export_may_name_the_engine_of_the_first_api(typed, environment, tmp_path):
+    project = FakePulumi(tmp_path)
+    (tmp_path / "Pulumi.dev.yaml").touch()
+    words = ("export", "-s", "dev", "--engine", "azureml_v1", "--refresh")
+    cloud = make_cloud_environment()
+    project.say("stack output", msgspec.json.encode(cloud).decode())
+    code, out, _ = typed(*words, with_file=False)
+    exported = msgspec.json.decode(out, type=Environment)
+    assert (code, exported) == (0, msgspec.structs.replace(cloud, engine="azureml_v1"))
+    project.say("stack output", msgspec.json.encode(environment).decode())
+    code, _, err = typed(*words, with_file=False)
+    assert (code, "--engine is for stacks on Azure" in err) == (2, True)
 
 
 @pytest.fixture
