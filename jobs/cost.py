@@ -1,4 +1,4 @@
-"""What a job costs: its cluster's price by the hour, the most its limits allow, what it came to (pure).
+"""What a job costs: its cluster's price by the hour, the most its limits allow, what it came to.
 
 All of it is the nodes' list price times the time of the ranks. What Azure bills beside that is not
 in it: nodes while they start and idle, disks, storage, network.
@@ -6,8 +6,18 @@ in it: nodes while they start and idle, disks, storage, network.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
 from jobs.console import count_text, duration_text
-from jobs.spec import Cluster, JobSpec
+from jobs.outcome import parse_time
+from jobs.spec import Cluster, Environment, JobSpec, RunStatus
+
+if TYPE_CHECKING:
+    from jobs.attempts import AttemptBrief
 
 
 def price_per_hour(spec: JobSpec, cluster: Cluster) -> float | None:
@@ -30,15 +40,50 @@ def price_text(spec: JobSpec, cluster: Cluster) -> str:
     return text + as_of_text(cluster)
 
 
-def spent_text(spec: JobSpec, cluster: Cluster, ran_s: float) -> str:
-    """What the time that a run has run comes to; empty where nothing is paid or known."""
-    price = price_per_hour(spec, cluster)
-    if not price:
-        return ""
-    spent = money_text(price * ran_s / 3600, cluster.currency)
-    nodes = count_text(spec.nodes, "node")
-    rate = money_text(cluster.price_per_node_hour or 0.0, cluster.currency)
-    return f"about {spent} ({nodes} x {duration_text(ran_s)} at {rate}/h){as_of_text(cluster)}"
+class Spent(Struct, frozen=True, kw_only=True):
+    """What a run's time comes to: of all its attempts, on all its nodes."""
+
+    amount: float
+    currency: str | None
+    num_nodes: int
+    ran_s: float
+    price_per_node_hour: float
+    price_as_of: str | None
+
+
+def spent(
+    status: RunStatus, attempts: Sequence[AttemptBrief], environment: Environment
+) -> Spent | None:
+    """What a run has come to so far; None where nothing is paid or the price is not known."""
+    cluster = environment.clusters.get(status.cluster)
+    price = cluster.price_per_node_hour if cluster else None
+    if cluster is None or not price or not attempts:
+        return None
+    now = datetime.now(UTC)
+    ran_s = sum(_run_time_s(each, now) for each in attempts)
+    return Spent(
+        amount=price * status.nodes * ran_s / 3600,
+        currency=cluster.currency,
+        num_nodes=status.nodes,
+        ran_s=ran_s,
+        price_per_node_hour=price,
+        price_as_of=cluster.price_as_of,
+    )
+
+
+def spent_text(cost: Spent) -> str:
+    """It in words, with what it is made of."""
+    amount, rate = (
+        money_text(each, cost.currency) for each in (cost.amount, cost.price_per_node_hour)
+    )
+    nodes = count_text(cost.num_nodes, "node")
+    as_of = f", {_list_price(cost.price_as_of)}" if cost.price_as_of else ""
+    return f"about {amount} ({nodes} x {duration_text(cost.ran_s)} at {rate}/h{as_of})"
+
+
+def _run_time_s(attempt: AttemptBrief, now: datetime) -> float:
+    end = parse_time(attempt.ended) if attempt.ended else now
+    return max((end - parse_time(attempt.started)).total_seconds(), 0.0)
 
 
 def money_text(amount: float, currency: str | None) -> str:
@@ -49,4 +94,8 @@ def money_text(amount: float, currency: str | None) -> str:
 
 def as_of_text(cluster: Cluster) -> str:
     """The day of a list price, in brackets; empty for the stack's own."""
-    return f" (list price of {cluster.price_as_of})" if cluster.price_as_of else ""
+    return f" ({_list_price(cluster.price_as_of)})" if cluster.price_as_of else ""
+
+
+def _list_price(as_of: str) -> str:
+    return f"list price of {as_of}"

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs import console
+from jobs.attempts import attempts_of
 from jobs.console import styled
-from jobs.cost import price_per_hour, price_text
+from jobs.cost import price_per_hour, price_text, spent, spent_text
 from jobs.engines.base import Attended, Engine
 from jobs.errors import ExitCode, Refused
 from jobs.follow import follow
 from jobs.outcome import COLOURS, exit_code, explanation, headline, next_commands
 from jobs.plan_text import plan_text
+from jobs.prices import with_list_prices
 from jobs.spec import Environment, Plan, RunHandle, RunStatus
 
 
@@ -36,6 +38,8 @@ def start(
     """Show the plan, start the run and, unless detached, follow it; gives the exit code."""
     console.say(plan_text(plan, environment))
     console.say()
+    if isinstance(engine, Attended):
+        engine.check_quota(plan)
     _ask_for_money(plan, environment, wish)
     handle = engine.submit(plan, secrets)
     try:
@@ -51,15 +55,21 @@ def start(
         return detached(engine, handle, wish.stack)
     if wish.json:
         console.out_json(status)
-    say_summary(engine, handle, status, wish.stack)
+    say_summary(engine, handle, status, environment, wish.stack)
     if wish.fetch and isinstance(engine, Attended):
         folder = engine.fetch(handle, Path(handle.id))
         console.say(f"\noutputs and logs are in {folder}")
     return exit_code(status)
 
 
-def say_summary(engine: Engine, handle: RunHandle, status: RunStatus, stack: Sequence[str]) -> None:
-    """Say how the run ended, first line first, and what can be typed next."""
+def say_summary(
+    engine: Engine,
+    handle: RunHandle,
+    status: RunStatus,
+    environment: Environment,
+    stack: Sequence[str],
+) -> None:
+    """Say how the run ended, first line first, what it cost, and what can be typed next."""
     error = engine.store.error(handle)
     head = headline(status, error)
     console.say()
@@ -67,6 +77,9 @@ def say_summary(engine: Engine, handle: RunHandle, status: RunStatus, stack: Seq
     text = explanation(error) if error is not None else ""
     if text:
         console.say(text)
+    attempts = attempts_of(status.id, engine.store.events(handle))
+    if cost := spent(status, attempts, with_list_prices(environment)):
+        console.say(f"cost: {spent_text(cost)}")
     console.say()
     checkpoints = engine.store.checkpoints(handle) if status.state.is_terminal() else ()
     step = checkpoints[0].step if checkpoints else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ LONG = ("integration", "faults")
 
 def pytest_configure() -> None:
     """Take back what `nohup` or a background shell has the tests, and all they start, ignore."""
+    # What tests plan and start asks nobody for prices.
+    os.environ.setdefault("TRAINYARD_PRICES", "table")
     assert [each for each in LONGEST if not (TESTS / each).is_file()] == []
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -203,11 +203,9 @@ def _open(stack: str, env: Path | None) -> Wire:
     from jobs.azure_ml.wire import Wire
     from jobs.clusters import require_scaling
 
-    environment = options.open_environment(stack, env)
+    environment = options.open_priced(stack, env)
     require_scaling(environment)
-    from jobs.prices import with_list_prices
-
-    return Wire(with_list_prices(environment))
+    return Wire(environment)
 
 
 def _read(wire: Wire, name: str) -> tuple[Cluster, LiveCluster]:

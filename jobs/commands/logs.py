@@ -106,7 +106,7 @@ def logs(
         if not follow:
             raise
         return detached(engine, handle, words)
-    say_summary(engine, handle, status, words)
+    say_summary(engine, handle, status, environment, words)
     return exit_code(status)
 
 

@@ -122,6 +122,13 @@ def open_environment(stack: str, env_file: Path | None) -> Environment:
     return load_environment(stack, env_file)
 
 
+def open_priced(stack: str, env_file: Path | None) -> Environment:
+    """The same, its clusters with Azure's list price where the stack gives none."""
+    from jobs.prices import with_list_prices
+
+    return with_list_prices(open_environment(stack, env_file))
+
+
 def open_engine(environment: Environment) -> Engine:
     """The engine that the environment names."""
     from jobs.engines import load_engine

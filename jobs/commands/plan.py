@@ -43,7 +43,7 @@ def plan(
 
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
-    environment = options.open_environment(stack, env)
+    environment = options.open_priced(stack, env)
     planned = plan_job(loaded, environment, options.open_engine(environment))
     missing = missing_notes(planned.spec, environment, secret_folders(loaded.folder))
     listing = code_listing(planned, environment)

@@ -50,7 +50,7 @@ def rerun(
     from jobs.secret_values import find_secrets
     from jobs.starting import Wish, start
 
-    environment = options.open_environment(stack, env)
+    environment = options.open_priced(stack, env)
     store = options.open_store(environment)
     handle = store.find(run)
     record, run_dir = store.record(handle), Path(handle.run_dir)

@@ -63,7 +63,7 @@ def run(
         return 0
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
-    environment = options.open_environment(stack, env)
+    environment = options.open_priced(stack, env)
     engine = options.open_engine(environment)
     planned = plan_job(loaded, environment, engine)
     secrets = find_secrets(planned.spec, environment, secret_folders(loaded.folder))

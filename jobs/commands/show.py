@@ -33,9 +33,10 @@ def configure(parser: CommandParser) -> None:
 def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     """Show all that is known of a run."""
     from jobs.attempts import attempts_of
+    from jobs.cost import spent, spent_text
     from jobs.report import read_curves
 
-    environment = options.open_environment(stack, env)
+    environment = options.open_priced(stack, env)
     store = options.open_store(environment)
     handle = store.find(run)
     status, record = store.status(handle), store.record(handle)
@@ -46,6 +47,7 @@ def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     error, events = store.error(handle), store.events(handle)
     attempts, checkpoints = attempts_of(status.id, events), store.checkpoints(handle)
     places = store.places(handle)
+    cost = spent(status, attempts, environment)
     if json:
         told = _as_json(status, record, error, ranks, curves)
         resumed = record.plan.spec.resume
@@ -55,10 +57,12 @@ def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
             "checkpoints": found,
             "resumed_from": resumed,
             "places": dict(places),
+            "cost": cost,
         }
         console.out_json({**told, "events": events, **more})
         return
-    _print_status(status, record, error, places)
+    costs = [("cost", spent_text(cost))] if cost else []
+    _print_status(status, record, error, [*costs, *places])
     _print_checkpoints(status, checkpoints, options.stack_words(stack, env))
     _print_attempts(attempts)
     _print_ranks(ranks, record)

@@ -56,6 +56,12 @@ class AzureMlEngine:
             hint = f"it has: {', '.join(self.environment.clusters)}"
             raise LaunchError(message, hint=hint)
 
+    def check_quota(self, plan: Plan) -> None:
+        """Hold the job against the quota of its cluster; see `Attended.check_quota`."""
+        from jobs.quota import check_job
+
+        check_job(plan.spec, self.environment, self.wire)
+
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then the job into the workspace; see `Engine.submit`.
 

@@ -118,7 +118,11 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Attended(Protocol):
-    """An engine whose runs nobody looks after but an attached `launch`."""
+    """An engine whose runs nobody looks after but an attached `launch`, and that are paid for."""
+
+    def check_quota(self, plan: Plan) -> None:
+        """Raise Refused where no quota will ever hold the job; say so where it may have to wait."""
+        ...
 
     def begin_again(self, handle: RunHandle) -> bool:
         """Start another attempt of a run that is over, where its job's `retry` says so.

@@ -53,7 +53,7 @@ def test_nothing_typed_shows_the_help_as_a_mistake(launching):
     assert typed.err == launching.type_bare("--help").out
 
 
-@pytest.mark.parametrize("group", ["data", "env", "image"])
+@pytest.mark.parametrize("group", ["data", "env", "image", "cluster"])
 def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
     typed = launching.type_bare(group)
     assert (typed.code, typed.out) == (2, "")
@@ -69,7 +69,8 @@ EVERY_COMMAND = [
     *("data synthesize imagenet --images 9 --to x",),
     *("data push x y", "data ls", "data pull x --to y", "data show x", "data diff x y"),
     *("data rm x@1", "data register x y"),
-    *("env ls", "env show", "env export", "env check", "env repair"),
+    *("env ls", "env show", "env export", "env check", "env repair", "env import --workspace x"),
+    *("cluster ls", "cluster show x", "cluster pause x", "cluster resume x", "cluster resize x 2"),
 ]
 
 
