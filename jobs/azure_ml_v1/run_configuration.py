@@ -209,7 +209,9 @@ def _image(reference: str) -> dict[str, Any]:
 
 
 def _notes(spec: JobSpec) -> tuple[str, ...]:
-    notes = ["Microsoft's support of azureml-core ended on 2026-06-30"]
+    notes = [
+        "Microsoft's support of azureml-core ended on 2026-06-30; the engine azureml does the same"
+    ]
     if spec.retry.max:
         notes.append("`retry` has no effect: the engine azureml starts a preempted run again")
     if spec.priority != "normal":

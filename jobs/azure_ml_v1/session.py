@@ -14,7 +14,6 @@ from typing import IO, Any
 
 import msgspec
 
-from jobs import console
 from jobs.azure_ml.credentials import MANAGEMENT_SCOPE
 from jobs.azure_ml.refusals import CloudRefusal, explain
 from jobs.azure_ml.wire import Wire
@@ -23,9 +22,6 @@ from jobs.errors import EnvironmentFailure, Refused
 from jobs.spec import Environment
 
 WORKER = Path(__file__).with_name("worker.py")
-_WARNING = (
-    "azureml-core is out of support since 2026-06-30; the engine azureml does the same and more"
-)
 
 
 class Session:
@@ -121,7 +117,6 @@ class Session:
         if self._process is None:
             python = sdk_python()
             self._refuse_private()
-            console.warn(_WARNING)
             names = _names(self._environment)
             self._talk = tempfile.TemporaryFile(prefix="trainyard-azureml-core-")  # noqa: SIM115
             # Isolated, so that no folder of ours is on its path. Ctrl-C is ours to hear.

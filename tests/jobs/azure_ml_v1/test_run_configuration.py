@@ -16,7 +16,9 @@ from tests.fakes.gangs import make_spec
 
 ENVIRONMENT = make_cloud_environment(engine="azureml_v1")
 DIGITS = DatasetVersion(name="digits", version=3, digest="d" * 64, files=1, bytes=1)
-SUPPORT = "Microsoft's support of azureml-core ended on 2026-06-30"
+SUPPORT = (
+    "Microsoft's support of azureml-core ended on 2026-06-30; the engine azureml does the same"
+)
 
 
 def job(**changes: Any) -> JobSpec:
