@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,9 @@ from jobs.azure_ml.request import run_of_job
 from jobs.azure_ml.states import Standing, judge
 from jobs.runs import RUN_ID, RunEvent
 from jobs.spec import RunState, RunStatus
+
+# The names of our jobs.
+_OURS = re.compile(rf"{RUN_ID.pattern}(_\d+)?")
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -122,9 +126,9 @@ def status_of(listed: Listed, run_dir: str, attempt: Attempt | None = None) -> R
 
 
 def _listed(job: Mapping[str, Any]) -> Listed | None:
+    if _OURS.fullmatch(str(job["name"])) is None:
+        return None  # whatever its tag says
     run, attempt = run_of_job(str(job["name"]))
-    if RUN_ID.fullmatch(run) is None:
-        return None  # not ours, whatever its tag says
     body: Mapping[str, Any] = job["properties"]
     told: Mapping[str, str] = body.get("properties") or {}
     resources: Mapping[str, int] = body.get("resources") or {}

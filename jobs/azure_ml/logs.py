@@ -51,8 +51,10 @@ def read_logs(
     spec = runs.record(handle).plan.spec
     found: list[AttemptLogs] = []
     for attempt in runs.attempts(handle):
+        if not attempt.status and attempt.standing.state.is_terminal():
+            continue  # Azure ML has no such job
         # The end of an attempt is Azure's time, as are those of its lines.
-        if since is None or attempt.ended is None or attempt.ended >= since:
+        if since is None or attempt.ended is None or attempt.ended > since:
             readings = Readings(spec.world_size, ranks=ranks, has_chief=spec.chief)
             found.append(AttemptLogs(runs, handle, attempt.number, readings))
     for each in found:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from jobs import console
 from jobs.azure_ml.history import Attempt
@@ -28,45 +28,48 @@ WITHIN_S = 24 * 3600.0
 LEAST_S = 60.0
 
 
+class NextAttempt(Struct, frozen=True, kw_only=True):
+    """An attempt that is due; `timeout_s` is what is left of the run's time, None for no limit."""
+
+    number: int
+    timeout_s: float | None
+
+
 def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     """See Attended.begin_again."""
     from jobs.azure_ml.submission import submit_attempt
 
     record = runs.record(handle)
     attempts = runs.attempts(handle)
-    next_spec = next_attempt(record.plan.spec, attempts, datetime.now(UTC))
-    if next_spec is None:
+    due = next_attempt(record.plan.spec, attempts, datetime.now(UTC))
+    if due is None:
         return False
-    number = attempts[-1].number + 1
-    plan = replace(record.plan, spec=next_spec)
-    submit_attempt(runs.environment, replace(record, plan=plan), number, runs.wire)
+    submit_attempt(runs.environment, record, due.number, runs.wire, timeout_s=due.timeout_s)
     runs.watch.forget(handle)
-    total = next_spec.retry.max + 1
-    console.say(f"{attempts[-1].standing.reason}; attempt {number} of at most {total} is submitted")
+    most = record.plan.spec.retry.max + 1
+    reason = attempts[-1].standing.reason
+    console.say(f"{reason}; attempt {due.number} of at most {most} is submitted")
     return True
 
 
-def next_attempt(spec: JobSpec, attempts: Sequence[Attempt], now: datetime) -> JobSpec | None:
-    """The job for another attempt, with the time that is left of its limit; None where none is due.
+def next_attempt(spec: JobSpec, attempts: Sequence[Attempt], now: datetime) -> NextAttempt | None:
+    """The attempt that is to follow these; None where none is.
 
     The same whoever asks: only Azure ML's times count, but for whether it is too late.
     """
     last = attempts[-1]
-    standing = last.standing
-    if not standing.state.is_terminal() or standing.cause not in spec.retry.on:
+    if not last.standing.state.is_terminal() or last.standing.cause not in spec.retry.on:
         return None
     if last.number > spec.retry.max or last.ended is None:
         return None
     if (now - parse_time(last.ended)).total_seconds() > WITHIN_S:
         return None
-    limit_s = spec.limits.wall_clock_s
+    number, limit_s = last.number + 1, spec.limits.wall_clock_s
     if limit_s is None:
-        return spec
+        return NextAttempt(number=number, timeout_s=None)
     left_s = limit_s - sum(map(_run_time_s, attempts))
-    left_s -= left_s % LEAST_S  # the same for all that ask
-    if left_s < LEAST_S:
-        return None
-    return replace(spec, limits=replace(spec.limits, wall_clock_s=left_s))
+    left_s -= left_s % LEAST_S
+    return NextAttempt(number=number, timeout_s=left_s) if left_s >= LEAST_S else None
 
 
 def _run_time_s(attempt: Attempt) -> float:

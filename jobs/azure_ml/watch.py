@@ -120,8 +120,9 @@ class Watch:
             return kept
         try:
             details = self._runs.details(handle.id, number)
-        except WorkspaceGone as gone:
-            return _lost(number, f"{gone.message}; {gone.hint}")
+        except WorkspaceGone:
+            name = self._runs.environment.workspace.name
+            return _lost(number, f"the workspace `{name}` is gone, and all that it knew of the run")
         if details is None:
             return None if number > 1 else _without_job(run_dir)
         return self._judged(run_dir, attempt_of(number, details))

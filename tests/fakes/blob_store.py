@@ -82,6 +82,18 @@ class MemoryStore:
         content = self.blobs[name]
         yield from (content[start : start + 50] for start in range(0, len(content), 50))
 
+    def read_range(
+        self, name: str, start: int, end: int, *, etag: str | None = None
+    ) -> bytes | None:
+        """See BlobStore."""
+        self.requests.append(f"range {name} {start} {end}")
+        content = self.blobs.get(name)
+        if content is None or start >= len(content):
+            return None
+        if etag not in (None, hashlib.md5(content).hexdigest()):
+            return None
+        return content[start:end]
+
     def delete(self, names: Iterable[str]) -> None:
         """See BlobStore."""
         for name in names:

@@ -1,0 +1,237 @@
+"""The runs of a workspace: listed by pages, asked how they stand, kept once they are over."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobs.azure_ml import watch
+from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
+from jobs.errors import LaunchError, NotFound
+from jobs.failure import RankReport
+from jobs.runs import RunEvent
+from jobs.spec import JobRetry, RunState
+from tests.fakes.azure_runs import RUN, MemoryRuns, details
+from tests.fakes.gangs import make_spec
+
+SPEC = make_spec(["python"], stack="dev", nodes=2, processes_per_node=3)
+PREEMPTED = "PreemptionError: Nodes of this job got pre-empted."
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> MemoryRuns:
+    return MemoryRuns(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds between any two looks: nothing seen is fresh."""
+    ticks = count(step=10)
+    monkeypatch.setattr(watch.time, "monotonic", lambda: float(next(ticks)))
+
+
+def refusal(status: int | None) -> CloudRefusal:
+    return CloudRefusal("no answer", hint=None, status=status, code="", text="")
+
+
+def job(run: str, status: str = "Completed", **resources: Any) -> dict[str, Any]:
+    own = {"stack": "dev", "cluster": "cpu", "processes_per_node": "3"}
+    return {
+        "name": run,
+        "properties": {
+            "status": status,
+            "displayName": "train",
+            "properties": {f"trainyard.{key}": value for key, value in own.items()},
+            "resources": {"instanceCount": 2, **resources},
+        },
+    }
+
+
+def test_a_run_goes_through_its_states(runs: MemoryRuns) -> None:
+    answers = [
+        details("Queued"),
+        details("Preparing"),
+        details("Running"),
+        details("Finalizing"),
+        details("Completed", ended=70),
+    ]
+    handle = runs.add(SPEC, RUN, *answers)
+    seen = [runs.status(handle) for _ in answers]
+    assert [each.state.value for each in seen] == [
+        *("queued", "preparing", "running", "running", "completed"),
+    ]
+    assert msgspec.to_builtins(seen[-1]) == {
+        "id": RUN,
+        "name": "test",
+        "state": "completed",
+        "reason": None,
+        "exit_code": 0,
+        "stack": "dev",
+        "cluster": "cpu",
+        "nodes": 2,
+        "world_size": 6,
+        "created": "2026-11-21T12:00:00.000001Z",
+        "started": "2026-11-21T12:00:10.000000Z",
+        "ended": "2026-11-21T12:01:10.500000Z",
+        "run_dir": handle.run_dir,
+    }
+
+
+def test_what_is_over_is_asked_for_once_by_this_machine(runs: MemoryRuns, tmp_path: Path) -> None:
+    handle = runs.add(SPEC, RUN, details("Completed", ended=70))
+    before = runs.status(handle)
+    later = MemoryRuns(tmp_path)
+    assert later.status(handle) == before
+    assert later.scripted.asked == []
+
+
+def test_a_waiting_run_says_what_its_cluster_says(runs: MemoryRuns) -> None:
+    handle = runs.add(SPEC, RUN, details("Queued"))
+    busy = {"scaleSettings": {"maxNodeCount": 2}, "nodeStateCounts": {"runningNodeCount": 2}}
+    runs.scripted.compute = {"properties": {"properties": busy}}
+    assert runs.status(handle).reason == "all 2 nodes of cluster `cpu` are busy"
+
+
+def test_attempts_are_one_run(runs: MemoryRuns) -> None:
+    spec = msgspec.structs.replace(SPEC, retry=JobRetry(max=3))
+    handle = runs.add(spec, RUN, details("Failed", PREEMPTED, ended=30))
+    runs.scripted.details[f"{RUN}_2"] = [details("Running")]
+    assert runs.status(handle).state is RunState.RUNNING
+    assert runs.newest_attempt(handle) == 2
+    assert runs.events(handle) == [
+        RunEvent(ts="2026-11-21T12:00:00.000001Z", state=RunState.QUEUED),
+        RunEvent(ts="2026-11-21T12:00:10.000000Z", state=RunState.RUNNING, attempt=f"{RUN}.1"),
+        RunEvent(
+            ts="2026-11-21T12:00:30.500000Z",
+            state=RunState.PREPARING,
+            reason=f"Azure took a node back: {PREEMPTED}",
+            attempt=f"{RUN}.1",
+        ),
+        RunEvent(ts="2026-11-21T12:00:10.000000Z", state=RunState.RUNNING, attempt=f"{RUN}.2"),
+    ]
+
+
+def test_a_failure_is_told_by_the_rank_that_failed_first(runs: MemoryRuns) -> None:
+    killed = RankReport(rank=0, host="a", signal=9, exited_s=12.0, stopped_s=11.0)
+    failed = RankReport(rank=1, host="b", exit_code=7, exited_s=10.0, last_lines="no luck")
+    for report in (killed, failed):
+        name = f"{RUN}/ranks/1/{report.rank:05}.json"
+        runs.memory.blobs[name] = msgspec.json.encode(report)
+    handle = runs.add(SPEC, RUN, details("Failed", "exited with status code 137", ended=20))
+    status = runs.status(handle)
+    assert (status.exit_code, status.reason) == (7, "rank 1 on b: exit code 7: no luck")
+    error = runs.error(handle)
+    assert error is not None
+    assert (error.rank, error.message) == (1, "no luck")
+
+
+@pytest.mark.parametrize("status", [None, 429, 503])
+def test_an_azure_that_does_not_answer_is_waited_for(
+    runs: MemoryRuns,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int | None,
+) -> None:
+    silence = [refusal(status)] * 3
+    handle = runs.add(SPEC, RUN, details("Running"), *silence, details("Completed", ended=70))
+    states = [runs.status(handle).state.value for _ in range(5)]
+    assert states == ["running"] * 4 + ["completed"]
+    assert capsys.readouterr().err.count("no answer") == 1
+    monkeypatch.setattr(watch, "PATIENCE_S", 15.0)
+    other = runs.add(SPEC, RUN.replace("0001", "0002"), details("Running"), refusal(status))
+    runs.status(other)
+    runs.status(other)
+    with pytest.raises(CloudRefusal):
+        runs.status(other)
+
+
+def test_who_may_not_ask_hears_it_at_once(runs: MemoryRuns) -> None:
+    handle = runs.add(SPEC, RUN, details("Running"), refusal(403))
+    runs.status(handle)
+    with pytest.raises(CloudRefusal):
+        runs.status(handle)
+
+
+@pytest.mark.parametrize(
+    ("answer", "intent", "expected"),
+    [
+        (None, None, (RunState.LOST, "Azure ML has no such job any more")),
+        (
+            WorkspaceGone("gone", hint=None, status=404, code="", text=""),
+            None,
+            (RunState.LOST, "the workspace `W` is gone, and all that it knew of the run"),
+        ),
+        (
+            None,
+            "given-up.json",
+            (RunState.LOST, "Azure ML never got it: its submit was cut off, or refused"),
+        ),
+    ],
+    ids=["deleted", "no-workspace", "given-up"],
+)
+def test_a_run_without_a_job_is_lost(
+    runs: MemoryRuns, answer: Any, intent: str | None, expected: tuple[RunState, str]
+) -> None:
+    handle = runs.add(SPEC, RUN, answer)
+    if intent:
+        Path(handle.run_dir, intent).write_text("{}")
+    status = runs.status(handle)
+    assert (status.state, status.reason) == expected
+
+
+def test_a_list_takes_no_more_jobs_than_it_shows(runs: MemoryRuns) -> None:
+    runs.scripted.jobs = [job(f"20261121-1200{n:02}-0000") for n in range(59, -1, -1)]
+    listed = runs.list(3)
+    assert [each.id for each in listed] == [f"20261121-1200{n}-0000" for n in (59, 58, 57)]
+    assert runs.scripted.num_listed == 3
+    assert (listed[0].name, listed[0].world_size, listed[0].cluster) == ("train", 6, "cpu")
+
+
+def test_a_list_shows_a_run_once_and_only_ours(runs: MemoryRuns) -> None:
+    runs.scripted.jobs = [job(f"{RUN}_2", "Running"), job("olive_tree"), job(RUN, "Failed")]
+    runs.scripted.details[f"{RUN}_2"] = [details("Running")]
+    assert [(each.id, each.state.value) for each in runs.list()] == [(RUN, "running")]
+
+
+def test_runs_are_found_by_id_prefix_and_last(runs: MemoryRuns) -> None:
+    ids = ["20261122-090000-0000", "20261121-130000-0000", RUN]
+    for run in ids:
+        runs.add(SPEC, run, details("Completed", ended=30))
+    runs.scripted.jobs = [job(run) for run in ids]
+    assert runs.find("last").id == ids[0]
+    assert runs.find(RUN).id == RUN
+    assert runs.find("20261121-13").id == ids[1]
+    with pytest.raises(LaunchError, match="fits 2 runs"):
+        runs.find("20261121")
+    with pytest.raises(NotFound):
+        runs.find("2025")
+
+
+def test_a_run_of_another_machine_is_known_by_its_record_in_the_store(
+    runs: MemoryRuns, tmp_path: Path
+) -> None:
+    elsewhere = MemoryRuns(tmp_path / "elsewhere")
+    handle = elsewhere.add(SPEC, RUN, details("Running"))
+    runs.memory.blobs[f"{RUN}/run.json"] = Path(handle.run_dir, "run.json").read_bytes()
+    assert runs.record(runs.find(RUN)) == elsewhere.record(handle)
+    with pytest.raises(NotFound):
+        runs.find("20260101-000000-0000")
+
+
+def test_figures_and_checkpoints_come_from_the_store(runs: MemoryRuns) -> None:
+    handle = runs.add(SPEC, RUN, details("Running"))
+    whole, cut = f"checkpoints/{RUN}/step-000000020-aa", f"checkpoints/{RUN}/step-000000030-bb"
+    runs.memory.blobs = {
+        f"{RUN}/metrics.jsonl": b"{}\n",
+        f"{whole}/model/part.bin": b"12345",
+        f"{whole}/manifest.json": b'{"step": 20}',
+        f"{cut}/part.bin": b"1",
+    }
+    runs.bring(handle)
+    assert Path(handle.run_dir, "metrics.jsonl").read_bytes() == b"{}\n"
+    found = runs.checkpoints(handle)
+    assert [(each.name, each.step, each.bytes) for each in found] == [("step-000000020-aa", 20, 17)]
