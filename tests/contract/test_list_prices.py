@@ -1,0 +1,18 @@
+"""The table of prices in jobs is about the sizes and regions that infra offers."""
+
+from __future__ import annotations
+
+import csv
+
+from infra.regions import REGIONS
+from infra.skus import SIZES
+from tools.price_table import TABLE
+
+
+def test_the_table_has_a_column_for_each_size_and_rows_for_regions_only():
+    lines = TABLE.read_text().splitlines()
+    _, sizes, *rows = csv.reader(line for line in lines if line[0] != "#")
+    assert sizes[1:] == sorted(SIZES)
+    assert {row[0] for row in rows} <= REGIONS.keys()
+    assert {len(row) for row in rows} == {len(sizes)}
+    assert all(float(cell) > 0 for row in rows for cell in row[1:] if cell)

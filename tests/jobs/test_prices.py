@@ -1,0 +1,105 @@
+"""List prices of nodes: from the table, and from what the price service said before.
+
+The service itself is asked in tests/integration/azureml/test_money.py.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import msgspec
+import pytest
+
+from jobs import prices
+from jobs.prices import with_list_prices
+from tests.fakes.cloud_stack import make_cloud_environment
+
+TABLE_DAY = "2026-06-18"
+A100 = "Standard_NC24ads_A100_v4"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "trainyard" / "prices" / "westeurope.json"
+
+
+def environment(**changes):
+    made = make_cloud_environment()
+    cluster = msgspec.structs.replace(made.clusters["cpu"], size=A100, **changes)
+    return msgspec.structs.replace(made, clusters={"c": cluster})
+
+
+def price(where):
+    cluster = with_list_prices(where).clusters["c"]
+    return cluster.price_per_node_hour, cluster.currency, cluster.price_as_of
+
+
+def remember(cache, age_s=0.0, **said):
+    cache.parent.mkdir(parents=True)
+    at_s = time.time() - age_s
+    cache.write_text(json.dumps({"sizes": {A100: {"at_s": at_s, **said}}}))
+
+
+def today(age_s=0.0):
+    return time.strftime("%Y-%m-%d", time.gmtime(time.time() - age_s))
+
+
+def test_the_table_has_the_dedicated_price_of_the_region_with_its_day():
+    assert price(environment()) == (4.775, "USD", TABLE_DAY)
+    elsewhere = msgspec.structs.replace(environment(), location="eastus")
+    assert price(elsewhere) == (3.673, "USD", TABLE_DAY)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        environment(priority="low_priority"),
+        msgspec.structs.replace(environment(), location="marsnorth"),
+    ],
+    ids=["low priority", "region"],
+)
+def test_what_the_table_does_not_have_stays_unknown(where):
+    assert price(where) == (None, None, None)
+
+
+def test_a_price_of_the_stack_is_left_alone():
+    assert price(environment(price_per_node_hour=3.0, currency="EUR")) == (3.0, "EUR", None)
+
+
+def test_the_local_stack_has_no_list_price():
+    here = msgspec.structs.replace(environment(), engine="local")
+    assert with_list_prices(here) is here
+
+
+def test_what_the_service_said_counts_with_its_day(cache):
+    remember(cache, dedicated=4.5, low_priority=0.9)
+    assert price(environment()) == (4.5, "USD", today())
+    assert price(environment(priority="low_priority")) == (0.9, "USD", today())
+
+
+def test_a_table_that_is_younger_than_what_the_service_said_wins(cache):
+    long_ago_s = time.time() - time.mktime((2026, 1, 1, 12, 0, 0, 0, 0, 0))
+    remember(cache, long_ago_s, dedicated=4.5)
+    assert price(environment()) == (4.775, "USD", TABLE_DAY)
+
+
+def test_a_service_that_is_silent_is_not_waited_for_and_not_asked_again(monkeypatch):
+    monkeypatch.delenv(prices.SWITCH)
+    monkeypatch.setattr(prices, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert price(environment()) == (4.775, "USD", TABLE_DAY)
+        silent.accept()[0].close()
+        assert price(environment()) == (4.775, "USD", TABLE_DAY)
+        silent.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            silent.accept()
+
+
+def test_a_damaged_memory_is_no_memory(cache):
+    cache.parent.mkdir(parents=True)
+    cache.write_text("{")
+    assert price(environment()) == (4.775, "USD", TABLE_DAY)

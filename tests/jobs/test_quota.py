@@ -1,0 +1,182 @@
+"""What Azure's quotas leave of a job or a cluster."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jobs.azure_ml.refusals import CloudRefusal
+from jobs.errors import Refused
+from jobs.quota import Quota, check_job, cluster_text, quotas_of, read_quotas
+from jobs.quota_check import QuotaCheck, check_clusters, declared_environment
+from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
+from tests.fakes.gangs import make_spec
+
+KIND = "Microsoft.MachineLearningServices"
+FAMILY = "standard NCASv3_T4 Family"
+FAMILY_QUOTA = "Standard NCASv3_T4 Family Cluster Dedicated vCPUs"
+DEDICATED = "Total Cluster Dedicated Regional vCPUs"
+LOW = "Total Cluster LowPriority Regional vCPUs"
+
+
+def usage(kind, name, used, limit, owner="/subscriptions/S"):
+    return {
+        "id": f"{owner}/usages/{name.replace(' ', '_')}",
+        "type": f"{KIND}/{kind}/usages",
+        "currentValue": used,
+        "limit": limit,
+        "name": {"value": name, "localizedValue": name},
+        "unit": "Count",
+    }
+
+
+# Shaped as azure-rest-api-specs, machinelearningservices 2024-04-01, examples/Usage/list.json.
+USAGES = [
+    usage("totalCores", "Clusters", 7, 100),
+    usage("dedicatedCores", DEDICATED, 14, 240),
+    usage("vmFamily", FAMILY_QUOTA, 64, 192),
+    usage("vmFamily", "Standard NC Family Cluster Dedicated vCPUs", 0, 12),
+    usage("workspaces", FAMILY_QUOTA, 64, 128, owner=WORKSPACE),
+    usage("workspaces", FAMILY_QUOTA, 0, 1, owner=f"{WORKSPACE}2"),
+    usage("workspaces/computes", FAMILY_QUOTA, 64, 2, owner=f"{WORKSPACE}/computes/gpu-4d5e6f"),
+    usage("lowPriorityCores", LOW, 18, 50),
+    usage("vmFamily", "Standard NCASv3_T4 Family Cluster LowPriority vCPUs", 18, -1),
+]
+
+
+class FakeWire:
+    """Answers as Azure would for one environment."""
+
+    def __init__(self, environment, usages=USAGES, idle=0):
+        self.environment, self.usages, self.idle = environment, usages, idle
+        self.workspace = environment.workspace.id
+
+    def pages(self, path, **_):
+        assert path == f"/subscriptions/S/providers/{KIND}/locations/westeurope/usages"
+        if isinstance(self.usages, Exception):
+            raise self.usages
+        return iter(self.usages)
+
+    def find(self, path, **_):
+        assert path == f"{WORKSPACE}/computes/gpu-4d5e6f"
+        live = {"nodeStateCounts": {"idleNodeCount": self.idle}, "currentNodeCount": self.idle}
+        return {"properties": {"provisioningState": "Succeeded", "properties": live}}
+
+
+def environment(priority="dedicated", **changes):
+    made = make_cloud_environment()
+    cpu = msgspec.structs.replace(made.clusters["cpu"], family="standardDDSv4Family")
+    gpu = msgspec.structs.replace(
+        made.clusters["gpu"], family=FAMILY, priority=priority, max_nodes=4, **changes
+    )
+    return msgspec.structs.replace(made, clusters={"cpu": cpu, "gpu": gpu})
+
+
+def spec(nodes, cluster="gpu"):
+    return msgspec.structs.replace(make_spec(["true"]), name="j", cluster=cluster, nodes=nodes)
+
+
+def quotas(where):
+    return quotas_of(where.clusters["gpu"], where, read_quotas(FakeWire(where)))
+
+
+def test_dedicated_nodes_count_in_region_family_and_the_share_of_the_workspace():
+    assert quotas(environment()) == [
+        Quota(name=DEDICATED, used=14, limit=240),
+        Quota(name=FAMILY_QUOTA, used=64, limit=192),
+        Quota(name=f"{FAMILY_QUOTA} of this workspace", used=64, limit=128),
+    ]
+
+
+def test_low_priority_nodes_count_in_the_region_alone():
+    assert quotas(environment("low_priority")) == [Quota(name=LOW, used=18, limit=50)]
+
+
+def test_a_job_that_no_limit_will_ever_hold_is_refused_with_what_fits(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    where = environment()
+    with pytest.raises(Refused) as refused:
+        check_job(spec(3), where, FakeWire(where))
+    assert refused.value.message == (
+        "`j` needs 192 vCPUs (3 nodes of Standard_NC64as_T4_v3, dedicated), and the limit of "
+        f"`{FAMILY_QUOTA} of this workspace` is 128: 64 short"
+    )
+    assert refused.value.hint == "--nodes 2 fits; ask for more at https://ml.azure.com/quota"
+
+
+def test_another_cluster_that_could_hold_the_job_is_named(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    where = environment()
+    small = msgspec.structs.replace(
+        where.clusters["gpu"], compute="t4-1", priority="low_priority", cpus_per_node=4
+    )
+    where = msgspec.structs.replace(where, clusters=where.clusters | {"t4": small})
+    job = msgspec.structs.replace(spec(3), processes_per_node=4)
+    with pytest.raises(Refused) as refused:
+        check_job(job, where, FakeWire(where))
+    assert "; --cluster t4 fits; " in str(refused.value.hint)
+
+
+def test_a_job_that_has_to_wait_for_others_is_only_warned_of(capsys):
+    where = environment()
+    check_job(spec(2), where, FakeWire(where))
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "warning: it may wait in the queue: 128 vCPUs are needed, and of "
+        f"`{FAMILY_QUOTA} of this workspace` 64 are free (64 of 128 used): 64 short"
+    ]
+
+
+def test_nodes_that_idle_are_the_jobs_already(capsys):
+    where = environment()
+    check_job(spec(2), where, FakeWire(where, idle=1))
+    assert capsys.readouterr().err == ""
+
+
+def test_who_may_not_look_at_the_quota_starts_jobs_all_the_same(capsys):
+    where = environment()
+    refusal = CloudRefusal("no role", hint=None, status=403, code="AuthorizationFailed", text="")
+    check_job(spec(4), where, FakeWire(where, usages=refusal))
+    assert capsys.readouterr().err == "the quota was not looked at: no role\n"
+
+
+@pytest.mark.parametrize(
+    ("max_nodes", "text"),
+    [
+        (2, f"2 nodes x 64 = 128 vCPUs (dedicated): within 192 of `{FAMILY_QUOTA}`, 64 used"),
+        (
+            4,
+            f"4 nodes x 64 = 256 vCPUs (dedicated): 64 more than the 192 of `{FAMILY_QUOTA}`; "
+            "3 nodes can start; ask for more at https://ml.azure.com/quota",
+        ),
+    ],
+)
+def test_a_clusters_maximum_is_held_against_its_quota(max_nodes, text):
+    gpu = environment().clusters["gpu"]
+    quota = Quota(name=FAMILY_QUOTA, used=64, limit=192)
+    assert cluster_text(gpu, max_nodes, [quota]) == text
+
+
+def test_clusters_of_one_quota_are_added_up():
+    where = environment("low_priority")
+    second = msgspec.structs.replace(where.clusters["cpu"], priority="low_priority")
+    where = msgspec.structs.replace(where, clusters=where.clusters | {"cpu": second})
+    assert check_clusters(FakeWire(where)) == [
+        QuotaCheck(
+            quota=LOW,
+            clusters=("cpu", "gpu"),
+            needed=4 * 4 + 4 * 64,
+            used=18,
+            limit=50,
+            short=222,
+            ok=False,  # not even one node of `gpu`
+        )
+    ]
+
+
+def test_a_preview_without_clusters_on_azure_asks_for_no_quota():
+    step = {"op": "same", "urn": "u", "newState": {"type": "trainyard:local:Cluster"}}
+    assert (
+        declared_environment(msgspec.json.encode({"steps": [step, {"op": "delete"}]}), "local")
+        is None
+    )
