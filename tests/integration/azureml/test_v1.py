@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from jobs.azure_ml_v1.run_configuration import v1_request
 from jobs.azure_ml_v1.session import Session
 from jobs.engines import load_engine, load_store
 from jobs.engines.azureml_v1 import AzureMlV1Engine
-from jobs.errors import EnvironmentFailure, NotFound, Refused
+from jobs.errors import EnvironmentFailure, Refused
 from jobs.spec import (
     DatasetVersion,
     Environment,
@@ -27,6 +29,7 @@ from jobs.spec import (
     LogLine,
     RunState,
 )
+from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
@@ -45,7 +48,6 @@ if rank == "0":
     checkpoint.mkdir()
     (checkpoint / "weights").write_text("1")
 """
-SLEEP = "import time\nprint('asleep', flush=True)\ntime.sleep(600)\n"
 REFERENCE = f"registry.azurecr.io/pytorch@sha256:{'a' * 64}"
 
 
@@ -199,20 +201,6 @@ def test_a_run_is_submitted_followed_and_fetched(
     assert load_store(engine.environment).list(1) == [status]
 
 
-def test_cancel_ends_a_run_and_is_silent_about_one_that_is_over(
-    azure: FakeAzure, engine: AzureMlV1Engine, spec: Callable[..., JobSpec]
-) -> None:
-    handle = engine.submit(engine.plan(spec(SLEEP, launcher="none", nodes=1)), {})
-    first = next(iter(engine.logs(handle, None, follow=True)))
-    assert (first.rank, first.text) == (0, "asleep")
-    engine.cancel(handle)
-    assert azure.wait(handle.id).state == "Canceled"
-    engine.cancel(handle)
-    assert engine.status(handle).state is RunState.CANCELLED
-    with pytest.raises(NotFound, match="there is no run `20200101-000000-0000`"):
-        engine.store.find("20200101-000000-0000")
-
-
 # --- What goes wrong ---------------------------------------------------------------------------
 
 
@@ -224,6 +212,35 @@ def test_a_submit_whose_reply_is_lost_starts_one_run(
     handle = engine.submit(engine.plan(spec("", launcher="none", nodes=1)), {})
     assert set(azure.records.jobs) - before == {handle.id}
     assert azure.wait(handle.id).state == "Completed"
+
+
+@pytest.mark.faults
+def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
+    azure: FakeAzure, sdk_python: Callable[[str], Path], tmp_path: Path
+) -> None:
+    cache = Path(sdk_python("azureml_core")).parents[3]
+    launch = AzureLaunch(azure, tmp_path)
+    launch.environ["XDG_CACHE_HOME"] = str(cache.parent)
+    described = {**json.loads(launch.env_file.read_text()), "engine": "azureml_v1"}
+    launch.env_file.write_text(json.dumps(described))
+    words = ("run", launch.write_job(name="killed"), "-d", "-y")
+    before, path = set(azure.records.jobs), "/experiments/killed/snapshotrun"
+    azure.script(RequestTrouble(path=f"*{path}", delay_s=1.0))
+    program = "import sys; from jobs.cli import main; sys.exit(main())"
+    typed = [sys.executable, "-c", program, *map(str, words), "--env", str(launch.env_file)]
+    with subprocess.Popen(typed, env=launch.environ, stderr=subprocess.DEVNULL) as killed:
+        deadline = time.monotonic() + 60
+        while not azure.requests(path=path):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        killed.kill()
+    # What it had started goes on: the request is carried out.
+    again = launch.type(*words)
+    assert again.code == 0, again.err
+    (run,) = set(azure.records.jobs) - before
+    assert again.out.strip() == run
+    assert f"going on with {run}" in again.err
+    assert azure.wait(run).state == "Completed"
 
 
 @pytest.mark.parametrize(
