@@ -6,6 +6,7 @@ or cut off. All that we send can be sent twice: names are ours.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -32,6 +33,7 @@ CONNECT_S = 10
 SILENCE_S = 3.0
 LRO_POLL_S = 2.0
 _RETRIES = 5
+_API_HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*\.api\.azureml\.ms")
 _METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
 
 
@@ -181,10 +183,11 @@ class Wire:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         host = urlsplit(url).netloc
-        if host not in (urlsplit(MANAGEMENT).netloc, urlsplit(self.endpoint).netloc):
-            # Our token opens the subscription: it goes nowhere else, whatever an answer says.
-            message = f"Azure sent us on to `{host}`, which is none of its own"
-            raise EnvironmentFailure(message, hint=f"launch env check -s {self.environment.stack}")
+        if not _is_azures(url):
+            # Our token opens the subscription: it goes nowhere else, whatever an answer says, or
+            # the file of an environment.
+            message = f"`{url.partition('?')[0]}` is no address of Azure ML"
+            raise EnvironmentFailure(message, hint=f"launch env show -s {self.environment.stack}")
         response = self._exchange(method, url, body, headers)
         if response.status_code == 401 and self.tokens.renew(MANAGEMENT_SCOPE):
             response = self._exchange(method, url, body, headers)
@@ -231,6 +234,12 @@ class Wire:
 
     def _refusal(self, status: int, content: bytes, host: str, what: str) -> CloudRefusal:
         return explain(status, content, environment=self.environment, what=what, host=host)
+
+
+def _is_azures(url: str) -> bool:
+    parts = urlsplit(url)
+    is_known = parts.netloc == urlsplit(MANAGEMENT).netloc or _API_HOST.fullmatch(parts.netloc)
+    return parts.scheme == "https" and bool(is_known)
 
 
 def _operation(reply: Reply) -> str | None:

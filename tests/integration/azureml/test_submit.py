@@ -40,10 +40,10 @@ def jobs_of(azure: FakeAzure) -> set[str]:
 
 
 def shortened(requests: list[Request]) -> list[str]:
-    """Requests of a launch: method and end of path; logins and what the nodes ask left out."""
+    """Requests of a submit: method and end of path; without logins, prices, quotas and nodes."""
     found: list[str] = []
     for each in requests:
-        if each.host.startswith("login.") or each.host == "127.0.0.1":
+        if each.host.startswith(("login.", "prices.", "127.")) or each.path.endswith("/usages"):
             continue
         _, is_workspace, inside = each.path.rpartition("/workspaces/")
         path = inside.partition("/")[2] if is_workspace else each.path
@@ -177,6 +177,31 @@ def test_what_was_known_and_is_gone_is_sent_again(launch: AzureLaunch):
     assert typed.code == 0, typed.err
     assert "sending the code: 3 files" in typed.err
     assert launch.azure.wait(typed.out.strip()).state == "Completed"
+
+
+def test_a_dev_workspace_builds_an_image_that_its_stack_does_not_pin(
+    azure: FakeAzure, tmp_path: Path
+):
+    launch = AzureLaunch(azure, tmp_path)
+    job = launch.write_job(image="tensorflow")
+    azure.script(JobTrouble(what="queued for ever", times=2))
+    first = launch.type("run", job, *DETACHED)
+    assert first.code == 0, first.err
+    assert "sending images/tensorflow: " in first.err
+    (put,) = azure.requests(method="PUT", path="/environments/trainyard-tensorflow/versions/cpu-")
+    build = put.json["properties"]["build"]
+    assert build["dockerfilePath"] == "images/tensorflow/Dockerfile"
+    account, _, container = build["contextUri"].removeprefix("https://").partition("/")
+    blobs = azure.blobs.container(account.partition(".")[0], container)
+    names = {each.name for each in blobs.list_blobs()}
+    assert {"images/tensorflow/requirements.txt", "trainer/common/world.py"} <= names
+    dockerfile = blobs.download_blob(build["dockerfilePath"]).readall()
+    assert b"--mount" not in dockerfile
+    seen = len(azure.requests())
+    again = launch.type("run", job, *DETACHED)
+    assert again.code == 0, again.err
+    sent = shortened(azure.requests()[seen:])
+    assert sent[: sent.index("PUT jobs/RUN") + 1] == ["PUT /runs/RUN/run.json", "PUT jobs/RUN"]
 
 
 def test_azure_silent_about_a_job_is_said_and_the_same_again_goes_on(launch: AzureLaunch):

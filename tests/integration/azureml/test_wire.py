@@ -1,0 +1,148 @@
+"""What asks Azure: pages, tokens that end, pauses that Azure asks for, and no other host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jobs.azure_ml.credentials import azure_credential
+from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
+from jobs.azure_ml.submission import cancel_job
+from jobs.azure_ml.wire import Reply, Wire
+from jobs.errors import EnvironmentFailure
+from jobs.spec import Environment
+from tests.fakes.azure_launch import AzureLaunch
+from tests.fakes.azureml import FakeAzure, broken, lost_reply, throttled, wrong_tenant
+from tests.fakes.azureml.judge import read_tables
+
+COMPUTES = "2023-08-01-preview"
+
+
+@pytest.fixture
+def wire(azure: FakeAzure, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
+    # Before this process, too, reaches nothing but the stand-in: it makes them where there are none.
+    read_tables()
+    for name, value in azure.environ.items():
+        monkeypatch.setenv(name, value)
+    azure_credential.cache_clear()
+    yield Wire(msgspec.convert(azure.environment(), Environment))
+    azure_credential.cache_clear()
+
+
+def test_a_page_is_asked_for_when_the_one_before_is_used_up(azure: FakeAzure, wire: Wire):
+    azure.records.add_past_jobs(250, compute="cpu-1a2b3c")
+    seen = len(azure.requests(path="/jobs"))
+    jobs = wire.pages(f"{wire.workspace}/jobs", query={"listViewType": "ActiveOnly"})
+    first = [each["name"] for each in islice(jobs, 100)]
+    assert len(azure.requests(path="/jobs")) - seen == 1
+    rest = [each["name"] for each in jobs]
+    assert len(azure.requests(path="/jobs")) - seen == 3
+    assert len({*first, *rest}) == 250
+
+
+def test_a_token_is_asked_for_once_and_again_when_it_is_refused(azure: FakeAzure, wire: Wire):
+    seen = len(azure.requests(method="POST", path="/oauth2/v2.0/token"))
+    for _ in range(3):
+        wire.get(wire.workspace)
+    assert len(azure.requests(method="POST", path="/oauth2/v2.0/token")) - seen == 1
+    azure.tokens.expire()
+    assert wire.get(wire.workspace)["name"] == azure.place.workspace
+    assert len(azure.requests(method="POST", path="/oauth2/v2.0/token")) - seen == 2
+
+
+def test_a_pause_that_azure_asks_for_is_kept_and_talked_about(
+    azure: FakeAzure, wire: Wire, capsys: pytest.CaptureFixture[str]
+):
+    azure.script(throttled(retry_after_s=3, path="*/workspaces/*"))
+    wire.get(wire.workspace)
+    first, second = azure.requests(method="GET", path=wire.workspace)[-2:]
+    assert second.when_s - first.when_s >= 3
+    assert capsys.readouterr().err == "Azure asks us to wait 3 s\n"
+
+
+def test_a_post_whose_answer_was_lost_is_sent_again(azure: FakeAzure, wire: Wire):
+    path = f"{wire.workspace}/computes/cpu-1a2b3c/listNodes"
+    azure.script(lost_reply(path="*/listnodes", method="POST"), broken(path="*/listnodes"))
+    assert wire.post(path, api_version=COMPUTES).status == 200
+    assert len(azure.requests(method="POST", path="/listNodes")) == 3
+
+
+def test_what_is_not_there_is_none_and_what_has_no_workspace_is_an_error(
+    azure: FakeAzure, wire: Wire
+):
+    path = f"{wire.workspace}/jobs/nothing"
+    assert wire.find(path) is None
+    with pytest.raises(CloudRefusal) as caught:
+        wire.get(path, what="asking")
+    assert (caught.value.status, caught.value.message.partition(":")[0]) == (404, "asking")
+    azure.delete_workspace()
+    try:
+        with pytest.raises(WorkspaceGone):
+            wire.find(path)
+    finally:
+        azure.records.is_workspace_deleted = False
+
+
+def test_another_tenant_is_named(azure: FakeAzure, wire: Wire):
+    azure.script(wrong_tenant())
+    with pytest.raises(CloudRefusal) as caught:
+        wire.get(wire.workspace)
+    assert caught.value.message.startswith("logged in to tenant ")
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("az login --tenant ")
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://evil.example/next",
+        "http://management.azure.com/next",
+        "https://management.azure.com@evil.example/next",
+        "https://management.azure.com:444/next",
+        "https://api.azureml.ms.evil.example/next",
+    ],
+)
+def test_our_token_goes_to_no_other_host(wire: Wire, link: str):
+    reply = Reply(status=202, headers={"location": link, "retry-after": "0"}, body={})
+    with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
+        wire.wait(reply, timeout_s=5)
+
+
+def test_what_azure_began_is_waited_for(azure: FakeAzure, wire: Wire, tmp_path: Path):
+    """A cancellation, which Azure carries out after it has answered."""
+    launch = AzureLaunch(azure, tmp_path)
+    job = launch.write_job("import time; time.sleep(600)")
+    name = launch.type("run", job, "-d", "-y").out.strip()
+    reply = wire.post(f"{wire.workspace}/jobs/{name}/cancel")
+    assert reply.status == 202
+    assert wire.wait(reply, timeout_s=60)
+    assert azure.job(name).state == "Canceled"
+    assert not wire.wait(reply, timeout_s=-1)
+
+
+def test_who_cannot_be_reached_is_named(
+    azure: FakeAzure, wire: Wire, monkeypatch: pytest.MonkeyPatch
+):
+    wire.get(wire.workspace)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setattr("jobs.azure_ml.wire._RETRIES", 0)
+    other = Wire(wire.environment)
+    other.tokens = wire.tokens
+    with pytest.raises(CloudRefusal) as caught:
+        other.get(wire.workspace)
+    assert caught.value.status is None
+    assert caught.value.message.startswith("management.azure.com cannot be reached: ")
+    assert caught.value.hint == "launch env check -s dev"
+
+
+def test_a_job_that_is_over_is_cancelled_in_silence(azure: FakeAzure, wire: Wire):
+    azure.records.add_past_jobs(1, compute="cpu-1a2b3c")
+    cancel_job(wire, "past-00000")
+    with pytest.raises(CloudRefusal) as caught:
+        cancel_job(wire, "nothing")
+    assert caught.value.status == 404
