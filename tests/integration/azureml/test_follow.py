@@ -1,0 +1,180 @@
+"""`launch` follows runs on the stand-in Azure: logs, ends, retries, results, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.azure_launch import AzureLaunch
+from tests.fakes.azureml import FakeAzure, JobTrouble, broken, throttled
+
+# Twelve lines a rank, over about a second; rank 1 ends with the code it is given.
+PROGRAM = """
+import os, pathlib, sys, time
+rank, code = int(os.environ["RANK"]), int(sys.argv[1]) if len(sys.argv) > 1 else 0
+for step in range(12):
+    print(f"step {step} of {rank}", flush=True)
+    time.sleep(0.1)
+pathlib.Path("outputs").mkdir(exist_ok=True)
+if rank == 0:
+    pathlib.Path("outputs/model.bin").write_bytes(b"m" * 1000)
+sys.exit(code if rank == 1 else 0)
+"""
+STEPS = [f"[{rank}] step {step} of {rank}" for rank in (0, 1) for step in range(12)]
+
+
+@pytest.fixture
+def launch(azure: FakeAzure, tmp_path: Path) -> Iterator[AzureLaunch]:
+    yield AzureLaunch(azure, tmp_path)
+    azure.records.is_workspace_deleted = False
+
+
+def write_job(launch: AzureLaunch, *, code: int = 0, retries: int = 0) -> Path:
+    command = ["python", "train.py", str(code)]
+    return launch.write_job(
+        PROGRAM,
+        script=None,
+        command=command,
+        code=".",
+        launcher="torch",
+        nodes=2,
+        retry={"max": retries},
+    )
+
+
+def steps(text: str) -> list[str]:
+    return sorted(re.findall(r"\[\d\] step \d+ of \d", text), key=STEPS.index)
+
+
+def test_a_run_is_seen_through_and_comes_home(launch: AzureLaunch) -> None:
+    # None of these may be noticed.
+    launch.azure.script(throttled(path="*/details", retry_after_s=0), broken(path="*/details"))
+    typed = launch.type("run", write_job(launch), "-y")
+    assert typed.code == 0, typed.err
+    run, *_ = typed.out.split()
+    assert steps(typed.out) == STEPS
+    assert f"{run} completed after" in typed.err
+    home = launch.folder / run
+    assert (home / "outputs" / "model.bin").read_bytes() == b"m" * 1000
+    log = (home / "logs" / "rank-00001.log").read_text()
+    assert log.splitlines()[-1].endswith("Z step 11 of 1")
+    shown = json.loads(launch.type("show", run, "--json").out)
+    assert (shown["state"], shown["exit_code"]) == ("completed", 0)
+    assert shown["places"]["studio"].startswith(f"https://ml.azure.com/runs/{run}?wsid=/")
+    assert shown["places"]["container"].endswith(f"/runs/{run}/")
+    assert launch.type("logs", run, "--tail", "1", "--rank", "1").out == "[1] step 11 of 1\n"
+
+
+def test_a_failure_names_rank_and_exit_code(launch: AzureLaunch) -> None:
+    typed = launch.type("run", write_job(launch, code=7), "-y", "--no-fetch")
+    run, *_ = typed.out.split()
+    assert typed.code == 100
+    assert re.search(rf"{run} failed after .*: rank 1 on \S+: exit code 7: step 11 of 1", typed.err)
+    assert launch.type("wait", run, "--passthrough").code == 7
+    listed = json.loads(launch.type("ls", "--json", "--limit", "1").out)
+    assert [(each["id"], each["state"], each["exit_code"]) for each in listed] == [
+        (run, "failed", 7)
+    ]
+
+
+def test_what_azure_took_back_goes_on_as_the_same_run(launch: AzureLaunch) -> None:
+    launch.azure.script(JobTrouble(what="preempted", when="step 5 of 0"))
+    typed = launch.type("run", write_job(launch, retries=2), "-y", "--no-fetch")
+    run, *_ = typed.out.split()
+    assert typed.code == 0, typed.err
+    assert "attempt 2 of at most 3 is submitted" in typed.err
+    assert {name for name in launch.azure.records.jobs if name.startswith(run)} == {
+        run,
+        f"{run}_2",
+    }
+    seen = steps(typed.out)
+    # Of the first attempt at least what was there before its end, and all of the second.
+    assert set(seen) == set(STEPS)
+    assert seen.count("[0] step 4 of 0") == 2
+    assert seen.count("[0] step 11 of 0") == 1
+    shown = json.loads(launch.type("show", run, "--json").out)
+    assert [each["name"] for each in shown["attempts"]] == [f"{run}.1", f"{run}.2"]
+
+
+def test_a_wait_resumes_but_no_more_often_than_allowed(launch: AzureLaunch) -> None:
+    launch.azure.script(JobTrouble(what="node failure", when="step 3 of 0", times=2))
+    run = launch.type("run", write_job(launch, retries=1), "-y", "-d").out.split()[0]
+    waited = launch.type("wait", run)
+    assert waited.code == 100
+    assert "attempt 2 of at most 2 is submitted" in waited.err
+    assert re.search(rf"{run} failed after .*: a node failed: JobNodeLost: Node", waited.err)
+    assert {name for name in launch.azure.records.jobs if name.startswith(run)} == {
+        run,
+        f"{run}_2",
+    }
+    assert launch.type("wait", run).code == 100
+
+
+@pytest.mark.parametrize("what", ["log rotated", "log truncated", "preempted, restarted"])
+def test_logs_that_azure_begins_anew_are_followed(launch: AzureLaunch, what: str) -> None:
+    launch.azure.script(JobTrouble(what=what, when="step 5 of 0"))
+    typed = launch.type("run", write_job(launch, retries=2), "-y", "--no-fetch")
+    run, *_ = typed.out.split()
+    assert typed.code == 0, typed.err
+    # It is begun again under the same name: ours must not be beside it.
+    assert {name for name in launch.azure.records.jobs if name.startswith(run)} == {run}
+    seen = steps(typed.out)
+    if what == "log rotated":
+        assert seen == STEPS
+    else:  # what was cut off before anybody could read it is gone
+        assert set(seen) >= set(STEPS[8:12])
+
+
+def test_a_run_that_cannot_begin_says_why(launch: AzureLaunch) -> None:
+    launch.azure.script(JobTrouble(what="image pull"))
+    typed = launch.type("run", write_job(launch), "-y", "--no-fetch")
+    run, *_ = typed.out.split()
+    assert typed.code == 100
+    assert f"{run} failed: the image cannot be pulled: FailedPullingImage" in typed.err
+    assert f"launch logs {run} --preparation" in typed.err
+    assert "manifest unknown" in launch.type("logs", run, "--preparation").out
+
+
+def test_a_run_that_waits_says_for_what_and_can_be_cancelled(launch: AzureLaunch) -> None:
+    launch.azure.script(JobTrouble(what="quota"))
+    run = launch.type("run", write_job(launch), "-y", "-d").out.split()[0]
+    waited = launch.type("wait", run, "--timeout", "7s")
+    assert waited.code == 101
+    assert "the quota is used up: Operation results in exceeding quota" in waited.err
+    assert launch.type("cancel", run).code == 0
+    assert launch.type("wait", run).code == 103
+
+
+def test_a_deleted_workspace_ends_what_is_followed(launch: AzureLaunch) -> None:
+    run = launch.type("run", write_job(launch), "-y", "-d").out.split()[0]
+    launch.azure.delete_workspace()
+    followed = launch.type("logs", "-f", run)
+    assert followed.code == 100
+    assert f"{run} lost: the workspace `mlw-trainyard-dev` is gone" in followed.err
+
+
+def test_ten_thousand_runs_are_listed_by_the_page(launch: AzureLaunch) -> None:
+    azure = launch.azure
+    azure.records.add_past_jobs(10_000, compute="cpu-1a2b3c")
+    for number in range(10_000):
+        job = azure.records.jobs.pop(f"past-{number:05}")
+        minutes, seconds = divmod(number, 60)
+        job.name = f"20270101-{minutes // 60:02}{minutes % 60:02}{seconds:02}-0000"
+        job.tags["trainyard"] = "1"
+        azure.records.jobs[job.name] = job
+
+    def listed() -> tuple[list[str], int, int]:
+        seen = len(azure.requests())
+        runs = json.loads(launch.type("ls", "--json").out)
+        asked = [each.path for each in azure.requests()[seen:]]
+        pages = sum(path.endswith("/jobs") for path in asked)
+        return [each["id"] for each in runs], pages, sum("/details" in path for path in asked)
+
+    newest = [f"20270101-0246{second:02}-0000" for second in range(39, 19, -1)]
+    assert listed() == (newest, 1, 21)  # one more tells whether there are more
+    # What is over is known by now.
+    assert listed() == (newest, 1, 0)
