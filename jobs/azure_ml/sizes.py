@@ -52,8 +52,15 @@ def read_sizes(wire: Wire) -> dict[str, Size]:
 
 
 def cluster_of(compute: str, properties: Any, sizes: Mapping[str, Size]) -> Cluster | None:
-    """The cluster that an AmlCompute's properties make; None of an unknown size or no node at all."""
-    live = msgspec.convert(properties, type=_AmlCompute)
+    """The cluster that a compute's properties make.
+
+    None where it is no AmlCompute, of an unknown size, or never has a node.
+    """
+    try:
+        # Pulumi's numbers are all floating ones.
+        live = msgspec.convert(properties, type=_AmlCompute, strict=False)
+    except msgspec.ValidationError:
+        return None
     size, scale = sizes.get(live.vm_size.lower()), live.scale_settings
     if size is None or scale.max_node_count == 0:
         return None

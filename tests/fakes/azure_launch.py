@@ -74,10 +74,11 @@ class AzureLaunch:
         path.write_text(json.dumps(job))
         return path
 
-    def type(self, *words: str | Path, crash: Crash = "") -> Typed:
+    def type(self, *words: str | Path, crash: Crash = "", with_environment: bool = True) -> Typed:
         """Run `launch WORDS --env FILE`."""
         out, err = self.folder / "stdout", self.folder / "stderr"
-        argv = [*map(str, words), "--env", str(self.env_file)]
+        environment = ["--env", str(self.env_file)] if with_environment else []
+        argv = [*map(str, words), *environment]
         child = _FORKS.Process(
             target=_launch, args=(argv, self.environ, str(self.folder), str(out), str(err), crash)
         )
