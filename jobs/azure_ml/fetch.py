@@ -214,7 +214,7 @@ class _Logs:
                     self._append(name, blob.bytes, target)
 
     def _name_here(self, name: str) -> str:
-        parsed = parse_name(name, self._spec.world_size, has_chief=self._spec.chief)
+        parsed = parse_name(name, self._spec.world_size)
         if parsed is None:
             return f"azureml/{name}"
         folder = f"retry_{parsed.retry:03}/" if parsed.retry else ""

@@ -33,10 +33,10 @@ class LogName:
     retry: int = 0
 
 
-def parse_name(name: str, num_ranks: int, *, has_chief: bool = False) -> LogName | None:
+def parse_name(name: str, num_ranks: int) -> LogName | None:
     """Whose log this is; `name` begins with `user_logs/`. None for a log that is no rank's.
 
-    Workers are numbered after a chief, parameter servers after all ranks, as launchers do it.
+    Parameter servers are numbered after all ranks, as launchers do it.
     """
     if not name.startswith(_USER):
         return None
@@ -49,10 +49,8 @@ def parse_name(name: str, num_ranks: int, *, has_chief: bool = False) -> LogName
         return LogName(rank=int(process[1] or 0), retry=retry)
     if task := _TASK.fullmatch(file):
         number, role = int(task[1]), task[2]
-        if role == "chief":
+        if role in ("chief", "worker"):
             return LogName(rank=number, retry=retry)
-        if role == "worker":
-            return LogName(rank=number + has_chief, retry=retry)
         if role == "ps":
             return LogName(rank=num_ranks + number, retry=retry)
     return None
@@ -182,12 +180,9 @@ def parse_block(
 class Readings:
     """The logs of one job, as listings tell of them; of these ranks only where they are given."""
 
-    def __init__(
-        self, num_ranks: int, *, ranks: Sequence[int] | None = None, has_chief: bool = False
-    ) -> None:
+    def __init__(self, num_ranks: int, *, ranks: Sequence[int] | None = None) -> None:
         self._num_ranks = num_ranks
         self._ranks = None if ranks is None else frozenset(ranks)
-        self._has_chief = has_chief
         self._files: dict[str, Reading] = {}
 
     def see(self, listed: Iterable[tuple[str, int]]) -> None:
@@ -212,7 +207,7 @@ class Readings:
         return sorted(self._files.values(), key=_order)
 
     def _meet(self, name: str) -> Reading | None:
-        parsed = parse_name(name, self._num_ranks, has_chief=self._has_chief)
+        parsed = parse_name(name, self._num_ranks)
         if parsed is None or (self._ranks is not None and parsed.rank not in self._ranks):
             return None
         made = Reading(name=name, rank=parsed.rank, retry=parsed.retry)

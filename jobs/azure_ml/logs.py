@@ -55,7 +55,7 @@ def read_logs(
             continue  # Azure ML has no such job
         # The end of an attempt is Azure's time, as are those of its lines.
         if since is None or attempt.ended is None or attempt.ended > since:
-            readings = Readings(spec.world_size, ranks=ranks, has_chief=spec.chief)
+            readings = Readings(spec.world_size, ranks=ranks)
             found.append(AttemptLogs(runs, handle, attempt.number, readings))
     for each in found:
         each.look()

@@ -27,6 +27,7 @@ NOW = "2026-11-21T12:00:00.000000Z"
         ("user_logs/std_log_process_1234.txt", LogName(rank=1234)),
         ("user_logs/retry_002/std_log_process_3.txt", LogName(rank=3, retry=2)),
         ("user_logs/std_log_node_01_worker.txt", LogName(rank=1)),
+        ("user_logs/std_log_node_00_chief.txt", LogName(rank=0)),
         ("user_logs/std_log_node_01_ps.txt", LogName(rank=5)),
         ("user_logs/mpi_log.txt", None),
         ("user_logs/deep/er/std_log.txt", None),
@@ -36,12 +37,6 @@ NOW = "2026-11-21T12:00:00.000000Z"
 )
 def test_names_tell_ranks(name: str, expected: LogName | None) -> None:
     assert parse_name(name, 4) == expected
-
-
-def test_workers_are_numbered_after_a_chief() -> None:
-    names = ["std_log_node_00_chief.txt", "std_log_node_00_worker.txt", "std_log_node_00_ps.txt"]
-    ranks = [parse_name(f"user_logs/{name}", 3, has_chief=True) for name in names]
-    assert ranks == [LogName(rank=0), LogName(rank=1), LogName(rank=3)]
 
 
 def test_preparation_is_told_by_its_folder() -> None:
