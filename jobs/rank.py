@@ -410,7 +410,7 @@ class Rank:
             return ending
 
     def _build_node(self, folder: str) -> Ending | None:
-        copy_tree(self.job.get("code") or f"{self.job['run_dir']}/code", folder)
+        self._copy_code(folder)
         os.symlink(os.path.relpath(f"{self.job['run_dir']}/outputs", folder), f"{folder}/outputs")
         os.chdir(folder)
         for line in self.job.get("setup", []):
@@ -419,6 +419,9 @@ class Rank:
                 self.record["setup"] = line
                 return ending
         return None
+
+    def _copy_code(self, folder: str) -> None:
+        copy_tree(f"{self.job['run_dir']}/code", folder)
 
     def _execute(self, command: list[str], *, is_last: bool = False) -> Ending:
         """Run one command, its output streams into the log; returns when the command is over."""
@@ -570,15 +573,18 @@ def oom_kills() -> int:
     return 0
 
 
-def copy_tree(source: str, target: str) -> None:
-    """Copy a folder; links stay links. Of the top `outputs` is left out (it is a link), and ours."""
+def copy_tree(source: str, target: str, *, leave_out: tuple[str, ...] = ("outputs",)) -> None:
+    """Copy a folder; links stay links, and of its top the names of `leave_out` stay behind.
+
+    `outputs` does so since a link takes its place.
+    """
     os.makedirs(target)
     folders = [""]
     while folders:
         prefix = folders.pop()
         for entry in os.scandir(f"{source}/{prefix}"):
             name = prefix + entry.name
-            if name in ("outputs", ".trainyard"):
+            if name in leave_out:
                 continue
             if entry.is_symlink():
                 os.symlink(os.readlink(entry.path), f"{target}/{name}")

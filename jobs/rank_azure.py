@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jobs.rank import Ending, Rank
+from jobs.rank import Ending, Rank, copy_tree
 
 JOB_VARIABLE = "TRAINYARD_JOB"
+SHAPE_FILE = ".trainyard/shape.json"  # what a store of blobs does not keep
 RUN_DIR = ".trainyard/run"  # beside the code: on the node's own disk, and another one for each job
 # What else this program is started as, beside the ranks.
 UPLOADS, CHIEF = "--uploads", "--chief"
@@ -59,7 +60,6 @@ def make_run_dir(settings: dict[str, Any], run_dir: str, places: dict[str, str])
     inputs.update((name, f"{run_dir}/inputs/{name}") for name in settings["streams"])
     return {
         "run_dir": run_dir,
-        "code": os.getcwd(),
         "checkpoints": places["checkpoints"],
         "command": settings["command"],
         "setup": settings["setup"],
@@ -131,7 +131,6 @@ class AzureRank(Rank):
     def give_up(self, problem: str) -> int:
         """End before the command began; `problem` is what the log says of it."""
         self.log.feed(problem.encode())
-        self._is_over = True
         self._close("secrets", Ending(1, None))
         self._leave(1)
         return 1
@@ -159,6 +158,23 @@ class AzureRank(Rank):
                 return Ending(1, None)
         return super()._build_node(folder)
 
+    def _copy_code(self, folder: str) -> None:
+        """Azure ML has laid the code where this process was started."""
+        code = os.getcwd()
+        copy_tree(code, folder, leave_out=("outputs", ".trainyard"))
+        try:
+            with open(f"{code}/{SHAPE_FILE}", encoding="utf-8") as file:
+                shape = json.load(file)
+        except FileNotFoundError:  # there is nothing but plain files
+            return
+        for name in shape["folders"]:
+            os.makedirs(f"{folder}/{name}", exist_ok=True)
+        for name in shape["executable"]:
+            os.chmod(f"{folder}/{name}", 0o700)
+        for name, target in shape["links"].items():
+            os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+            os.symlink(target, f"{folder}/{name}")
+
     def _bring_metrics(self) -> None:
         """The lines of earlier attempts, which the program goes on with.
 
@@ -179,14 +195,24 @@ class AzureRank(Rank):
         with open(f"{self.job['run_dir']}/metrics.jsonl", "wb") as file:
             file.write(content)
 
+    def _save(self) -> None:
+        """Where the rank is over, the store has its record before the node's other ranks see it.
+
+        They stay no longer than that, and Azure ML ends all when the first has left.
+        """
+        if "ended_s" in self.record:
+            self._is_over = True
+            if self._uploads:
+                self._mark("bringing")
+            if self.record["exit_code"] != 0 or not self.world.rank:
+                self._send_record()
+        super()._save()
+
     def _leave(self, code: int) -> None:
-        self._is_over, was_told = True, self._num_told
-        if code or not self.world.rank:
-            self._send_record()
+        was_told = self._num_told
         if self._uploads:
             while not code and self._num_told == was_told and self._others_run():
                 time.sleep(0.1)
-            self._mark("bringing")
             if self._uploads.finish(lambda: self._num_told > was_told):
                 self._mark("brought")
         super()._leave(code)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from azure.core.exceptions import ResourceNotFoundError
 
+from jobs.azure_ml.code_upload import SHAPE_FILE
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
 from jobs.azure_ml.request import job_request
 from jobs.spec import Environment
@@ -32,8 +33,19 @@ class Ranks:
         self._folder = folder
         self._codes: dict[str, str] = {}
 
-    def put(self, program: str, *, attempt: int = 1, run: str = "", **changes: Any) -> str:
-        """Submit a job that runs this Python text; gives the run's name."""
+    def put(
+        self,
+        program: str,
+        *,
+        attempt: int = 1,
+        run: str = "",
+        shape: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> str:
+        """Submit a job that runs this Python text; gives the run's name.
+
+        `shape` is what is to be said of links, modes and empty folders of the code.
+        """
         run = run or f"run-{secrets.token_hex(4)}"
         cluster = self.environment.clusters[CLUSTER]
         settings = {"compute": cluster.compute, "image": "python:3", "processes_per_node": 1}
@@ -42,7 +54,7 @@ class Ranks:
             spec,
             self.environment,
             run=run,
-            code_id=self._put_code(program),
+            code_id=self._put_code(program, shape),
             image_id=self.client.put_environment(spec.image),
             attempt=attempt,
         )
@@ -56,9 +68,13 @@ class Ranks:
         run = self.put(program, **changes)
         return run, self.azure.wait(run)
 
-    def _put_code(self, program: str) -> str:
-        if program not in self._codes:
-            code = self.client.put_code({"program.py": program})
+    def _put_code(self, program: str, shape: dict[str, Any] | None) -> str:
+        files = {"program.py": program}
+        if shape is not None:
+            files[SHAPE_FILE] = json.dumps(shape)
+        key = json.dumps(files)
+        if key not in self._codes:
+            code = self.client.put_code(files)
             below = code.removeprefix(self.environment.workspace.id)
             address = self.client.ask("GET", below).json()["properties"]["codeUri"]
             host, _, place = address.removeprefix("https://").partition("/")
@@ -66,8 +82,8 @@ class Ranks:
             store = self.azure.blobs.open(host.partition(".")[0], container)
             target = f"{prefix.strip('/')}/{SNAPSHOT_FILE}".lstrip("/")
             store.upload_blob(target, snapshot_file(), overwrite=True)
-            self._codes[program] = code
-        return self._codes[program]
+            self._codes[key] = code
+        return self._codes[key]
 
     def log(self, job: str, name: str = "std_log_process_0.txt") -> list[str]:
         """The lines of a rank's log, without their stamps."""

@@ -100,6 +100,27 @@ def test_setup_runs_once_on_a_node_of_two_ranks_and_its_failure_ends_both(ranks:
     assert (report.stage, report.exit_code) == ("setup", 3)
 
 
+def test_code_has_the_links_modes_and_folders_that_a_store_of_blobs_forgets(ranks: Ranks) -> None:
+    program = """
+import os, subprocess
+print(subprocess.run(["./program.py"], capture_output=True, text=True).returncode)
+print(os.readlink("folder/link"), os.path.isfile("folder/link"), os.listdir("empty"))
+print(sorted(os.listdir()))
+"""
+    shape = {
+        "links": {"folder/link": "../program.py"},
+        "executable": ["program.py"],
+        "folders": ["empty"],
+    }
+    run, job = ranks.finish(f"#!/bin/true\n{program}", shape=shape)
+    assert job.state == "Completed", job.error
+    assert ranks.log(run, "std_log.txt") == [
+        "0",
+        "../program.py True []",
+        "['empty', 'folder', 'logs', 'outputs', 'program.py']",
+    ]
+
+
 SERVES = """
 import json, os, signal, time
 config = json.loads(os.environ["TF_CONFIG"])
