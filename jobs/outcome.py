@@ -82,12 +82,8 @@ def next_commands(
     """
     branches: list[tuple[str, Sequence[str]]] = []
     if not status.state.is_terminal():
-        branches = [
-            ("follow again", ["logs", "-f", status.id]),
-            ("wait for the end", ["wait", status.id]),
-            ("end it", ["cancel", status.id]),
-        ]
-    elif status.state is RunState.COMPLETED:
+        return commands_while_on(status.id, stack)
+    if status.state is RunState.COMPLETED:
         branches = [
             ("figures and curves", ["report", status.id]),
             ("outputs and logs", ["fetch", status.id]),
@@ -107,6 +103,20 @@ def next_commands(
             go_on = f"go on from step {checkpoint_step}"
             branches.insert(0, (go_on, ["rerun", status.id, "--resume"]))
         branches.append(("once more", ["rerun", status.id]))
+    return _commands(branches, stack)
+
+
+def commands_while_on(run: str, stack: Sequence[str]) -> str:
+    """The same for a run that is not over, whose status nobody has to ask for."""
+    branches = [
+        ("follow again", ["logs", "-f", run]),
+        ("wait for the end", ["wait", run]),
+        ("end it", ["cancel", run]),
+    ]
+    return _commands(branches, stack)
+
+
+def _commands(branches: Sequence[tuple[str, Sequence[str]]], stack: Sequence[str]) -> str:
     lines = [(label, shlex.join(["launch", *words, *stack])) for label, words in branches]
     return tree("next:", lines)
 

@@ -15,7 +15,7 @@ from jobs.cost import price_per_hour, price_text, spent, spent_text
 from jobs.engines.base import Attended, Engine
 from jobs.errors import ExitCode, Refused
 from jobs.follow import follow
-from jobs.outcome import COLOURS, exit_code, explanation, headline, next_commands
+from jobs.outcome import COLOURS, commands_while_on, exit_code, explanation, headline, next_commands
 from jobs.plan_text import plan_text
 from jobs.prices import with_list_prices
 from jobs.spec import Environment, Plan, RunHandle, RunStatus
@@ -111,10 +111,9 @@ def _follow(engine: Engine, handle: RunHandle, *, is_quiet: bool) -> RunStatus:
 
 
 def _leave(engine: Engine, handle: RunHandle, wish: Wish) -> int:
-    status = engine.status(handle)
     if wish.json:
-        console.out_json(status)
-    console.say(next_commands(status, None, wish.stack))
+        console.out_json(engine.status(handle))
+    console.say(commands_while_on(handle.id, wish.stack))
     return int(ExitCode.SUCCEEDED)
 
 

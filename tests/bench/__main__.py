@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench.azure_submits import submit_rows
 from tests.bench.extraction import extraction_rows
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
@@ -110,6 +111,17 @@ PAGES = {
             "- Streams: an epoch of 24 shards of 17 MB, so a window of 8 is a third of it; two ranks "
             "in step take 10 ms a sample each. The first four batches are left out. The store is a "
             "thread of Python beside them on the same cores.",
+        ),
+    ),
+    "azure": Page(
+        title="Azure ML: what a submit and a plan cost",
+        benchmarks={"submits": submit_rows},
+        notes=(
+            "- Submits: CPU seconds of the whole process, against the stand-in Azure "
+            "(tests/fakes/azureml), of a folder that is there already. Requests count logins, and "
+            "not those for prices and quotas, which azure-ai-ml does not look at.",
+            "- The peer's job has the same 21 files and is described in YAML.",
+            "- Plans: wall time. The stack holds nothing but its output, on a file backend.",
         ),
     ),
 }
