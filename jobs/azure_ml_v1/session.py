@@ -36,6 +36,11 @@ class Session:
         self._process: subprocess.Popen[bytes] | None = None
         self._talk: IO[bytes] | None = None
 
+    def open(self) -> None:
+        """Start the process; raises what speaks against asking it at all."""
+        with self._lock:
+            self._started()
+
     def submit(self, request: dict[str, Any], folder: Path) -> None:
         """Send the folder, then start the run; the same run again is refused by Azure ML."""
         what = f"submitting {request['run_id']}"
@@ -145,9 +150,14 @@ class Session:
 
     def _refusal(self, error: dict[str, Any], what: str) -> CloudRefusal:
         status, text = error["status"], error["text"]
+        if error["code"] == "AuthorizationFailure":
+            message = f"{what}: the firewall of the store {error['host']} does not let us in"
+            hint = "connect by VPN or peering, or have the address added to `allowed_ips`"
+            code = error["code"]
+            return CloudRefusal(message, hint=hint, status=status, code=code, text=text)
         if status is not None:
             body = msgspec.json.encode({"error": {"code": error["code"], "message": text}})
-            host = self._wire.endpoint
+            host = f"https://{error['host']}"
             return explain(status, body, environment=self._environment, what=what, host=host)
         message = f"{what}: azureml-core says: {error['kind']}: {text}"
         hint = f"launch env check -s {self._environment.stack}"

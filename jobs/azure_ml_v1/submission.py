@@ -22,6 +22,7 @@ IGNORE_FILE = ".amlignore"
 
 def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:
     """Start the run, or go on where an earlier `launch` of the same job was cut off."""
+    session.open()  # before a run is claimed: much may speak against it
     return submit_run(environment, plan, wire, way=partial(V1Submission, session=session))
 
 

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 NUM_THREADS = 16
 TIMEOUT_S = 60
@@ -221,25 +222,25 @@ def no_telemetry(given: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """What an error of azureml-core says: the HTTP status, a code, one line."""
+    """What an error of azureml-core says: the HTTP status, whose answer, a code, one line."""
     seen: BaseException | None = error
-    status, code, text = None, "", ""
+    status, host, code, text = None, "", "", ""
     while seen is not None:
         said = str(getattr(seen, "message", "") or (seen.args[0] if seen.args else ""))
         found = _of_response(getattr(seen, "response", None)) or _of_message(said)
         if found is not None and status is None:
-            status, code, said = found[0], found[1], found[2] or said
-            text = said
+            status, host, code, text = *found[:3], found[3] or said
         text = text or said
         inner = getattr(seen, "inner_exception", None)
         # Some carry the answer there, and not an exception.
         seen = inner if isinstance(inner, BaseException) else seen.__cause__ or seen.__context__
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     kind = type(error).__name__
-    return {"kind": kind, "status": status, "code": code, "text": lines[0] if lines else kind}
+    line = lines[0] if lines else kind
+    return {"kind": kind, "status": status, "host": host, "code": code, "text": line}
 
 
-def _of_response(response: Any) -> tuple[int, str, str] | None:
+def _of_response(response: Any) -> tuple[int, str, str, str] | None:
     status = getattr(response, "status_code", None)
     if status is None:
         return None
@@ -247,14 +248,19 @@ def _of_response(response: Any) -> tuple[int, str, str] | None:
         body = json.loads(response.content)
     except (AttributeError, TypeError, ValueError):
         body = None
-    return status, *_of_body(body)
+    # Storage says it there, and in XML.
+    code = str(getattr(response, "headers", {}).get("x-ms-error-code") or "")
+    found, text = _of_body(body)
+    address = getattr(response, "url", "") or getattr(response.request, "url", "")
+    return status, _host(address), found or code, text
 
 
-def _of_message(text: str) -> tuple[int, str, str] | None:
+def _of_message(text: str) -> tuple[int, str, str, str] | None:
     """Some messages are JSON: address, status and the answer's body."""
     try:
         told = json.loads(text)
-        return told["status_code"], *_of_body(told.get("error_details"))
+        host = _host(told.get("url"))
+        return told["status_code"], host, *_of_body(told.get("error_details"))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -264,6 +270,11 @@ def _of_body(body: Any) -> tuple[str, str]:
         return str(body["error"].get("code") or ""), str(body["error"].get("message") or "")
     except (AttributeError, KeyError, TypeError):
         return "", str(body or "")
+
+
+def _host(address: Any) -> str:
+    """Of an address only this: the rest may open something."""
+    return urlsplit(str(address or "")).netloc
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from jobs.spec import (
     RunState,
 )
 from tests.fakes.azure_launch import AzureLaunch
-from tests.fakes.azureml import FakeAzure, RequestTrouble, forbidden, lost_reply
+from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 
@@ -258,8 +258,13 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
             "Azure answered 400 UserError: Bad.",
             "launch env check -s dev",
         ),
+        (
+            firewall(account="tydevworkspace"),
+            "the firewall of the store tydevworkspace.blob.core.windows.net does not let us in",
+            "connect by VPN or peering",
+        ),
     ],
-    ids=["no role", "refused"],
+    ids=["no role", "refused", "firewall"],
 )
 def test_a_refused_submit_leaves_nothing(
     azure: FakeAzure,
@@ -271,8 +276,10 @@ def test_a_refused_submit_leaves_nothing(
 ) -> None:
     azure.script(trouble)
     names = engine.store.local.names()
+    # Code that was sent already would not be sent again.
+    planned = engine.plan(spec(f"# {message}", launcher="none", nodes=1))
     with pytest.raises(CloudRefusal) as raised:
-        engine.submit(engine.plan(spec("", launcher="none", nodes=1)), {})
+        engine.submit(planned, {})
     assert message in raised.value.message
     assert raised.value.hint
     assert hint in raised.value.hint
@@ -303,7 +310,7 @@ class Workspace:
         return {"properties": self._properties}
 
 
-def test_a_private_workspace_is_refused_with_the_reason() -> None:
+def test_a_private_workspace_is_refused_with_the_reason(engine: AzureMlV1Engine) -> None:
     wire: Any = Workspace(publicNetworkAccess="Disabled", v1LegacyMode=False)
     session = Session(make_cloud_environment(engine="azureml_v1"), wire)
     with pytest.raises(Refused, match=r"workspace `W` is private: .* needs v1LegacyMode"):
