@@ -172,7 +172,7 @@ def _fitting(
     mine = planned.clusters[spec.cluster]
     rows = list(usages)
     for name, cluster in environment.clusters.items():
-        if cluster.compute == mine.compute or not cluster.gpus_per_node >= bool(mine.gpus_per_node):
+        if cluster is mine or (mine.gpus_per_node and not cluster.gpus_per_node):
             continue
         if cluster.max_nodes < spec.nodes or process_slots(cluster) < spec.processes_per_node:
             continue

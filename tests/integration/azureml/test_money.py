@@ -128,6 +128,27 @@ def test_a_job_that_no_quota_will_hold_is_refused_before_anything_is_sent(
     assert (jobs_sent(launch.azure), launch.run_dirs()) == (sent, [])
 
 
+def test_a_cluster_of_another_stack_that_would_hold_the_job_is_named(launch: AzureLaunch) -> None:
+    # The other stack's cluster may well have the same physical name.
+    other = json.dumps({**launch.azure.environment(), "stack": "test"})
+    put_pulumi(launch, other.replace("Standard_DS3_v2", "Standard_NC24ads_A100_v4"))
+    launch.azure.records.limits[FAMILY_QUOTA] = 6
+    refused = launch.type("run", launch.write_job(nodes=2), "--detach", "--yes")
+    fitting = "; --cluster gpu fits; -s test --cluster gpu fits; "
+    assert (refused.code, fitting in refused.err) == (3, True), refused.err
+
+
+def put_pulumi(launch: AzureLaunch, output: str) -> None:
+    """A project with the stacks dev and test, and a Pulumi that says the same to everything."""
+    pulumi = launch.folder / ".venv" / "bin" / "pulumi"
+    pulumi.parent.mkdir(parents=True)
+    (launch.folder / "output.json").write_text(output)
+    pulumi.write_text("#!/bin/sh\ncat output.json\n")
+    pulumi.chmod(0o755)
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.test.yaml"):
+        (launch.folder / name).write_text("name: trainyard\n")
+
+
 def test_what_only_has_to_wait_or_cannot_be_looked_at_is_started(launch: AzureLaunch) -> None:
     job = launch.write_job()
     launch.azure.records.limits[FAMILY_QUOTA] = 6
@@ -225,13 +246,7 @@ def test_what_a_preview_declares_is_held_against_the_quota(launch: AzureLaunch) 
     preview = json.dumps({"steps": steps})
     for declared, known in sizes.items():
         preview = preview.replace(declared, known)
-    pulumi = launch.folder / ".venv" / "bin" / "pulumi"
-    pulumi.parent.mkdir(parents=True)
-    (launch.folder / "preview.json").write_text(preview)
-    pulumi.write_text("#!/bin/sh\ncat preview.json\n")
-    pulumi.chmod(0o755)
-    for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
-        (launch.folder / name).write_text("name: trainyard\n")
+    put_pulumi(launch, preview)
     launch.azure.records.limits[LOW_QUOTA] = 40
     words = ("env", "check", "-s", "dev", "--only", "changes", "--json")
     checked = launch.type(*words, with_environment=False)
