@@ -82,6 +82,9 @@ def list_clusters(*, json: bool, stack: str, env: Path | None) -> None:
     if json:
         console.out_json([_as_json(each) for each in clusters])
         return
+    if not clusters:
+        console.say(f"stack `{wire.environment.stack}` has no cluster")
+        return
     header = ["CLUSTER", "SIZE", "PRIORITY", "STATE", "NODES", "IDLE", "RUNNING", "PREPARING"]
     header += ["LEAVING", "UNUSABLE", "COSTS"]
     console.out(console.table(header, [_row(each) for each in clusters], right=range(4, 11)))
