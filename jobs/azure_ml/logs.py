@@ -1,9 +1,9 @@
 """The logs of all ranks of an Azure ML run: merged by time, by byte range, followed.
 
-While a run is followed its logs are listed once a second (one request for up to 2,000 ranks), and
-of those that have grown only what is new is read, at most MOST_READ of them a second. So a terminal
-costs the storage account one list a second and a read for each log that grows, whatever the run's
-age; with more ranks than MOST_READ that all write all the time, their lines come in turns.
+While a run is followed its logs are listed every PERIOD_S (one request for up to 2,000 ranks), and of
+those that have grown only what is new is read, at most MOST_READ of them at a time. So a terminal
+costs the storage account little more than a list a second and a read for each log that grows, whatever
+the run's age; with more ranks than MOST_READ that all write all the time, their lines come in turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from jobs.spec import LogLine, RunHandle
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
 
-PERIOD_S = 1.0
+# With the time that a list and a read take, a line is shown some 1.2 s after it was written.
+PERIOD_S = 0.75
 # Logs read in one period; the rest waits for the next one.
 MOST_READ = 50
 # What is read at once of a log that is read from its end, and what of all together.

@@ -120,6 +120,22 @@ def test_a_file_that_changes_meanwhile_is_of_one_version(
     assert files(tmp_path / "here") == {**WHOLE, "outputs/model/weights.bin": b"n" * 95}
 
 
+def test_a_file_that_goes_meanwhile_leaves_nothing(
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{RUN}/outputs/model/weights.bin"
+    real = runs.memory.read_range
+
+    def remove(blob: str, start: int, end: int, *, etag: str | None = None) -> bytes | None:
+        if start == 50:
+            runs.memory.blobs.pop(name, None)
+        return real(blob, start, end, etag=etag)
+
+    monkeypatch.setattr(runs.memory, "read_range", remove)
+    fetch_run(runs, handle, tmp_path / "here")
+    assert "weights" not in " ".join(files(tmp_path / "here"))
+
+
 def test_a_damaged_file_gets_no_name(runs: MemoryRuns, handle: RunHandle, tmp_path: Path) -> None:
     name = f"{RUN}/outputs/empty"
     runs.memory._md5[name] = hashlib.md5(b"something").digest()

@@ -191,6 +191,12 @@ def test_a_list_takes_no_more_jobs_than_it_shows(runs: MemoryRuns) -> None:
     assert (listed[0].name, listed[0].world_size, listed[0].cluster) == ("train", 6, "cpu")
 
 
+def test_a_long_list_asks_for_no_run_apart(runs: MemoryRuns) -> None:
+    runs.scripted.jobs = [job(f"20261121-12{n:02}00-0000", "Failed") for n in range(59, -1, -1)]
+    assert [each.state for each in runs.list(None)] == [RunState.FAILED] * 60
+    assert runs.scripted.asked == []
+
+
 def test_a_list_shows_a_run_once_and_only_ours(runs: MemoryRuns) -> None:
     runs.scripted.jobs = [job(f"{RUN}_2", "Running"), job("olive_tree"), job(RUN, "Failed")]
     runs.scripted.details[f"{RUN}_2"] = [details("Running")]
