@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from jobs import follow as following
-from jobs.follow import follow, wait_until_over, write_lines
+from jobs.follow import follow, see_through, wait_until_over, write_lines
 from jobs.spec import LogLine, RunHandle, RunState, RunStatus
 
 HANDLE = RunHandle(id="r", engine="local", run_dir="/r")
@@ -74,3 +74,42 @@ def test_ranks_have_colours_of_their_own_on_a_terminal(capsys, monkeypatch):
     assert capsys.readouterr().out == (
         "\x1b[36m[0]\x1b[0m x\n\x1b[32m[1]\x1b[0m x\n\x1b[36m[6]\x1b[0m x\n"
     )
+
+
+class AttendedEngine(ScriptedEngine):
+    """Begins again so many times; its image's build says something while it is prepared."""
+
+    def __init__(self, *states, times):
+        super().__init__(*states)
+        self.times = times
+        self.read = []
+
+    def check_quota(self, plan):
+        pass
+
+    def begin_again(self, handle):
+        self.times -= 1
+        return self.times >= 0
+
+    def preparation(self, handle):
+        yield from ()
+
+    def preparation_news(self, handle):
+        return ["Step 1"] if self.states[0][0] == "running" else []
+
+    def logs(self, handle, ranks, *, follow, since="", tail=None):
+        self.read.append((since, tail))
+        yield LogLine(ts="t", rank=0, text="x")
+
+
+def test_what_is_begun_again_is_followed_on_from_where_it_ended(capsys):
+    states = [("preparing", None), ("running", None), ("preempted", None), ("running", None)]
+    engine = AttendedEngine(*states, ("completed", None), times=1)
+    assert follow(engine, HANDLE).state is RunState.COMPLETED
+    assert engine.read == [("", None), (None, None)]
+    assert capsys.readouterr() == ("[ 0] x\n[ 0] x\n", "Step 1\n")
+
+
+def test_who_waits_begins_again_too():
+    engine = AttendedEngine(("preempted", None), ("completed", None), times=1)
+    assert see_through(engine, HANDLE).state is RunState.COMPLETED
