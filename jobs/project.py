@@ -24,6 +24,17 @@ def project_root() -> Path:
     raise LaunchError(message, hint="give an environment by `--env FILE` (`launch env export`)")
 
 
+def trainers_folder() -> Path:
+    """Where the package `trainer` lies: in the project, or where `launch` is installed without one."""
+    try:
+        return project_root()
+    except LaunchError:
+        installed = Path(__file__).resolve().parents[1]
+        if not (installed / "trainer").is_dir():
+            raise
+        return installed
+
+
 def _is_project(folder: Path) -> bool:
     try:
         return _NAME_LINE.search((folder / "Pulumi.yaml").read_text(encoding="utf-8")) is not None

@@ -1,5 +1,6 @@
 """Reading job files: what is right, and every mistake with its place."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,12 @@ def test_a_whole_job_file_is_read(folder):
     )
     assert loaded.folder == folder
     assert loaded.code == CodeLocation(folder=str(project_root()), only=("trainer",))
+
+
+def test_a_catalogs_job_takes_its_program_along_where_there_is_no_project(folder, monkeypatch):
+    monkeypatch.setattr("jobs.project._is_project", lambda _: False)  # as an installed wheel is
+    installed = Path(sys.modules["jobs"].__file__).parents[1]
+    assert load_job("digits").code == CodeLocation(folder=str(installed), only=("trainer",))
 
 
 def test_json_with_an_editors_schema_key_is_a_job_file_too(folder):
