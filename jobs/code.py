@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 IGNORE_FILES = (".gitignore", ".launchignore")  # the later one overrides the earlier
 # Never sent, whatever the ignore files say: repositories, caches, and the local secrets.
 NEVER_SENT = frozenset({".git", ".hg", ".svn", "__pycache__", ".secrets.env"})
+# In a folder that holds what a run has made, brought there by `launch`: it is no code of the next one.
+FETCHED = ".trainyard-fetched.json"
 MAX_DIFF_CHARACTERS = 1 << 20
 GIT_TIMEOUT_S = 10
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What was copied, and links that were left out because they lead to folders outside."""
+    """What was copied, and what was left out: links to folders outside, folders of fetched results."""
 
     files: int
     bytes: int
@@ -166,12 +168,14 @@ def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[
     while waiting:
         prefix, outer = waiting.pop()
         inside = outer.with_folder(root / prefix, prefix)
+        items = _listed(root / prefix, exclude)
         if prefix:
-            yield Entry(prefix, "folder")
-        for item in _listed(root / prefix):
-            name = prefix + item.name
-            if item.name in NEVER_SENT or item.path in exclude:
+            if any(item.name == FETCHED for item in items):
+                yield Entry(prefix, "left out")
                 continue
+            yield Entry(prefix, "folder")
+        for item in items:
+            name = prefix + item.name
             if item.is_symlink():
                 if not inside.ignore(name) and not inside.ignore(f"{name}/"):
                     yield Entry(name, _kind_of_link(root, Path(item.path)))
@@ -190,13 +194,14 @@ def _rules_on_the_way(root: Path, start: str, rules: _Rules) -> _Rules:
     return rules
 
 
-def _listed(folder: Path) -> list[os.DirEntry[str]]:
+def _listed(folder: Path, exclude: set[str]) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+            found = sorted(entries, key=lambda entry: entry.name)
     except PermissionError as error:
         message = f"cannot read `{folder}`, which belongs to the job's code"
         raise LaunchError(message, hint="name it in .launchignore") from error
+    return [each for each in found if each.name not in NEVER_SENT and each.path not in exclude]
 
 
 def _kind_of_link(root: Path, link: Path) -> Kind:

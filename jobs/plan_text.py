@@ -57,7 +57,9 @@ def listing_text(listing: CodeListing) -> str:
     lines = [f"sends     {size}, once for the same content", *_indented(rows)]
     if len(files) > len(shown):
         lines.append(f"  ... and {len(files) - len(shown)} smaller ones; --json lists all")
-    lines += [f"  left out: {name} (a link that leads elsewhere)" for name in listing.left_out]
+    for name in listing.left_out:
+        reason = "fetched from a run" if name.endswith("/") else "a link that leads elsewhere"
+        lines.append(f"  left out: {name} ({reason})")
     return "\n".join(lines)
 
 

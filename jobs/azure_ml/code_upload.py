@@ -44,7 +44,8 @@ class CodeFile(Struct, frozen=True, kw_only=True):
 class CodeListing(Struct, frozen=True, kw_only=True):
     """All that travels; `name` is what Azure ML calls it, the same for the same content.
 
-    `left_out` are links that lead out of the code to folders, or nowhere.
+    `left_out` are links that lead out of the code to folders, or nowhere, and folders (they end in
+    a slash) of what was fetched from runs.
     """
 
     name: str

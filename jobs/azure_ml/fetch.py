@@ -24,6 +24,7 @@ from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
 from jobs.azure_ml.node_logs import IMAGE_BUILD, NODES
 from jobs.azure_ml.request import job_name
+from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
 from jobs.fetching import PART_SUFFIX
 from jobs.progress import Counter, ProgressLine
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
     from jobs.store import Blob, BlobStore
 
-# What is here, by name: the ETag it had.
-MARK = ".trainyard-fetched.json"
 FIGURES = ("metrics.jsonl", "summary.json")
 BLOCK = 8 << 20
 _NUM_REQUESTS = 8
@@ -81,7 +80,10 @@ class _Copied(Struct, frozen=True, kw_only=True):
 
 
 class _Results:
-    """The blobs that the run's nodes have put into the container `runs`."""
+    """The blobs that the run's nodes have put into the container `runs`.
+
+    The file FETCHED says what is here, by name: the ETag it had.
+    """
 
     def __init__(self, blobs: BlobStore, run: str, into: Path) -> None:
         self._blobs, self._run, self._into = blobs, run, into
@@ -89,6 +91,7 @@ class _Results:
 
     def bring(self) -> None:
         """Copy what is not here yet, or was another version."""
+        self._write_mark()  # from now on it is no code
         for _ in range(_ROUNDS):
             missing = [each for each in self._listed() if not self._is_here(*each)]
             if not missing:
@@ -187,12 +190,12 @@ class _Results:
 
     def _read_mark(self) -> dict[str, _Copied]:
         try:
-            return msgspec.json.decode((self._into / MARK).read_bytes(), type=dict[str, _Copied])
+            return msgspec.json.decode((self._into / FETCHED).read_bytes(), type=dict[str, _Copied])
         except (OSError, msgspec.DecodeError):
             return {}
 
     def _write_mark(self) -> None:
-        write_file(self._into / MARK, msgspec.json.encode(self._copied))
+        write_file(self._into / FETCHED, msgspec.json.encode(self._copied))
 
 
 class _Logs:

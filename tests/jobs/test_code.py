@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.code import Snapshot, git_state, snapshot
+from jobs.code import FETCHED, Snapshot, git_state, snapshot
 from jobs.errors import LaunchError, NotFound
 
 
@@ -141,6 +141,13 @@ def test_workspace_inside_the_code_is_left_out(source: Path, tmp_path: Path) -> 
     (source / "workspace/runs/new").mkdir()
     snapshot(source, source / "workspace/runs/new/code", exclude=(source / "workspace",))
     assert copied(source / "workspace/runs/new/code") == ["a.py"]
+
+
+def test_what_was_fetched_from_a_run_is_left_out_and_said(source: Path, tmp_path: Path) -> None:
+    fetched = {f"results/{FETCHED}": "{}", "results/outputs/model": "large"}
+    write(source, {"train.py": "", **fetched})
+    assert snapshot(source, tmp_path / "copy").left_out == ("results/",)
+    assert copied(tmp_path / "copy") == ["train.py"]
 
 
 def test_only_what_is_named_travels(source: Path, tmp_path: Path) -> None:

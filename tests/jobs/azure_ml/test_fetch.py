@@ -9,6 +9,7 @@ import pytest
 
 from jobs.azure_ml import fetch
 from jobs.azure_ml.fetch import fetch_run, local_path
+from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
 from jobs.spec import JobRetry, RunHandle
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
@@ -43,7 +44,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != fetch.MARK
+        if path.is_file() and path.name != FETCHED
     }
 
 
