@@ -14,6 +14,7 @@ from tests.bench.listing import listing_rows
 from tests.bench.loader import loader_rows
 from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
 from tests.bench.packing import packing_rows
+from tests.bench.previews import preview_rows
 from tests.bench.resnet import resnet_rows, transfer_rows
 from tests.bench.starts import start_rows
 from tests.bench.streams import stream_rows
@@ -110,6 +111,16 @@ PAGES = {
             "- Streams: an epoch of 24 shards of 17 MB, so a window of 8 is a third of it; two ranks "
             "in step take 10 ms a sample each. The first four batches are left out. The store is a "
             "thread of Python beside them on the same cores.",
+        ),
+    ),
+    "previews": Page(
+        title="Previews of a stack on Azure",
+        benchmarks={"previews": preview_rows},
+        notes=(
+            "- Wall time of the whole command: real Pulumi, real SDK, and the stand-in of the tests "
+            "(tests/fakes/azure_native) in place of the provider, which asks Azure nothing in a "
+            "preview but who is logged in. All stacks on a file backend.",
+            "- The empty stack declares nothing and starts no provider.",
         ),
     ),
 }
