@@ -154,7 +154,14 @@ KINDS = {
             api_version="2020-02-02",
             model="applicationinsights:ApplicationInsightsComponent",
             create_only=("location",),
-            outputs={**STORED, "appId": "{guid}", "applicationId": "{name}"},
+            outputs={
+                **STORED,
+                "appId": "{guid}",
+                "applicationId": "{name}",
+                # Passwords for sending telemetry.
+                "instrumentationKey": "{guid2}",
+                "connectionString": "InstrumentationKey={guid2};EndpointSuffix={location}",
+            },
         ),
         Kind(
             token="azure-native:monitor:DiagnosticSetting",
