@@ -81,7 +81,7 @@ class _Model:
     def judge(self, name: str, value: Any, path: str) -> Iterator[str]:
         """Violations of an object."""
         if not isinstance(value, dict):
-            yield f"{path}: {value!r} is no {name}"
+            yield f"{path.rstrip('.')}: {value!r} is no {name}"
             return
         cls, wrong = self._narrow(name, value, path)
         yield from wrong

@@ -74,10 +74,10 @@ class Service:
         if trouble is not None and how == "refuse":
             raise _refusal(trouble)
         if how == "hang":
-            self._hang()
+            self._hang(operation, kind, resource_id)
         answer = self._store_change(operation, kind, resource_id, inputs, failed=how == "fail")
         if how == "hang-after":
-            self._hang()
+            self._hang(operation, kind, resource_id)
         if trouble is not None and how == "fail":
             raise Failed(trouble["status"], trouble["code"], trouble["message"])
         return answer
@@ -122,7 +122,9 @@ class Service:
                     return found
         return None
 
-    def _hang(self) -> None:
+    def _hang(self, operation: str, kind: Kind, resource_id: str) -> None:
+        call = {"operation": operation, "id": resource_id, "token": kind.token, "hangs": True}
+        self._store.note(call)
         self.stopping.wait()
         raise Cancelled
 
