@@ -9,6 +9,7 @@ refresh moves those inputs whose outputs moved.
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import threading
@@ -224,13 +225,22 @@ def preview_outputs(kind: Kind, inputs: Record, old: Record) -> Record:
 
 def readable_inputs(kind: Kind, outputs: Record) -> Record:
     """Outputs without what is only ever read."""
-    only_read = {place.partition(".")[0] for place in kind.outputs if "." not in place}
-    only_read |= {"name", "type"} - set(kind.parameters)
-    seen = {key: each for key, each in outputs.items() if key not in only_read}
-    if "userAssignedIdentities" in seen.get("identity", {}):
-        ids = sorted(seen["identity"]["userAssignedIdentities"])
-        seen["identity"] = {**seen["identity"], "userAssignedIdentities": ids}
+    seen = copy.deepcopy(outputs)
+    for place in {"name", "type"} - set(kind.parameters) | set(kind.outputs):
+        _drop(seen, place.split("."))
+    ids = seen.get("identity", {}).get("userAssignedIdentities")
+    if ids is not None:
+        seen["identity"]["userAssignedIdentities"] = sorted(ids)
     return seen
+
+
+def _drop(values: Record, path: list[str]) -> None:
+    """Take a value out, and what is empty without it."""
+    first, *rest = path
+    if rest and first in values:
+        _drop(values[first], rest)
+    if not rest or values.get(first) == {}:
+        values.pop(first, None)
 
 
 def abort_partial(

@@ -134,3 +134,11 @@ def group(azure: Client) -> Client:
     """A provider of a subscription with a resource group `rg`."""
     azure.create("resources:ResourceGroup", **GROUP)
     return azure
+
+
+@pytest.fixture(scope="module")
+def module_azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One provider for the tests that change nothing."""
+    client = Client(tmp_path_factory.mktemp("azure"))
+    yield client
+    client.close()
