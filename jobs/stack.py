@@ -175,6 +175,20 @@ def _end_what_died(root: Path, stack: str, state: Path) -> list[str]:
     for lock in locks:
         lock.path.unlink(missing_ok=True)
         done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")
+    return done + _remove_torn_notes(state)
+
+
+def _remove_torn_notes(state: Path) -> list[str]:
+    """Pulumi notes each file's type beside it, in place: cut off, a note hides its whole file."""
+    done: list[str] = []
+    for note in (state.parents[2] / "meta.yaml.attrs", *state.parent.glob(f"{state.name}*.attrs")):
+        try:
+            msgspec.json.decode(note.read_bytes())
+        except FileNotFoundError:
+            continue
+        except msgspec.DecodeError:
+            note.unlink(missing_ok=True)
+            done.append(f"removed {note.name}, cut off while it was written")
     return done
 
 

@@ -432,6 +432,14 @@ def test_a_create_that_was_cut_off_is_looked_at_as_if_it_were_done(project):
     assert json.loads(project.state.read_text())["checkpoint"]["latest"]["resources"] == [done]
 
 
+def test_a_note_that_was_cut_off_and_hides_the_record_is_removed(project):
+    torn, whole = (project.state.with_name(f"local.json{end}.attrs") for end in (".bak", ""))
+    torn.touch()
+    whole.write_text('{"user.content_type": "text/plain"}')
+    assert repair("local") == ["removed local.json.bak.attrs, cut off while it was written"]
+    assert (torn.exists(), whole.exists()) == (False, True)
+
+
 def test_a_lock_that_pulumi_meets_itself_is_a_refusal(project):
     said = "error: the stack is currently locked by 1 lock(s). Either wait..., ada@elsewhere"
     project.say("", stderr=said, code=255)
