@@ -20,7 +20,7 @@ def test_quota_is_named_and_costs_one_cluster_while_the_rest_is_tried_until_it_w
     project.script(replication_s=1, failures=[throttled, QUOTA | {"name": "gpu-*"}])
     said = project.up(check=False)
     assert "ClusterCoreQuotaReached" in said
-    assert "1 errored" in said
+    assert "2 errored" in said  # the cluster, and with it the stack
     assert "cluster-gpu-compute" not in project.resources()
 
     assert "+ 1 created" in project.up()
@@ -34,7 +34,10 @@ def test_while_one_up_waits_another_is_refused_by_name_and_after_a_kill_all_is_t
     project.script(failures=[HANG_AFTER | VAULT])
     waiting = project.start_up()
     project.wait_until_used_up(waiting)
-    said = project.up(check=False)
+    said = "EOF"
+    # What Pulumi meets that reads a record in the moment in which another one writes it.
+    while said.strip().endswith("EOF"):
+        said = project.up(check=False)
     assert "the stack is currently locked" in said
     assert f"{getpass.getuser()}@" in said
     assert f"pid {waiting.pid}" in said
