@@ -97,6 +97,7 @@ def _workspace(state: State, inputs: Record, old: Record | None) -> None:
     if identity.get("type") == "UserAssigned" and primary is None:
         _refuse("ValidationError", "primaryUserAssignedIdentity is required.")
     if old is not None:
+        # By the descriptions in workspaceRP.json; hbiWorkspace by concept-data-encryption.
         for name in ("storageAccount", "keyVault", "hbiWorkspace"):
             if str(old.get(name)).lower() != str(inputs.get(name)).lower():
                 _refuse("BadRequest", f"{name} of a workspace cannot be changed.")

@@ -155,7 +155,7 @@ class _Model:
         elif kind in self._classes:
             yield from self.judge(kind, value, f"{path}.")
         else:
-            yield from _plain_value(kind, rule, value, path)
+            yield from judge_value(kind, rule, value, path)
 
     def _list(self, kind: str, rule: Table, value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, list):
@@ -167,7 +167,8 @@ class _Model:
             yield from self._value(kind[1:-1], inner, each, f"{path}[{index}]")
 
 
-def _plain_value(kind: str, rule: Table, value: Any, path: str) -> Iterator[str]:
+def judge_value(kind: str, rule: Table, value: Any, path: str) -> Iterator[str]:
+    """Violations of a value that is no object, by its type and its rules."""
     expected = TYPES.get(kind, object)
     value = _number(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):

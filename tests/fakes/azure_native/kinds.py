@@ -1,9 +1,11 @@
 """Says of each resource type that our stacks use where it lives in Azure and what it answers with.
 
 Sources: paths, names and API versions are those of pulumi-azure-native 3.29.0 (its SDK's
-documentation); `create_only` is the provider's own table (provider/pkg/gen/replacement.go) and, for
-`location`, ARM's common type TrackedResource (`x-ms-mutability: read, create`). An AmlCompute's size
-and priority are in neither.
+documentation). `create_only` is what the provider itself replaces a resource for, so the service is
+never asked: its own table (provider/pkg/gen/replacement.go) and, for `location`, what the services'
+specifications mark `x-ms-mutability: read, create` (ARM's common TrackedResource does; those of
+Azure ML, key vaults, network security groups and private endpoints do not). A size and a priority
+of an AmlCompute are in neither.
 """
 
 from __future__ import annotations
@@ -195,7 +197,6 @@ KINDS = {
             path=GROUP + "/providers/Microsoft.MachineLearningServices/workspaces/{workspaceName}",
             api_version="2025-12-01",
             model="machinelearning:Workspace",
-            create_only=("location",),
             outputs={
                 **STORED,
                 "workspaceId": "{guid}",
@@ -220,7 +221,6 @@ KINDS = {
             + "/computes/{computeName}",
             api_version="2025-12-01",
             model="machinelearning:ComputeResource",
-            create_only=("location",),
             outputs={
                 "properties.provisioningState": "Succeeded",
                 "properties.isAttachedCompute": False,
@@ -228,14 +228,6 @@ KINDS = {
                 "properties.properties.currentNodeCount": 0,
                 "properties.properties.targetNodeCount": 0,
             },
-        ),
-        Kind(
-            token="azure-native:machinelearningservices:ManagedNetworkSettingsRule",
-            path=GROUP
-            + "/providers/Microsoft.MachineLearningServices/workspaces/{workspaceName}"
-            + "/outboundRules/{ruleName}",
-            api_version="2025-12-01",
-            model="machinelearning:OutboundRuleBasicResource",
         ),
         Kind(
             token="azure-native:consumption:Budget",
@@ -267,7 +259,6 @@ KINDS = {
             + "/providers/Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
             api_version="2024-05-01",
             model="network:NetworkSecurityGroup",
-            create_only=("location",),
             outputs={**STORED, "resourceGuid": "{guid}"},
         ),
         Kind(
@@ -275,7 +266,7 @@ KINDS = {
             path=GROUP + "/providers/Microsoft.Network/privateEndpoints/{privateEndpointName}",
             api_version="2024-05-01",
             model="network:PrivateEndpoint",
-            create_only=("location", "subnet"),
+            create_only=("subnet",),
             outputs=STORED,
         ),
         Kind(

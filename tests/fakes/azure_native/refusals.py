@@ -57,6 +57,14 @@ def check(
     _check_parents(state, kind, resource_id)
     if old is None:
         _check_names(state, troubles, kind, resource_id)
+    elif _region(old["inputs"]) != _region(inputs):
+        raise Refused(
+            409,
+            "InvalidResourceLocation",
+            f"The resource '{resource_id.rpartition('/')[2]}' already exists in location "
+            f"'{_region(old['inputs'])}'. A resource with the same name cannot be created in "
+            f"location '{_region(inputs)}'.",
+        )
     _check_references(state, kind, resource_id, inputs)
     if kind.token == "azure-native:authorization:RoleAssignment":
         _check_assignment(state, troubles, resource_id, inputs, old)
@@ -165,6 +173,10 @@ def _check_names(state: State, troubles: Record, kind: Kind, resource_id: str) -
 
 def _name(record: Record) -> str:
     return record["id"].rpartition("/")[2].lower()
+
+
+def _region(inputs: Record) -> str:
+    return str(inputs.get("location", "")).replace(" ", "").lower()
 
 
 def _check_references(state: State, kind: Kind, resource_id: str, inputs: Record) -> None:

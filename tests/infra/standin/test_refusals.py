@@ -219,6 +219,20 @@ def test_what_is_set_at_creation_only(store):
     assert store.refused("update", "Vault", days) == "BadRequest"
 
 
+def test_a_resource_does_not_move_to_another_region(store):
+    moved = {**ACCOUNT, "location": "northeurope"}
+    assert store.refused("update", "StorageAccount", moved) == "InvalidResourceLocation"
+    store.update("StorageAccount", {**ACCOUNT, "location": "West Europe"})
+
+
+def test_a_workspace_keeps_its_account_and_its_vault(store):
+    store.create("Vault", VAULT)
+    key_vault = f"{GROUP_ID}/providers/Microsoft.KeyVault/vaults/kv"
+    store.create("machinelearningservices:Workspace", {**WORKSPACE, "storageAccount": ACCOUNT_ID})
+    changed = {**WORKSPACE, "storageAccount": ACCOUNT_ID, "keyVault": key_vault}
+    assert store.refused("update", "machinelearningservices:Workspace", changed) == "BadRequest"
+
+
 @pytest.mark.parametrize("address", ["10.0.0.1", "20.1.2.3/31", "20.1.2.3/32"])
 def test_addresses_that_a_storage_firewall_does_not_take(azure, address):
     rules = {"defaultAction": "Deny", "ipRules": [{"iPAddressOrRange": address}]}
