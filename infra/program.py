@@ -8,7 +8,7 @@ import pulumi
 from pulumi.runtime import get_config_env
 
 from infra import outputs
-from infra.cloud.settings import CloudSettings
+from infra.cloud.settings import CloudSettings, doubts
 from infra.settings import SettingsError, find_project_root, parse_settings
 
 
@@ -30,6 +30,8 @@ def main() -> None:
     if isinstance(settings, CloudSettings):
         from infra.cloud.platform import CloudPlatform
 
+        for doubt in doubts(settings):
+            pulumi.log.warn(f"Pulumi.{stack}.yaml: {doubt}")
         environment = outputs.cloud_environment(CloudPlatform("cloud", settings))
     else:
         from infra.local.platform import LocalPlatform

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from infra.regions import find_region, why_no_region
-from infra.sections import Section
-from infra.skus import find_size, why_not
+from infra.sections import PROJECT, Section
+from infra.skus import SIZES, find_size, why_not
 
 Stage = Literal["dev", "test", "prod"]
 Priority = Literal["dedicated", "low_priority"]
 NetworkMode = Literal["public", "private"]
 STAGES: tuple[str, ...] = ("dev", "test", "prod")
 
-# 20: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
-_STACK = re.compile(r"(?=.{1,20}$)(dev|test|prod)(-[a-z0-9]+)*")
+# 17: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
+_STACK = re.compile(r"(?=.{1,17}$)(dev|test|prod)(-[a-z0-9]+)*")
 _LOCATION = re.compile(r"\S.*\S")
 _PREFIX = re.compile(r"[a-z][a-z0-9]{1,7}")
 # Azure allows 16 characters; a dash and six hex digits of what cannot change come behind.
@@ -35,6 +35,8 @@ _MAX_PROCESSES_PER_NODE = 256
 _IDLE_S = (60, 900)
 _MAX_MONTHLY_AMOUNT = 10_000_000
 _WIDEST_RANGE = 16
+# Of the committed files; nobody can have it (RFC 2606).
+_EXAMPLE = "example.com"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,21 @@ def stage_of(stack: str) -> str:
     return stack.partition("-")[0]
 
 
+def doubts(settings: CloudSettings) -> list[str]:
+    """What is allowed and all the same hardly meant, one line each."""
+    found: list[str] = []
+    if settings.owner.endswith(f"@{_EXAMPLE}"):
+        found.append(f"{PROJECT}:owner: {settings.owner} is the example's, its mails reach nobody")
+    for name, cluster in settings.clusters.items():
+        size = SIZES[cluster.size]
+        if size.retires:
+            found.append(
+                f"{PROJECT}:clusters.{name}.size: {size.name} goes on {size.retires}, "
+                "and new subscriptions do not get it any more"
+            )
+    return found
+
+
 def parse_cloud(top: Section, *, stack: str, today: datetime.date) -> CloudSettings:
     """The settings; what is wrong is noted in the section.
 
@@ -98,7 +115,7 @@ def parse_cloud(top: Section, *, stack: str, today: datetime.date) -> CloudSetti
     if not _STACK.fullmatch(stack):
         top.problems.append(
             f"stack {stack}: a stack on Azure is called dev, test or prod, or one of them with more "
-            "behind a dash (dev-alice; small letters, digits, 20 in all)"
+            "behind a dash (dev-alice; small letters, digits, 17 in all)"
         )
     stage = cast("Stage", stage_of(stack))
     owner = top.take_text("owner", _MAIL, "mail address")
