@@ -34,7 +34,7 @@ def preview(project: Project, stack: str, folder: Path) -> Preview:
     Raises EnvironmentFailure with what the engine said.
     """
     _copy_project(project, stack, folder)
-    azure_native.install(folder / "plugin", python=sys.executable)
+    azure_native.install(folder / "plugin", python=sys.executable, judging=False)
     (folder / "azure").mkdir()
     (folder / "state").mkdir()
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PULUMI_", "TRAINYARD_"))}

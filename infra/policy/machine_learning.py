@@ -13,7 +13,6 @@ from infra.policy.wishes import (
     equal,
     given,
     lasting_at_most,
-    matching,
     one_of,
 )
 from infra.skus import SIZES
@@ -195,7 +194,7 @@ RULES: tuple[ResourceRule, ...] = (
         "cluster-scales-to-zero",
         "C6",
         f"tags.{MIN_NODES_TAG}",
-        matching("0"),
+        one_of("0"),
         sources="CKV_AZURE_150 (TF)",
         why="the tag holds the declared minimum",
     ),
