@@ -19,7 +19,7 @@ from tests.infra.standin.conftest import ACCOUNT, Asked, urn
 
 GROUP_ID = f"/subscriptions/{azure_native.SUBSCRIPTION_ID}/resourceGroups/rg"
 ACCOUNT_ID = f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/yarddata"
-IDENTITY = {"resourceName": "id", "resourceGroupName": "rg", "location": "westeurope"}
+IDENTITY = {"resourceName": "id-yard", "resourceGroupName": "rg", "location": "westeurope"}
 WORKSPACE = {
     "workspaceName": "mlw",
     "resourceGroupName": "rg",

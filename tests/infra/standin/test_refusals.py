@@ -20,10 +20,10 @@ ACCOUNT = {**RG, "accountName": "yard", "kind": "StorageV2", "sku": {"name": "St
 ACCOUNT_ID = f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/yard"
 CONTAINER = {"resourceGroupName": "rg", "accountName": "yard", "containerName": "data"}
 SKU = {"family": "A", "name": "standard"}
-VAULT = {**RG, "vaultName": "kv", "properties": {"tenantId": "t", "sku": SKU}}
+VAULT = {**RG, "vaultName": "kv-yard", "properties": {"tenantId": "t", "sku": SKU}}
 REGISTRY = {**RG, "registryName": "yardreg", "sku": {"name": "Standard"}}
-IDENTITY = {**RG, "resourceName": "id"}
-IDENTITY_ID = f"{GROUP_ID}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id"
+IDENTITY = {**RG, "resourceName": "id-yard"}
+IDENTITY_ID = f"{GROUP_ID}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-yard"
 ROLE = {
     "scope": ACCOUNT_ID,
     "roleAssignmentName": "11111111-1111-4111-8111-111111111111",
@@ -109,13 +109,19 @@ def test_a_parent_that_is_not_there(empty):
     assert empty.refused("create", "PrivateEndpoint", ENDPOINT) == "InvalidResourceReference"
 
 
+@pytest.mark.parametrize("name", ["Data", "da--ta", "-data", "d"])
+def test_a_name_that_cannot_be(store, name):
+    inputs = {**CONTAINER, "containerName": name}
+    assert store.refused("create", "BlobContainer", inputs) == "InvalidResourceName"
+
+
 def test_a_create_of_what_is_there(store):
     with pytest.raises(AlreadyThere, match="cannot create already existing resource"):
         store.create("StorageAccount", ACCOUNT)
 
 
 def test_a_name_that_the_world_has_already(store):
-    store.script(taken_names=["kv", "yardreg"])
+    store.script(taken_names=["kv-yard", "yardreg"])
     elsewhere = {**ACCOUNT, "resourceGroupName": "other"}
     store.create("resources:ResourceGroup", {**RG, "resourceGroupName": "other"})
     assert store.refused("create", "StorageAccount", elsewhere) == "StorageAccountAlreadyTaken"
@@ -227,7 +233,7 @@ def test_a_resource_does_not_move_to_another_region(store):
 
 def test_a_workspace_keeps_its_account_and_its_vault(store):
     store.create("Vault", VAULT)
-    key_vault = f"{GROUP_ID}/providers/Microsoft.KeyVault/vaults/kv"
+    key_vault = f"{GROUP_ID}/providers/Microsoft.KeyVault/vaults/kv-yard"
     store.create("machinelearningservices:Workspace", {**WORKSPACE, "storageAccount": ACCOUNT_ID})
     changed = {**WORKSPACE, "storageAccount": ACCOUNT_ID, "keyVault": key_vault}
     assert store.refused("update", "machinelearningservices:Workspace", changed) == "BadRequest"
@@ -328,11 +334,11 @@ def test_what_hangs_hangs_until_it_is_cancelled(azure, how, left):
 
 def test_many_creates_at_once_are_all_kept(store):
     def create(index):
-        store.create("BlobContainer", {**CONTAINER, "containerName": f"c{index}"})
+        store.create("BlobContainer", {**CONTAINER, "containerName": f"box{index}"})
 
     threads = [threading.Thread(target=create, args=(index,)) for index in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert store.ids() == {"rg", "yard", *(f"c{index}" for index in range(16))}
+    assert store.ids() == {"rg", "yard", *(f"box{index}" for index in range(16))}
