@@ -11,7 +11,8 @@ resources.json   {"resources": {ID IN LOWER CASE: {id, token, inputs, outputs, c
 calls.jsonl      one line a request when it is answered: operation, urn or id, token, attempt, error;
                  and one with `hangs` when it begins to hang.
 troubles.json    what goes wrong, all of it optional:
-    {"latency_s": 0.2,         every create, update and delete takes so long
+    {"latency_s": 0.2,         every create, update and delete takes so long; its effect is in the
+                               middle, so that a kill finds things made that no record has
      "replication_s": 5,       a new identity is no principal before so long (eventual consistency)
      "taken_names": ["x"],     global names that someone else has
      "failures": [{

@@ -68,7 +68,9 @@ class Service:
         raise AssertionError
 
     def _act(self, operation: str, kind: Kind, resource_id: str, inputs: Record) -> Record:
-        self._wait(self._store.troubles().get("latency_s", 0.0))
+        # Half of it before the effect, half before the answer: a kill may fall into either.
+        half_s = self._store.troubles().get("latency_s", 0.0) / 2
+        self._wait(half_s)
         trouble = self._next_trouble(operation, kind, resource_id)
         how = trouble.get("how", "refuse") if trouble else None
         if trouble is not None and how == "refuse":
@@ -76,6 +78,7 @@ class Service:
         if how == "hang":
             self._hang(operation, kind, resource_id)
         answer = self._store_change(operation, kind, resource_id, inputs, failed=how == "fail")
+        self._wait(half_s)
         if how == "hang-after":
             self._hang(operation, kind, resource_id)
         if trouble is not None and how == "fail":
