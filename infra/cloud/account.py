@@ -21,10 +21,11 @@ def find_account() -> Account:
     try:
         found = authorization.get_client_config()
     except Exception as error:  # the SDK raises nothing narrower
-        message = f"Azure does not know you: {error}\n  {_HINT}"
+        reason = str(error).rpartition("returned an error: ")[2]
+        message = f"no way into Azure: {reason}\n  {_HINT}"
         raise pulumi.RunError(message) from error
     if not found.subscription_id or not found.tenant_id:
-        message = f"Azure named no subscription\n  {_HINT}"
+        message = f"no way into Azure: no subscription is chosen\n  {_HINT}"
         raise pulumi.RunError(message)
     return Account(subscription_id=found.subscription_id, tenant_id=found.tenant_id)
 

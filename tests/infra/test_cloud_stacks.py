@@ -8,15 +8,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 
+from infra.cloud.platform import CloudPlatform
+from tests.fakes.recording_engine import declare
 from tests.infra.cloud_declared import (
     STACKS,
     SUBSCRIPTION,
     declare_stack,
     environment_of,
     read_config,
+    settings_of,
 )
 
 EXPECTED = Path(__file__).parent / "cloud_expected"
@@ -204,6 +208,17 @@ def test_people_get_what_launching_and_looking_need_and_not_more():
         (READERS, "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1", own),  # Blob Data Reader
         (READERS, "b8eda974-7b85-4f76-af95-65846b26df6d", own),  # File Data Reader
     }
+
+
+def test_who_has_chosen_no_subscription_is_told_what_to_type():
+    nobody = {"subscriptionId": "", "tenantId": ""}
+    answers = {"azure-native:authorization:getClientConfig": nobody}
+    settings = settings_of("dev")
+    with pytest.raises(pulumi.RunError) as caught:
+        declare(lambda: CloudPlatform("cloud", settings), answers=answers)
+    reason, hint = str(caught.value).split("\n")
+    assert reason == "no way into Azure: no subscription is chosen"
+    assert hint.startswith("  hint: `az login`")
 
 
 def test_each_platform_loads_its_own_libraries_alone():
