@@ -20,6 +20,8 @@ from tests.fakes.azure_native.kinds import Kind
 from tests.fakes.azure_native.store import Record, Store
 
 RETRIES = 3  # azcore's default
+HOW = {"refuse", "fail", "hang", "hang-after"}
+KEYS = {"operation", "type", "name", "times", "how", "status", "code", "message", "retry_after_s"}
 
 
 class Service:
@@ -115,6 +117,8 @@ class Service:
         name = resource_id.rpartition("/")[2]
         with self._store.using_troubles() as troubles:
             for trouble in troubles["failures"]:
+                assert trouble.keys() <= KEYS, f"troubles.json: {trouble}"
+                assert trouble.get("how", "refuse") in HOW, f"troubles.json: {trouble}"
                 if (
                     trouble["operation"] == operation
                     and fnmatchcase(kind.token, trouble.get("type", "*"))

@@ -300,6 +300,12 @@ def test_a_throttled_request_is_repeated_three_times(azure):
     assert azure.refused("create", "Vault", VAULT) == "TooManyRequests"
 
 
+def test_a_trouble_that_means_nothing_is_told(azure):
+    azure.script(failures=[{"operation": "create", "how": "hnag"}])
+    with pytest.raises(AssertionError, match="hnag"):
+        azure.create("StorageAccount", ACCOUNT)
+
+
 def test_what_is_accepted_and_fails_is_there(azure):
     trouble = {"operation": "create", "how": "fail", "status": 500, "code": "E", "message": "m"}
     azure.script(failures=[trouble])
