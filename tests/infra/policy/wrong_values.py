@@ -39,7 +39,6 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "registry-firewall-denies": ("Allow",),
     "registry-firewall-closed": ([{"iPAddressOrRange": "198.51.100.7"}], [{"action": "Allow"}]),
     "registry-no-export": ("enabled",),
-    "registry-no-arm-tokens": ("enabled",),
     "registry-retention": ("disabled",),
     "registry-retention-days": (14,),
     "registry-zone-redundant": ("Disabled",),

@@ -241,10 +241,12 @@ def ask(analyzer: Analyzer, rule: Rule, mutant: Mutant, shown: Preview) -> set[s
         }
         for each in mutant.stack.resources
     ]
+    before = {each.urn: each for each in stack_of(shown).resources}
     changed = [
         each
         for each in mutated
-        if any(each[key] != raw.get(each["urn"], {}).get(key) for key in ("inputs", "protect"))
+        if (was := before.get(each["urn"])) is None
+        or (was.inputs, was.protect) != (each["inputs"], each["protect"])
     ]
     found = [each for one in changed for each in analyzer.analyze(one)]
     if isinstance(rule, StackRule):
