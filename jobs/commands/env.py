@@ -209,7 +209,7 @@ def _print_changes(changes: Changes) -> None:
     if changes.created:
         console.out(f"new: {_some(changes.created, NUM_NAMES)}")
     if not (changes.losses or changes.updated or changes.created):
-        console.out("nothing changes")
+        console.out("no resource changes")
 
 
 def _loss_row(loss: Loss) -> list[str]:

@@ -239,7 +239,7 @@ def test_check_ends_with_0_where_what_is_lost_was_allowed(previewed):
     assert (code, out) == (0, "changed in place: gpu\n")
     code, out, err = previewed([compute_step("same")], "--allow-replace", "gpu")
     assert code == 0
-    assert out.endswith("\nnothing changes\n")
+    assert out.endswith("\nno resource changes\n")
     assert "warning: --allow-replace gpu allows nothing" in err
 
 
