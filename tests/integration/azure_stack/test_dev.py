@@ -6,6 +6,7 @@ import json
 
 from jobs.pending_creates import PATHS, PREFIX, resource_id
 from tests.fakes.azure_native import SUBSCRIPTION_ID
+from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 
 REPLACED = "replace"
 COMPUTES = "Microsoft.MachineLearningServices/workspaces"
@@ -23,6 +24,7 @@ def computes(project):
 def test_what_is_there_is_what_the_record_has_and_a_second_up_changes_nothing(standing):
     assert set(standing.owned().values()) == standing.live().keys()
     assert "unchanged" in standing.up("--expect-no-changes")
+    assert find_kept_secrets(standing) == []
 
 
 def test_the_id_of_each_resource_can_be_told_before_it_is_made(standing):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.azure_stack.kept_secrets import find_kept_secrets
+
 
 def clusters_of(names):
     return {name for name in names if name.startswith("cluster-")}
@@ -14,6 +16,7 @@ def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
     project.up()
     assert set(project.owned().values()) == project.live().keys()
     assert project.preview("--expect-no-changes") == {}
+    assert find_kept_secrets(project) == []
 
     project.destroy()
     assert project.live() == {}
