@@ -17,6 +17,10 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
         [{"iPAddressOrRange": "198.51.100.7", "action": "Allow"}],
         [{"iPAddressOrRange": "203.0.113.0/24"}],
     ),
+    "storage-firewall-no-instances": (
+        [{"tenantId": FOREIGN, "resourceId": "*"}],
+        [{"resourceId": "/subscriptions/*/providers/Microsoft.Synapse/workspaces/*"}],
+    ),
     "storage-sas-life": ("1.00:00:01", "31.00:00:00", "00:00:00", "a month"),
     "storage-sas-refused": ("Allow",),
     "storage-copy-scope": ("Anywhere",),

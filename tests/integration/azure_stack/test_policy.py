@@ -67,12 +67,14 @@ def test_each_mutant_is_caught_by_its_rule_and_only_companions(previews, stack):
     whole = stack_of(previews[stack])
     wrong: list[str] = []
     tried: Counter[str] = Counter()
+    of_resource: Counter[tuple[str, str]] = Counter()
     caught = 0
     for rule in pack.RULES:
         for mutant in mutants_of(rule, whole) if whole.stage in rule.stages else ():
             fired = judge(mutant)
             others = fired - {rule.name} - COMPANIONS.get(rule.name, frozenset())
             tried[rule.name] += 1
+            of_resource[rule.name, mutant.changed.urn if mutant.changed else ""] += 1
             caught += rule.name in fired
             if rule.name not in fired or others:
                 wrong.append(f"{rule.name}: {mutant.title}: {sorted(fired)}")
@@ -84,6 +86,14 @@ def test_each_mutant_is_caught_by_its_rule_and_only_companions(previews, stack):
     )
     assert wrong == []
     assert [name for name in rules if tried[name] < FEWEST] == []
+    on_a_property = [each for each in pack.RULES if isinstance(each, ResourceRule) and each.path]
+    assert [
+        (rule.name, resource.name)
+        for rule in on_a_property
+        if whole.stage in rule.stages
+        for resource in whole.of(*rule.types)
+        if of_resource[rule.name, resource.urn] < FEWEST
+    ] == []
 
 
 def test_the_server_catches_a_mutant_of_each_rule(previews, analyzer):
@@ -153,7 +163,7 @@ def test_make_policy_refuses_a_wrong_setting(tmp_path, capsys):
             "dev",
             "cluster-scales-to-zero",
             f"cluster-{name}-compute",
-            "tags.min-nodes is '1', but must be 0  CKV_AZURE_150 (TF)",
+            "tags.min-nodes is '1', but must be 0  C6: CKV_AZURE_150 (TF)",
         ],
     ]
 
