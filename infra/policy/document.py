@@ -49,7 +49,12 @@ def rules() -> str:
         (each.row, f"`{each.name}`", each.says, _stages(each), each.sources, _is_seen(each))
         for each in sorted(RULES, key=_place)
     ]
-    return _table(("row", "rule", "demands", "stages", "sources", "Checkov sees it"), rows)
+    seen = sum(is_seen_by_checkov(each) for each in RULES)
+    return (
+        f"{len(RULES)} rules, {seen} of which Checkov judges too when it is shown the stacks as ARM "
+        f"templates (`tests/infra/checkov`); the other {len(RULES) - seen} it cannot see.\n\n"
+        + _table(("row", "rule", "demands", "stages", "sources", "Checkov sees it"), rows)
+    )
 
 
 def is_seen_by_checkov(rule: Rule) -> bool:
