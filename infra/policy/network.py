@@ -123,9 +123,7 @@ RULES: tuple[Rule, ...] = (
         "vault",
         sources="CKV2_AZURE_32 (TF), a6abeaec",
     ),
-    _endpoint_rule(
-        "registry-private-endpoint", "A4", registry.REGISTRY, "registry", sources="design 7"
-    ),
+    _endpoint_rule("registry-private-endpoint", "A4", registry.REGISTRY, "registry", sources="own"),
     _endpoint_rule(
         "workspace-private-endpoint",
         "W1",
@@ -154,7 +152,7 @@ RULES: tuple[Rule, ...] = (
         name="cluster-in-network",
         row="C5",
         says="Clusters live in the workspace's managed network, or in a subnet",
-        sources="AZR-000405, 7804b5c7; design 7",
+        sources="AZR-000405, 7804b5c7",
         check=_clusters_in_network,
         stages=PRIVATE,
     ),

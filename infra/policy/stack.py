@@ -38,7 +38,7 @@ KNOWN_TYPES = {
 _OURS = ("trainyard:", "pulumi:")
 # Shapes of what opens a door: SAS, account keys, connection strings, tokens, private keys.
 _SECRETS = {
-    "a shared access signature": re.compile(r"[?&;]?\bsig=[\w%+/=-]{20,}", re.IGNORECASE),
+    "a shared access signature": re.compile(r"\bsig=[\w%+/=-]{20,}", re.IGNORECASE),
     "a connection string": re.compile(
         r"\b(AccountKey|SharedAccessKey|SharedAccessSignature|InstrumentationKey|Password)\s*=",
         re.IGNORECASE,

@@ -70,13 +70,14 @@ def remove(what: str, *, where: Where = lambda _: True) -> Make:
 
 
 def add(what: str, name: str, inputs: Mapping[str, Any], **options: Any) -> Make:
-    """One mutant: a resource more."""
+    """One mutant: a resource more; an input may be made from the stack."""
 
     def make(whole: Stack) -> Iterator[Mutant]:
         urn = f"urn:pulumi:{whole.name}::trainyard::{what}::{name}"
         # As everything else in prod.
         options.setdefault("protect", True)
-        extra = Resource(urn=urn, type=what, inputs=inputs, **options)
+        made = {k: each(whole) if callable(each) else each for k, each in inputs.items()}
+        extra = Resource(urn=urn, type=what, inputs=made, **options)
         yield Mutant(f"{name} added", _with(whole, (*whole.resources, extra)), extra)
 
     return make

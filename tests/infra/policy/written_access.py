@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from infra.policy import access
+from infra.policy.rules import Resource, Stack
 from tests.infra.policy.mutants import GROUP_ID, Make, Where, add, drop, edit
 from tests.infra.policy.wrong_values import FOREIGN
 
 ROLES = "/subscriptions/11111111-1111-4111-8111-111111111111/providers/Microsoft.Authorization"
+ACCOUNT = "/providers/Microsoft.Storage/storageAccounts"
 # A role that no table has: Virtual Machine Contributor.
 MACHINES = "9980e02c-c2be-4d73-94e8-173b1dc7cf3c"
 
@@ -21,15 +22,28 @@ def assigned(receiver: str) -> Where:
     )
 
 
-def given(role: str, scope: str, **more: Any) -> Make:
-    """A role more for a group of people."""
-    inputs = {
-        "principalId": FOREIGN,
-        "principalType": "Group",
-        "roleDefinitionId": f"{ROLES}/roleDefinitions/{role}",
-        "scope": scope,
-    }
-    return add(access.ASSIGNMENT, "people", {**inputs, **more})
+def given(role: str, below: str = "") -> Make:
+    """A role more for a group of people, on what lies below the stack's group."""
+    return add(
+        access.ASSIGNMENT,
+        "people",
+        {
+            "principalId": FOREIGN,
+            "principalType": "Group",
+            "roleDefinitionId": _role(role),
+            "scope": in_group(below),
+        },
+    )
+
+
+def in_group(below: str = "") -> Callable[[Stack | Resource], str]:
+    """A scope in the resource group of a stack, or of an assignment's own scope."""
+
+    def scope(of: Stack | Resource) -> str:
+        one = of if isinstance(of, Resource) else of.of(access.ASSIGNMENT)[0]
+        return str(one.inputs["scope"]).partition("/providers/")[0] + below
+
+    return scope
 
 
 def _role(guid: str) -> str:
@@ -42,6 +56,11 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         edit(access.ASSIGNMENT, "roleDefinitionId", _role(access.USER_ACCESS_ADMINISTRATOR)),
     ),
     "access-within-group": (
+        edit(
+            access.ASSIGNMENT,
+            "scope",
+            lambda each: str(each.inputs["scope"]).replace("/resourceGroups/", "/resourceGroups/x"),
+        ),
         edit(access.ASSIGNMENT, "scope", GROUP_ID.partition("/resourceGroups")[0]),
         drop(access.ASSIGNMENT, "scope"),
     ),
@@ -53,7 +72,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
                 "principalId": FOREIGN,
                 "principalType": "ServicePrincipal",
                 "roleDefinitionId": _role(access.BLOB_READER),
-                "scope": f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/x",
+                "scope": in_group(f"{ACCOUNT}/x"),
             },
         ),
         add(
@@ -62,7 +81,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
             {
                 "principalType": "ServicePrincipal",
                 "roleDefinitionId": _role(access.BLOB_READER),
-                "scope": f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/x",
+                "scope": in_group(f"{ACCOUNT}/x"),
             },
         ),
     ),
@@ -76,11 +95,11 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         drop(access.ASSIGNMENT, "roleDefinitionId", where=assigned("cluster")),
     ),
     "access-cluster-scopes": (
-        edit(access.ASSIGNMENT, "scope", GROUP_ID, where=assigned("cluster")),
+        edit(access.ASSIGNMENT, "scope", in_group(), where=assigned("cluster")),
         edit(
             access.ASSIGNMENT,
             "scope",
-            f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/x/blobServices/default",
+            in_group(f"{ACCOUNT}/x/blobServices/default"),
             where=assigned("cluster"),
         ),
     ),
@@ -96,8 +115,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         edit(
             access.ASSIGNMENT,
             "scope",
-            f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/x/blobServices/default"
-            "/containers/data",
+            in_group(f"{ACCOUNT}/x/blobServices/default/containers/data"),
             where=lambda each: (
                 assigned("cluster")(each) and str(each.inputs["scope"]).endswith("/containers/runs")
             ),
@@ -108,20 +126,20 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         drop(access.ASSIGNMENT, "roleDefinitionId", where=assigned("workspace")),
     ),
     "access-workspace-scopes": (
-        edit(access.ASSIGNMENT, "scope", GROUP_ID, where=assigned("workspace")),
+        edit(access.ASSIGNMENT, "scope", in_group(), where=assigned("workspace")),
         edit(
             access.ASSIGNMENT,
             "scope",
-            f"{GROUP_ID}/providers/Microsoft.Network/virtualNetworks/x",
+            in_group("/providers/Microsoft.Network/virtualNetworks/x"),
             where=assigned("workspace"),
         ),
     ),
     "access-people-roles": (
-        given(MACHINES, f"{GROUP_ID}/providers/Microsoft.MachineLearningServices/workspaces/x"),
-        given(access.CONTRIBUTOR, GROUP_ID),
+        given(MACHINES, "/providers/Microsoft.MachineLearningServices/workspaces/x"),
+        given(access.CONTRIBUTOR),
     ),
     "access-people-scopes": (
-        given(access.BLOB_CONTRIBUTOR, GROUP_ID),
-        given(access.DATA_SCIENTIST, GROUP_ID),
+        given(access.BLOB_CONTRIBUTOR),
+        given(access.DATA_SCIENTIST),
     ),
 }
