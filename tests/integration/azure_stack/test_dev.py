@@ -74,7 +74,8 @@ def test_what_cannot_change_makes_another_cluster_before_the_old_one_goes(standi
         "cpu": "Standard_D16ds_v4",
         "gpu": clusters["gpu"]["size"],
     }
-    calls = [json.loads(line) for line in (standing.azure / "calls.jsonl").open()]
+    lines = (standing.azure / "calls.jsonl").read_text().splitlines()
+    calls = [json.loads(line) for line in lines]
     done = [call["operation"] for call in calls if "/computes/gpu-" in call.get("id", "")]
     assert done[-2:] == ["create", "delete"]
 

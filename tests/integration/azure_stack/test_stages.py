@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
@@ -29,8 +31,7 @@ def test_a_destroy_of_prod_is_refused_and_costs_no_more_than_idle_clusters(new_p
     assert set(owned.values()) == before.keys()
 
     said = project.destroy(check=False)
-    assert "cannot be deleted" in said
-    assert "cloud-group" in said
+    assert "cannot be deleted\n    because it is protected" in said
     clusters = {owned[name] for name in clusters_of(owned)}
     assert len(clusters) == len(project.settings["clusters"])
     assert project.live() == {key: each for key, each in before.items() if key not in clusters}
@@ -44,11 +45,51 @@ def test_a_destroy_of_prod_is_refused_and_costs_no_more_than_idle_clusters(new_p
 
 
 @pytest.mark.faults
-def test_prod_taken_down_on_purpose_keeps_its_containers_and_vault(new_project):
+def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(new_project):
     project = new_project("prod")
     project.up()
     owned = project.owned()
+    kept = {
+        "cloud-group",
+        "cloud-vault",
+        "cloud-data-account",
+        "cloud-data-data",
+        "cloud-data-runs",
+    }
+    pulumi = partial(project.pulumi, check=True)
+    pulumi("state", "unprotect", "--all", "--yes", "-s", "prod")
+    urns = {name: each["urn"] for name, each in project.resources().items()}
+    holding = [urns[each] for each in kept - {"cloud-data-account"}]
+    pulumi("state", "protect", "--yes", "-s", "prod", *holding)
+    down = ("destroy", "--yes", "--skip-preview", "-s", "prod")
+    pulumi(*down, "--target", "**ManagementLockByScope**")
+    pulumi(*down, "--exclude-protected")
+    assert project.live().keys() == {owned[each] for each in kept}
+
+    project.up()
+    assert project.owned() == owned
+    assert set(owned.values()) == project.live().keys()
+
+
+@pytest.mark.faults
+def test_prod_taken_down_with_all_that_it_holds(new_project):
+    project = new_project("prod")
+    project.up()
     project.pulumi("state", "unprotect", "--all", "--yes", "-s", "prod")
-    project.destroy()
-    kept = {owned[name] for name in ("cloud-data-data", "cloud-data-runs", "cloud-vault")}
-    assert kept <= project.live().keys()
+    down = ("destroy", "--yes", "--skip-preview", "-s", "prod")
+    project.pulumi(*down, "--target", "**ManagementLockByScope**")
+    project.pulumi(*down)
+    assert project.live() == {}
+
+    project.settings["generation"] = 2
+    project.up()
+    assert set(project.owned().values()) == project.live().keys()
+
+
+@pytest.mark.faults
+def test_a_new_owner_of_prod_is_no_replacement(new_project):
+    project = new_project("prod")
+    project.up()
+    project.settings["owner"] = "ada@example.org"
+    assert set(project.preview().values()) == {"update"}
+    project.up()
