@@ -64,7 +64,15 @@ class Workspace(pulumi.ComponentResource):
             hbi_workspace=settings.stage == "prod",
             v1_legacy_mode=False,
             tags=dict(site.tags),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on)),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(args.depends_on),
+                # Azure moves them when the first cluster starts the network: no wish of ours.
+                ignore_changes=[
+                    "managedNetwork.status",
+                    "managedNetwork.outboundRules[*].status",
+                ],
+            ),
         )
         self.scope = Scope(id=workspace_id, resource=self.workspace)
         receiver = Receiver(
