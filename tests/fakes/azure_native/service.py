@@ -19,6 +19,8 @@ from tests.fakes.azure_native.errors import (
 from tests.fakes.azure_native.kinds import Kind
 from tests.fakes.azure_native.store import Record, Store
 
+WORKSPACE = "azure-native:machinelearningservices:Workspace"
+CLUSTER = "azure-native:machinelearningservices:Compute"
 RETRIES = 3  # azcore's default
 HOW = {"refuse", "fail", "hang", "hang-after"}
 KEYS = {"operation", "type", "name", "times", "how", "status", "code", "message", "retry_after_s"}
@@ -108,6 +110,7 @@ class Service:
                 "outputs": outputs,
                 "created": old["created"] if old else time.time(),
             }
+            _settle_network(state, kind, resource_id)
             return outputs
 
     def _next_trouble(self, operation: str, kind: Kind, resource_id: str) -> Record | None:
@@ -173,7 +176,7 @@ def _remembered(
     state: dict[str, dict[str, Record]], kind: Kind, resource_id: str, inputs: Record
 ) -> Record:
     """The inputs with the size that a cluster of this name had first."""
-    if kind.token != "azure-native:machinelearningservices:Compute":
+    if kind.token != CLUSTER:
         return inputs
     properties = inputs.get("properties", {}).get("properties", {})
     first = state["sizes"].setdefault(
@@ -182,6 +185,24 @@ def _remembered(
     kept = copy.deepcopy(inputs)
     kept["properties"]["properties"] |= {key: each for key, each in first.items() if each}
     return kept
+
+
+def _settle_network(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -> None:
+    """A workspace's managed network and its rules become active with its first compute
+    (learn.microsoft.com, how-to-managed-network); their `status` is an input, too, so that a
+    refresh finds it moved."""
+    if kind.token not in {WORKSPACE, CLUSTER}:
+        return
+    workspace = state["resources"][resource_id.lower().partition("/computes/")[0]]
+    network = workspace["outputs"].get("managedNetwork", {})
+    if network.get("isolationMode", "Disabled") == "Disabled":
+        return
+    computes = f"{workspace['id'].lower()}/computes/"
+    active = any(each.startswith(computes) for each in state["resources"])
+    status = "Active" if active else "Inactive"
+    network["status"] = {"status": status, "sparkReady": False}
+    for rule in network.get("outboundRules", {}).values():
+        rule["status"] = status
 
 
 def principal_of(resource_id: str) -> str:

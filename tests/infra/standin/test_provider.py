@@ -136,6 +136,18 @@ def test_what_only_the_service_sets_never_becomes_an_input(group):
     assert unpack(now.inputs)["properties"]["properties"] == {**inner, "scaleSettings": scale}
 
 
+def test_a_managed_network_becomes_active_with_the_first_cluster(group):
+    network = {"managedNetwork": {"isolationMode": "AllowInternetOutbound"}}
+    token = "machinelearningservices:Workspace"
+    identifier, before = group.create(token, **WORKSPACE, **network)
+    assert before["managedNetwork"]["status"]["status"] == "Inactive"
+    group.create("machinelearningservices:Compute", **COMPUTE)
+    given = {**WORKSPACE, **network}
+    now = group.read(token, identifier, properties=before, inputs=given)
+    status = {"status": "Active", "sparkReady": False}
+    assert unpack(now.inputs)["managedNetwork"] == {**network["managedNetwork"], "status": status}
+
+
 def test_what_is_gone_is_read_as_gone(group):
     identifier, _ = group.create("storage:StorageAccount", **ACCOUNT)
     group.delete("storage:StorageAccount", identifier)
