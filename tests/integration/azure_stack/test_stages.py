@@ -49,18 +49,12 @@ def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(n
     project = new_project("prod")
     project.up()
     owned = project.owned()
-    kept = {
-        "cloud-group",
-        "cloud-vault",
-        "cloud-data-account",
-        "cloud-data-data",
-        "cloud-data-runs",
-    }
+    held = {"cloud-group", "cloud-vault", "cloud-data-data", "cloud-data-runs"}
+    kept = held | {"cloud-data-account", "cloud-data-blobs"}  # what those hang on
     pulumi = partial(project.pulumi, check=True)
     pulumi("state", "unprotect", "--all", "--yes", "-s", "prod")
     urns = {name: each["urn"] for name, each in project.resources().items()}
-    holding = [urns[each] for each in kept - {"cloud-data-account"}]
-    pulumi("state", "protect", "--yes", "-s", "prod", *holding)
+    pulumi("state", "protect", "--yes", "-s", "prod", *(urns[each] for each in sorted(held)))
     down = ("destroy", "--yes", "--skip-preview", "-s", "prod")
     pulumi(*down, "--target", "**ManagementLockByScope**")
     pulumi(*down, "--exclude-protected")
