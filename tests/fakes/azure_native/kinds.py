@@ -37,10 +37,6 @@ class Kind:
         return [name for name in re.findall(r"{(\w+)}", self.path) if name != "subscriptionId"]
 
     @property
-    def name_parameter(self) -> str:
-        return self.parameters[-1]
-
-    @property
     def arm_type(self) -> str:
         """`Microsoft.Storage/storageAccounts/blobServices/containers`."""
         if "/providers/" not in self.path:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.empty_pb2 import Empty
 
 from tests.fakes import azure_native
 from tests.fakes.azure_native import differences, judge
@@ -79,7 +81,7 @@ class Provider(pb_grpc.ResourceProviderServicer):
 
     def Cancel(self, request: Any, context: Any) -> Any:
         self._service.stopping.set()
-        return types_empty()
+        return Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
         self._note("invoke", request.tok)
@@ -164,7 +166,7 @@ class Provider(pb_grpc.ResourceProviderServicer):
             self._service.delete(kind, request.id)
         except (Refused, Cancelled) as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error) or "context canceled")
-        return types_empty()
+        return Empty()
 
     def _write(
         self, write: Any, kind: Kind, resource_id: str, inputs: Record, context: Any
@@ -194,12 +196,6 @@ class Provider(pb_grpc.ResourceProviderServicer):
 
     def _note(self, operation: str, urn: str, *, error: str | None = None) -> None:
         self._store.note({"operation": operation, "urn": urn, "error": error})
-
-
-def types_empty() -> Any:
-    from google.protobuf.empty_pb2 import Empty
-
-    return Empty()
 
 
 def find_kind(urn: str) -> Kind:
@@ -247,8 +243,6 @@ def abort_partial(
     context: Any, reason: str, resource_id: str, outputs: Record, inputs: Record
 ) -> None:
     """Fail with a resource that exists: google.rpc.Status with Pulumi's ErrorResourceInitFailed."""
-    from google.protobuf.any_pb2 import Any as AnyMessage
-
     detail = AnyMessage()
     detail.Pack(
         pb.ErrorResourceInitFailed(
