@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -26,9 +27,16 @@ PREFIX = "trainyard:"
 class CloudProject(PulumiProject):
     """A project with a stack on Azure, as committed; `azure` is the subscription's folder."""
 
+    # The settings of the last `up`.
+    applied: dict[str, Any] | None = None
+
     @property
     def azure(self) -> Path:
         return self.root / "azure"
+
+    def up(self, *arguments: str, check: bool = True) -> str:
+        self.applied = copy.deepcopy(self.settings)
+        return super().up(*arguments, check=check)
 
     def live(self) -> dict[str, dict[str, Any]]:
         """What is there in the subscription, by id."""
@@ -144,8 +152,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudProject]:
 @pytest.fixture
 def standing(kept: CloudProject) -> CloudProject:
     """`dev` as committed, up: brought back where the last test changed it."""
-    committed = read_settings("dev")
-    if not kept.state_file.exists() or not kept.resources() or kept.settings != committed:
-        kept.settings = committed
+    kept.settings = read_settings("dev")
+    if kept.applied != kept.settings:
         kept.up()
     return kept

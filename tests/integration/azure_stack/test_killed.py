@@ -77,7 +77,6 @@ def kill_up(project, after_writes, *, whole_group):
 def kill_and_mend(project, pristine, num_kills, seed):
     """Kills at as many moments; how each was mended, and what was not."""
     moments = random.Random(seed)
-    project.up()
     mended: list[str] = []
     broken: list[str] = []
     while (number := len(mended) + len(broken)) < num_kills:
