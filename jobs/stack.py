@@ -149,7 +149,7 @@ def repair(stack: str) -> list[str]:
     state = _state_file(root, stack)
     if state is not None and not state.exists():
         raise _not_up(stack)
-    done = [] if state is None else _end_what_died(root, stack, state)
+    done = _end_what_died(root, stack, state)
     before = _export(root, stack) if state is None else _checkpoint(state)
     if not (pending := before.get("pending_operations")):
         return done
@@ -161,12 +161,12 @@ def repair(stack: str) -> list[str]:
     return done + [_settled(operation, known) for operation in pending]
 
 
-def _end_what_died(root: Path, stack: str, state: Path) -> list[str]:
+def _end_what_died(root: Path, stack: str, state: Path | None) -> list[str]:
     from jobs.stack_lock import read_locks
     from jobs.stack_plugins import end_orphans
 
     done: list[str] = []
-    locks = read_locks(_locks_folder(state))
+    locks = [] if state is None else read_locks(_locks_folder(state))
     for lock in locks:
         if reason := lock.why_alive():
             raise _locked(stack, lock, reason)
@@ -175,7 +175,7 @@ def _end_what_died(root: Path, stack: str, state: Path) -> list[str]:
     for lock in locks:
         lock.path.unlink(missing_ok=True)
         done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")
-    return done + _remove_torn_notes(state)
+    return done if state is None else done + _remove_torn_notes(state)
 
 
 def _remove_torn_notes(state: Path) -> list[str]:
