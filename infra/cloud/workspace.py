@@ -67,7 +67,8 @@ class Workspace(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=list(args.depends_on),
-                # Azure moves them when the first cluster starts the network: no wish of ours.
+                # Azure moves them when the first cluster starts the network: no wish of ours. The
+                # rules themselves are not ignored (ADR 15): Azure's own would be sent to it.
                 ignore_changes=[
                     "managedNetwork.status",
                     "managedNetwork.outboundRules[*].status",

@@ -97,6 +97,10 @@ def _workspace(state: State, inputs: Record, old: Record | None) -> None:
     if identity.get("type") == "UserAssigned" and primary is None:
         _refuse("ValidationError", "primaryUserAssignedIdentity is required.")
     if old is not None:
+        # azure-ai-ml 1.35.2, operations/_workspace_operations_base.py: leaves them out for that.
+        for name, rule in _of(_of(inputs, "managedNetwork"), "outboundRules").items():
+            if rule.get("category") == "Required":
+                _refuse("BadRequest", f"The outbound rule {name} is Azure's own.")
         # By the descriptions in workspaceRP.json; hbiWorkspace by concept-data-encryption.
         for name in ("storageAccount", "keyVault", "hbiWorkspace"):
             if str(old.get(name)).lower() != str(inputs.get(name)).lower():

@@ -21,6 +21,23 @@ from tests.fakes.azure_native.store import Record, Store
 
 WORKSPACE = "azure-native:machinelearningservices:Workspace"
 CLUSTER = "azure-native:machinelearningservices:Compute"
+# Two of those that Azure adds of itself where only approved traffic goes out; names begin like so.
+REQUIRED_RULES: Record = {
+    "__SYS_S_AzureActiveDirectory": {
+        "type": "ServiceTag",
+        "category": "Required",
+        "destination": {
+            "serviceTag": "AzureActiveDirectory",
+            "protocol": "TCP",
+            "portRanges": "80,443",
+        },
+    },
+    "__SYS_PE_vault": {
+        "type": "PrivateEndpoint",
+        "category": "Required",
+        "destination": {"subresourceTarget": "vault", "sparkEnabled": False},
+    },
+}
 RETRIES = 3  # azcore's default
 HOW = {"refuse", "fail", "hang", "hang-after"}
 KEYS = {"operation", "type", "name", "times", "how", "status", "code", "message", "retry_after_s"}
@@ -188,9 +205,9 @@ def _remembered(
 
 
 def _settle_network(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -> None:
-    """A workspace's managed network and its rules become active with its first compute
-    (learn.microsoft.com, how-to-managed-network); their `status` is an input, too, so that a
-    refresh finds it moved."""
+    """A workspace's managed network and its rules become active with its first compute, and Azure
+    adds rules of its own (learn.microsoft.com, how-to-managed-network); rules and their `status`
+    are inputs, too, so that a refresh finds them moved."""
     if kind.token not in {WORKSPACE, CLUSTER}:
         return
     workspace = state["resources"][resource_id.lower().partition("/computes/")[0]]
@@ -201,7 +218,12 @@ def _settle_network(state: dict[str, dict[str, Record]], kind: Kind, resource_id
     active = any(each.startswith(computes) for each in state["resources"])
     status = "Active" if active else "Inactive"
     network["status"] = {"status": status, "sparkReady": False}
-    for rule in network.get("outboundRules", {}).values():
+    rules = network.setdefault("outboundRules", {})
+    if active and network["isolationMode"] == "AllowOnlyApprovedOutbound":
+        rules |= copy.deepcopy(REQUIRED_RULES)
+        target = {"serviceResourceId": workspace["outputs"].get("keyVault")}
+        rules["__SYS_PE_vault"]["destination"] |= target
+    for rule in rules.values():
         rule["status"] = status
 
 

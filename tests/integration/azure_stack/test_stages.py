@@ -6,11 +6,17 @@ from functools import partial
 
 import pytest
 
+from tests.fakes.azure_native.service import REQUIRED_RULES
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 
 
 def clusters_of(names):
     return {name for name in names if name.startswith("cluster-")}
+
+
+def outbound_rules(project):
+    workspace = project.live()[project.owned()["cloud-workspace"]]
+    return workspace["outputs"]["managedNetwork"]["outboundRules"].keys()
 
 
 def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
@@ -19,6 +25,15 @@ def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
     assert set(project.owned().values()) == project.live().keys()
     assert project.preview("--expect-no-changes") == {}
     assert find_kept_secrets(project) == []
+
+    # Azure has started the managed network with the first cluster, with rules of its own in it: an
+    # update sends ours alone, Azure keeps its own, and from then on they are nothing new.
+    project.refresh()
+    assert project.preview() == {"cloud-workspace": "update"}
+    project.up()
+    assert outbound_rules(project) == {"data-blob", *REQUIRED_RULES}
+    project.refresh()
+    assert project.preview() == {}
 
     project.destroy()
     assert project.live() == {}
