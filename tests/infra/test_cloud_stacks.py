@@ -11,9 +11,11 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
+from pulumi.runtime import set_mocks
 
+from infra.cloud.account import find_account, why_unpinned
 from infra.cloud.platform import CloudPlatform
-from tests.fakes.recording_engine import declare
+from tests.fakes.recording_engine import RecordingEngine, declare
 from tests.infra.cloud_declared import (
     STACKS,
     SUBSCRIPTION,
@@ -219,6 +221,29 @@ def test_who_has_chosen_no_subscription_is_told_what_to_type():
     reason, hint = str(caught.value).split("\n")
     assert reason == "no way into Azure: no subscription is chosen"
     assert hint.startswith("  hint: `az login`")
+
+
+def test_a_login_that_fails_is_told_in_its_own_words():
+    class LoggedOut(RecordingEngine):
+        def call(self, args):
+            message = f"invoke of {args.token} returned an error: ERROR: Please run az login"
+            raise RuntimeError(message)
+
+    set_mocks(LoggedOut({}, lambda declared: declared.inputs), project="trainyard", stack="dev")
+    with pytest.raises(pulumi.RunError) as caught:
+        find_account()
+    reason, hint = str(caught.value).split("\n")
+    assert reason == "no way into Azure: ERROR: Please run az login"
+    assert hint.startswith("  hint: `az login`")
+
+
+def test_a_subscription_that_the_settings_do_not_name_is_a_warning():
+    assert why_unpinned({}, stack="dev", subscription_id="abc") == (
+        "the subscription abc is the one that `az account show` names; "
+        "`pulumi config set azure-native:subscriptionId abc -s dev` keeps this stack in it"
+    )
+    config = {"azure-native:subscriptionId": "abc"}
+    assert why_unpinned(config, stack="dev", subscription_id="abc") is None
 
 
 def test_each_platform_loads_its_own_libraries_alone():
