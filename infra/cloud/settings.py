@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from infra.regions import find_region, why_no_region
-from infra.sections import PROJECT, Section
+from infra.sections import NAME, PROJECT, Section
 from infra.skus import SIZES, find_size, why_not
 
 Stage = Literal["dev", "test", "prod"]
@@ -24,7 +24,7 @@ _LOCATION = re.compile(r"\S.*\S")
 _PREFIX = re.compile(r"[a-z][a-z0-9]{1,7}")
 # Azure allows 16 characters; a dash and six hex digits of what cannot change come behind.
 _CLUSTER = re.compile(r"[a-z]([a-z0-9-]{0,7}[a-z0-9])?")
-_MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_MAIL = re.compile(r"(?=.{1,254}$)[^@\s]+@[^@\s]+\.[^@\s]+")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SECRET = re.compile(r"[0-9a-zA-Z-]{1,127}")
 _ADDRESS = re.compile(r"\d+(\.\d+){3}(/\d+)?")
@@ -34,6 +34,9 @@ _MAX_PROCESSES_PER_NODE = 256
 # Idle nodes are paid for; below a minute a node would go between two ranks' starts.
 _IDLE_S = (60, 900)
 _MAX_MONTHLY_AMOUNT = 10_000_000
+_MAX_CONTACTS = 50
+# Rules of a storage account's firewall (learn.microsoft.com, storage-network-security).
+_MAX_ADDRESSES = 400
 _WIDEST_RANGE = 16
 # Of the committed files; nobody can have it (RFC 2606).
 _EXAMPLE = "example.com"
@@ -169,12 +172,14 @@ def _parse_prefix(top: Section) -> str:
 
 
 def _parse_allowed_ips(top: Section, network: NetworkMode) -> tuple[str, ...]:
-    addresses = top.take_list("allowed_ips", _ADDRESS, "IPv4 address or range (198.51.100.0/24)")
+    addresses = top.take_list("allowed_ips", _ADDRESS, "IPv4 address or range (8.8.8.0/24)")
     if addresses and network == "private":
         top.refuse("allowed_ips", "a private network lets nobody in; take the key out")
-    for address in addresses:
+    if len(addresses) > _MAX_ADDRESSES:
+        top.refuse("allowed_ips", f"{len(addresses)} are more than Azure's {_MAX_ADDRESSES}")
+    for index, address in enumerate(addresses):
         if problem := _why_no_range(address):
-            top.refuse("allowed_ips", f"{address} {problem}")
+            top.refuse(f"allowed_ips[{index}]", f"{address} {problem}")
     return addresses
 
 
@@ -198,6 +203,8 @@ def _why_no_range(address: str) -> str | None:
 def _parse_budget(section: Section, owner: str, today: datetime.date) -> BudgetSettings:
     amount = section.take_number("monthly_amount", 1, _MAX_MONTHLY_AMOUNT)
     contacts = section.take_list("contacts", _MAIL, "mail address")
+    if len(contacts) > _MAX_CONTACTS:
+        section.refuse("contacts", f"{len(contacts)} are more than Azure's {_MAX_CONTACTS}")
     section.close()
     return BudgetSettings(
         monthly_amount=amount,
@@ -247,6 +254,8 @@ def _parse_cluster(section: Section) -> CloudClusterSettings:
 def _parse_images(top: Section) -> dict[str, str]:
     images = top.take_texts("images")
     for name, reference in images.items():
+        if not NAME.fullmatch(name):
+            top.refuse(f"images.{name}", "is no name (small letters, digits, dashes; 32 at most)")
         if not _DIGEST.fullmatch(reference):
             top.refuse(
                 f"images.{name}",
