@@ -71,6 +71,9 @@ def _vault(state: State, inputs: Record, old: Record | None) -> None:
 def _registry(state: State, inputs: Record, old: Record | None) -> None:
     if inputs["sku"]["name"] == "Premium":
         return
+    if old is not None and _has_endpoints(state, inputs):
+        # learn.microsoft.com, container-registry-skus: take what the tier has out first.
+        _refuse("SkuNotSupported", "Private endpoints are supported by the tier Premium only.")
     policies = inputs.get("policies", {})
     rules = {
         "networkRuleSet": "networkRuleSet" in inputs,
@@ -86,6 +89,16 @@ def _registry(state: State, inputs: Record, old: Record | None) -> None:
     for name, wanted in rules.items():
         if wanted:
             _refuse("SkuNotSupported", f"{name} is supported by the tier Premium only.")
+
+
+def _has_endpoints(state: State, registry: Record) -> bool:
+    """Whether a private endpoint leads to a registry; its name is the world's only one."""
+    ending = f"/registries/{registry['registryName']}".lower()
+    return any(
+        str(connection["privateLinkServiceId"]).lower().endswith(ending)
+        for each in state["resources"].values()
+        for connection in each["inputs"].get("privateLinkServiceConnections", [])
+    )
 
 
 def _workspace(state: State, inputs: Record, old: Record | None) -> None:

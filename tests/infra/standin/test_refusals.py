@@ -210,6 +210,20 @@ def test_premium_features_of_a_standard_registry(azure, feature):
     azure.create("Registry", {**REGISTRY, **feature, "sku": {"name": "Premium"}})
 
 
+def test_a_registry_stays_premium_while_an_endpoint_leads_to_it(azure):
+    premium = {**REGISTRY, "sku": {"name": "Premium"}}
+    registry_id = f"{GROUP_ID}/providers/Microsoft.ContainerRegistry/registries/yardreg"
+    connection = {"name": "r", "groupIds": ["registry"], "privateLinkServiceId": registry_id}
+    endpoint = {**ENDPOINT, "privateLinkServiceConnections": [connection]}
+    azure.create("Registry", premium)
+    azure.create("VirtualNetwork", NETWORK)
+    azure.create("Subnet", SUBNET)
+    azure.create("PrivateEndpoint", endpoint)
+    assert azure.refused("update", "Registry", REGISTRY) == "SkuNotSupported"
+    azure.delete("PrivateEndpoint", endpoint)
+    azure.update("Registry", REGISTRY)
+
+
 @pytest.mark.parametrize("name", ["enablePurgeProtection", "enableSoftDelete"])
 def test_a_vaults_protection_is_never_turned_off(azure, name):
     inputs = {**VAULT, "properties": {**VAULT["properties"], name: False}}
