@@ -4,7 +4,10 @@ from __future__ import annotations
 
 # By module and kind of Pulumi's type. Gone in either case, a new one begins empty.
 _HELD = {
-    "resources:ResourceGroup": "all that is in the group, what this stack does not know of too",
+    "resources:ResourceGroup": (
+        "all that is in the group, what this stack does not know of too; the vault keeps its name, so "
+        "a new group needs another `trainyard:generation` as well"
+    ),
     "storage:StorageAccount": (
         "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
     ),
