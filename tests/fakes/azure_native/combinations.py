@@ -72,7 +72,7 @@ def _registry(state: State, inputs: Record, old: Record | None) -> None:
     if inputs["sku"]["name"] == "Premium":
         return
     if old is not None and _has_endpoints(state, inputs):
-        # learn.microsoft.com, container-registry-skus: take what the tier has out first.
+        # As below; that they cannot stay is concluded from it, not documented.
         _refuse("SkuNotSupported", "Private endpoints are supported by the tier Premium only.")
     policies = inputs.get("policies", {})
     rules = {
