@@ -104,6 +104,8 @@ class Workspace(pulumi.ComponentResource):
             name=datastore,
             resource_group_name=site.names.resource_group,
             workspace_name=site.names.workspace,
+            # The service would look into an account that is closed to it.
+            skip_validation=True,
             properties=machinelearningservices.AzureBlobDatastoreArgs(
                 datastore_type="AzureBlob",
                 account_name=site.names.data_account,
