@@ -56,8 +56,8 @@ def num_writes(project):
     return sum(each in {"create", "update", "delete"} for each in asked)
 
 
-def kill_up(project, after_writes, *, whole_group):
-    """Kill an `up`, its plugins with it or not, after so many writes; False when it had ended."""
+def kill_up(project, after_writes, *, wait_s, whole_group):
+    """Kill an `up`, with its plugins or not, a while after so many writes; False when it had ended."""
     before = num_writes(project)
     up = project.start_up()
     seen, moved_s = before, None
@@ -68,7 +68,7 @@ def kill_up(project, after_writes, *, whole_group):
             seen, moved_s = now, time.monotonic()
         if moved_s is not None and time.monotonic() - moved_s > STILL_S:
             break
-    time.sleep(random.uniform(0, LATENCY_S))
+    time.sleep(wait_s)
     if up.poll() is None:
         (os.killpg if whole_group else os.kill)(up.pid, signal.SIGKILL)
     return up.wait() == -signal.SIGKILL
@@ -86,7 +86,8 @@ def kill_and_mend(project, pristine, num_kills, seed):
         without = moments.choice((HANG, HANG_AFTER)) | {"type": moments.choice(UNANSWERED)}
         project.script(latency_s=LATENCY_S, failures=[without] if number % 2 else [])
         after_writes = moments.randint(1, CHANGES[change])
-        if not kill_up(project, after_writes, whole_group=number % 4 == 3):
+        wait_s = moments.uniform(0, LATENCY_S)
+        if not kill_up(project, after_writes, wait_s=wait_s, whole_group=number % 4 == 3):
             project.script()
             continue
         case = f"seed {seed}, kill {number + 1}: {change.__name__} after {after_writes} writes"
