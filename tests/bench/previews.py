@@ -73,11 +73,13 @@ def _give_clusters(project: CloudProject, number: int) -> None:
 
 
 def _empty_stack(folder: Path) -> PulumiProject:
-    """Declares nothing, with the same backend and secrets as the others."""
+    """Declares nothing and looks for no provider; backend and secrets are as the others'."""
     project = PulumiProject(root=folder, stack="dev")
     project.variables = {
         "PULUMI_BACKEND_URL": f"file://{folder / '.trainyard/state'}",
         "PULUMI_CONFIG_PASSPHRASE": "",
+        # The SDK of Azure is installed here, and Pulumi would try to fetch its provider.
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
     }
     (folder / ".trainyard/state").mkdir(parents=True)
     project.lay()
