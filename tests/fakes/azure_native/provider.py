@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 import sys
 import threading
 import time
@@ -278,6 +279,8 @@ def end_with_engine(parent: int) -> None:
 def main() -> None:
     """Serve on a free port, told on stdout, until the engine is gone."""
     parent = os.getppid()
+    # How the engine ends a provider: at once, like a compiled one; nothing is under way then.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
     folder = Path(os.environ[azure_native.FOLDER])
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     server = grpc.server(ThreadPoolExecutor(max_workers=64), options=options)
