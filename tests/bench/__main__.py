@@ -121,6 +121,11 @@ PAGES = {
             "(tests/fakes/azure_native) in place of the provider, which asks Azure nothing in a "
             "preview but who is logged in. All stacks on a file backend.",
             "- The empty stack declares nothing and starts no provider.",
+            "- Where a preview of dev spends what the empty stack does not, by the clock in one run "
+            "(2026-11-21, a busier machine): 0.30 s imports of the SDK's packages that dev uses "
+            "(machinelearningservices alone 0.27 s), 0.28 s the stand-in's start and its first "
+            "answer, which waits for those imports, 0.57 s for 49 registrations, 0.1 to 0.3 s the "
+            "engine's end. Next to try: the imports beside the provider's start (0.25 s).",
         ),
     ),
 }
