@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 TOOLS = "$(or $(PYTHON),python3)" -m tools
 BIN = .venv/bin
 
-.PHONY: setup setup-v1 demo test check bench faults
+.PHONY: setup setup-v1 demo test check bench faults policy
 
 setup:
 	@$(TOOLS).setup
@@ -36,3 +36,6 @@ bench: setup
 faults: setup
 	@$(TOOLS).testbed
 	$(BIN)/pytest -rs -m faults
+
+policy: setup
+	$(BIN)/python -m tools.policy

@@ -9,10 +9,8 @@ record as if it were made, and a refresh takes it out again where it was not.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
-
-import msgspec
 
 PREFIX = "azure-native:"
 PLATFORM = "trainyard:cloud:Platform"
@@ -48,32 +46,64 @@ PATHS = {
 }
 
 
-class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A changed deployment, and the URNs of what it now takes to be there."""
-
-    deployment: dict[str, Any]
-    urns: tuple[str, ...]
-
-
-def adopt(deployment: Mapping[str, Any]) -> Adoption:
+def adopt(deployment: Mapping[str, Any]) -> dict[str, Any]:
     """Make resources of the creates that were cut off, where the id is known.
 
     Of Pulumi's exported deployment; creates of other providers stay pending.
     """
     resources = list(cast("list[dict[str, Any]]", deployment.get("resources") or []))
+    operations = cast("list[dict[str, Any]]", deployment.get("pending_operations") or [])
     pending: list[dict[str, Any]] = []
-    urns: list[str] = []
     subscription = _find_subscription(deployment)
-    for operation in cast("list[dict[str, Any]]", deployment.get("pending_operations") or []):
+    for operation in operations:
         resource: dict[str, Any] = operation["resource"]
         identifier = resource_id(resource, subscription)
         if operation["type"] != "creating" or identifier is None:
             pending.append(operation)
-            continue
-        _insert(resources, {**resource, "id": identifier, "outputs": {}})
-        urns.append(resource["urn"])
-    changed = {**deployment, "resources": resources, "pending_operations": pending}
-    return Adoption(deployment=changed, urns=tuple(urns))
+        else:
+            _insert(resources, {**resource, "id": identifier, "outputs": {}})
+    if len(pending) == len(operations):
+        return dict(deployment)
+    return {**deployment, "resources": resources, "pending_operations": pending}
+
+
+def declare_again(
+    deployment: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Give what was taken over its declared inputs back, without the tags.
+
+    The refresh has added to them all that Azure fills in by itself; that a program does not declare
+    those could look like a replacement. The tags that are missing have the next `up` send the whole
+    declaration in place, to what may have been made by half.
+    """
+    declared = {
+        each["resource"]["urn"]: {
+            name: value
+            for name, value in each["resource"].get("inputs", {}).items()
+            if name != "tags"
+        }
+        for each in operations
+        if each["type"] == "creating" and str(each["resource"].get("type")).startswith(PREFIX)
+    }
+    resources = [
+        each
+        if each.get("delete") or each["urn"] not in declared
+        else {**each, "inputs": declared[each["urn"]]}
+        for each in cast("list[dict[str, Any]]", deployment.get("resources") or [])
+    ]
+    return {**deployment, "resources": resources} if declared else dict(deployment)
+
+
+def find_unsettled(deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Operations that were cut off, and adoptions that no refresh has looked at since."""
+    return [
+        *cast("list[dict[str, Any]]", deployment.get("pending_operations") or []),
+        *(
+            {"type": "creating", "resource": each}
+            for each in cast("list[dict[str, Any]]", deployment.get("resources") or [])
+            if str(each.get("type")).startswith(PREFIX) and not each.get("outputs")
+        ),
+    ]
 
 
 def resource_id(resource: Mapping[str, Any], subscription: str | None) -> str | None:

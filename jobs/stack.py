@@ -21,6 +21,7 @@ from jobs.spec import ENVIRONMENT_SCHEMA, Environment
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
 
     from jobs.stack_lock import StackLock
 
@@ -145,28 +146,30 @@ def repair(stack: str) -> list[str]:
     Refused while the owner of a lock may live. Where the state is in no folder of this machine,
     its locks are Pulumi's own business: it refuses while there is one, and `pulumi cancel` ends it.
     """
+    from jobs.pending_creates import adopt, declare_again, find_unsettled
+
     root = project_root()
     state = _state_file(root, stack)
     if state is not None and not state.exists():
         raise _not_up(stack)
-    done = [] if state is None else _end_what_died(root, stack, state)
+    done = _end_what_died(root, stack, state)
     before = _export(root, stack) if state is None else _checkpoint(state)
-    if not (pending := before.get("pending_operations")):
+    if not (unsettled := find_unsettled(before)):
         return done
-    _adopt_pending_creates(root, stack, before)
+    _edit_record(root, stack, adopt)
     arguments = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "-s", stack]
     _run_pulumi(root, arguments, timeout_s=REFRESH_TIMEOUT_S)
-    after = _export(root, stack) if state is None else _checkpoint(state)
+    after = _edit_record(root, stack, lambda record: declare_again(record, unsettled))
     known = {each["urn"] for each in after.get("resources") or () if not each.get("delete")}
-    return done + [_settled(operation, known) for operation in pending]
+    return done + [_settled(operation, known) for operation in unsettled]
 
 
-def _end_what_died(root: Path, stack: str, state: Path) -> list[str]:
+def _end_what_died(root: Path, stack: str, state: Path | None) -> list[str]:
     from jobs.stack_lock import read_locks
     from jobs.stack_plugins import end_orphans
 
     done: list[str] = []
-    locks = read_locks(_locks_folder(state))
+    locks = [] if state is None else read_locks(_locks_folder(state))
     for lock in locks:
         if reason := lock.why_alive():
             raise _locked(stack, lock, reason)
@@ -175,23 +178,38 @@ def _end_what_died(root: Path, stack: str, state: Path) -> list[str]:
     for lock in locks:
         lock.path.unlink(missing_ok=True)
         done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")
+    return done if state is None else done + _remove_torn_notes(state)
+
+
+def _remove_torn_notes(state: Path) -> list[str]:
+    """Pulumi notes each file's type beside it, in place: cut off, a note hides its whole file."""
+    done: list[str] = []
+    for note in (state.parents[2] / "meta.yaml.attrs", *state.parent.glob(f"{state.name}*.attrs")):
+        try:
+            msgspec.json.decode(note.read_bytes())
+        except FileNotFoundError:
+            continue
+        except msgspec.DecodeError:
+            note.unlink(missing_ok=True)
+            done.append(f"removed {note.name}, cut off while it was written")
     return done
 
 
-def _adopt_pending_creates(root: Path, stack: str, deployment: dict[str, Any]) -> None:
-    """Put into the record what Azure may have made of creates that were cut off."""
+def _edit_record(
+    root: Path, stack: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """Change the stack's record on any backend; what it is then. Nothing is written for nothing."""
     from tempfile import TemporaryDirectory
 
-    from jobs.pending_creates import adopt
-
-    if not adopt(deployment).urns:
-        return
     exported = msgspec.json.decode(_run_pulumi(root, ["stack", "export", "-s", stack]))
-    exported["deployment"] = adopt(exported["deployment"]).deployment
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "stack.json"
-        file.write_bytes(msgspec.json.encode(exported))
-        _run_pulumi(root, ["stack", "import", "-s", stack, "--file", str(file)])
+    old: dict[str, Any] = exported["deployment"] or {}
+    new = change(old)
+    if new != old:
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "stack.json"
+            file.write_bytes(msgspec.json.encode({**exported, "deployment": new}))
+            _run_pulumi(root, ["stack", "import", "-s", stack, "--file", str(file)])
+    return new
 
 
 def _settled(operation: dict[str, Any], known: set[str]) -> str:

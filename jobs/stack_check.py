@@ -23,6 +23,8 @@ _CLUSTER = ":Cluster"
 _PROVIDER = "pulumi:providers:"
 _QUOTED_URN = re.compile(r'"(urn:pulumi:[^"]+)"')
 _PREVIEW_FAILED = "preview failed"
+# The engine's reason for what is made again with another resource.
+_WITH_ANOTHER = "replaceWith"
 _CRASHED = "an unhandled error occurred"
 
 
@@ -245,12 +247,13 @@ def _named(resources: Iterable[_Resource], op: str) -> tuple[str, ...]:
 def _because(step: _Step) -> tuple[str, ...]:
     """Properties that force a replacement, before the others that change."""
     paths = [*(step.replace_reasons or ()), *sorted(step.detailed_diff or {})]
-    return tuple(dict.fromkeys(path.rpartition(".")[2] for path in paths))
+    names = (path.rpartition(".")[2].partition("[")[0] for path in paths if path != _WITH_ANOTHER)
+    return tuple(dict.fromkeys(names))
 
 
 def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) -> Loss:
     """`around` are the resources that it is inside of and that are lost themselves."""
-    costs = what_is_lost(each.type, is_replaced=each.change != "deleted")
+    costs = what_is_lost(each.type, is_replaced=each.change == "replaced")
     if each.is_retained and not around:
         costs = "stays where it is with what it holds, and the stack forgets it"
     return Loss(
@@ -266,9 +269,10 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
     )
 
 
-def _gravity(loss: Loss) -> tuple[bool, bool, str, str]:
-    """What is not allowed first; else by name, as Pulumi's order is another one every time."""
-    return (not loss.is_protected, loss.is_allowed, loss.name, loss.resource)
+def _gravity(loss: Loss) -> tuple[Any, ...]:
+    """What is not allowed first, then by name: Pulumi's order is another one every time."""
+    within = loss.within or loss.name
+    return (not loss.is_protected, loss.is_allowed, within, loss.within or "", loss.name, loss.type)
 
 
 def _unknown(name: str, known: set[str], losses: Sequence[Loss], stack: str) -> LaunchError:

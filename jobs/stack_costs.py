@@ -4,7 +4,10 @@ from __future__ import annotations
 
 # By module and kind of Pulumi's type. Gone in either case, a new one begins empty.
 _HELD = {
-    "resources:ResourceGroup": "all that is in the group, what this stack does not know of too",
+    "resources:ResourceGroup": (
+        "all that is in the group, what this stack does not know of too; the vault keeps its name, so "
+        "a new group needs another `trainyard:generation` as well"
+    ),
     "storage:StorageAccount": (
         "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
     ),
@@ -32,11 +35,11 @@ _GIVEN = {
     "authorization:ManagementLockByScope": "protection from deletion",
     "authorization:ManagementLockAtResourceLevel": "protection from deletion",
     "consumption:Budget": "warnings that money runs out",
-    "monitor:DiagnosticSetting": "the record of what happens there; what is recorded stays",
-    "storage:ManagementPolicy": "deletion of temporary files and old checkpoints, which cost money",
+    "monitor:DiagnosticSetting": "the record of what happens there",
+    "storage:ManagementPolicy": "deletion of temporary files and old checkpoints",
     "storage:BlobServiceProperties": "recovery of blobs that are deleted",
     "storage:FileServiceProperties": "recovery of shares that are deleted",
-    "machinelearningservices:Datastore": "jobs' access by this datastore's name; the blobs stay",
+    "machinelearningservices:Datastore": "jobs' access by the datastore's name (the blobs stay)",
     "machinelearningservices:ManagedNetworkSettingsRule": "the clusters' connections through it",
     "network:VirtualNetwork": "the connections in it, private endpoints included",
     "network:Subnet": "the connections in it, private endpoints included",

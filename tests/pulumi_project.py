@@ -42,6 +42,8 @@ class PulumiProject:
     @property
     def environment_variables(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PULUMI_", "TRAINYARD_"))}
+        # As a person's from the second command on: the SDKs are read from bytecode.
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
         # The wrapper puts the project's own .venv first, as in a real clone; this one holds
         # nothing but the wrapper, so the interpreter must come next.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -21,6 +21,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from infra.regions import Region, find_region, why_no_region
+
 DESCRIPTION = (
     "Make the Azure Blob backend for the state of the cloud stacks; start it as often as you like."
 )
@@ -117,15 +119,15 @@ def name_everything(name: str, subscription: str) -> Names:
 
 
 def plan(
-    names: Names, location: str, allow_ips: Sequence[str], principals: Sequence[Principal]
+    names: Names, region: Region, allow_ips: Sequence[str], principals: Sequence[Principal]
 ) -> list[Step]:
     """Every command, each after what it needs."""
-    group = ("group", "create", "--name", names.group, "--location", location)
+    group = ("group", "create", "--name", names.group, "--location", region.name)
     group += ("--subscription", names.subscription, "--tags", "project=trainyard", "holds=state")
     return [
         Step(title=f"resource group {names.group}", command=group),
-        *_storage(names, location, allow_ips),
-        *_vault(names, location, allow_ips),
+        *_storage(names, region, allow_ips),
+        *_vault(names, region, allow_ips),
         *(step for principal in principals for step in _roles(names, principal)),
     ]
 
@@ -150,11 +152,13 @@ def how_to_go_on(names: Names) -> str:
     )
 
 
-def _storage(names: Names, location: str, allow_ips: Sequence[str]) -> list[Step]:
+def _storage(names: Names, region: Region, allow_ips: Sequence[str]) -> list[Step]:
     ours = ("--subscription", names.subscription, "--resource-group", names.group)
     account = ("--account-name", names.account, *ours)
     create = ("storage", "account", "create", "--name", names.account, *ours)
-    create += ("--location", location, "--kind", "StorageV2", "--sku", "Standard_GRS")
+    # The state is small and holds everything together. A region without a pair has zones.
+    sku = "Standard_GRS" if region.pair else "Standard_ZRS"
+    create += ("--location", region.name, "--kind", "StorageV2", "--sku", sku)
     create += ("--https-only", "true", "--min-tls-version", "TLS1_2")
     create += ("--allow-shared-key-access", "false", "--allow-blob-public-access", "false")
     create += ("--allow-cross-tenant-replication", "false", "--require-infrastructure-encryption")
@@ -183,9 +187,9 @@ def _storage(names: Names, location: str, allow_ips: Sequence[str]) -> list[Step
     ]
 
 
-def _vault(names: Names, location: str, allow_ips: Sequence[str]) -> list[Step]:
+def _vault(names: Names, region: Region, allow_ips: Sequence[str]) -> list[Step]:
     ours = ("--subscription", names.subscription, "--resource-group", names.group)
-    create = ("keyvault", "create", "--name", names.vault, *ours, "--location", location)
+    create = ("keyvault", "create", "--name", names.vault, *ours, "--location", region.name)
     create += ("--enable-rbac-authorization", "true", "--enable-purge-protection", "true")
     create += ("--retention-days", VAULT_KEPT_DAYS, "--public-network-access", "Enabled")
     create += ("--default-action", "Deny", "--bypass", "None")
@@ -284,7 +288,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bootstrap_state", description=DESCRIPTION)
     add = parser.add_argument
     add("--name", required=True, type=_name, help="begins every name: 2-11 of a-z0-9")
-    add("--location", required=True, help="an Azure region, such as westeurope")
+    add("--location", required=True, type=_region, help="an Azure region, such as westeurope")
     add(
         "--allow-ip",
         required=True,
@@ -310,6 +314,13 @@ def _name(text: str) -> str:
         problem = f"{text!r}: a letter, then 1 to 10 of a-z and 0-9"
         raise argparse.ArgumentTypeError(problem)
     return text
+
+
+def _region(text: str) -> Region:
+    region = find_region(text)
+    if region is None:
+        raise argparse.ArgumentTypeError(why_no_region(text))
+    return region
 
 
 def _guid(text: str) -> str:

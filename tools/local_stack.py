@@ -33,6 +33,8 @@ if [ "${{stack:-local}}" = local ]; then
     mkdir -p "$repo/.trainyard/state"
     export PULUMI_BACKEND_URL="file://$repo/.trainyard/state"
     export PULUMI_CONFIG_PASSPHRASE="${{PULUMI_CONFIG_PASSPHRASE-}}"
+    # The cloud stacks' SDK is installed too: without this, every command fetches its provider first.
+    export PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION=true
 fi
 exec {program} "$@"
 """

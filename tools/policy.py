@@ -47,6 +47,8 @@ def main(
     except LaunchError as error:
         console.report_error(error)
         return error.exit_code
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     for each in verdicts:
         console.out(summarize(each))
     broken = [row for each in verdicts for row in rows(each)]
@@ -86,10 +88,6 @@ def summarize(verdict: Verdict) -> str:
 
 def rows(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
     """What is broken. A rule that could not run is: at `up` nobody would see its warning."""
-    sources = {
-        each.name: each.description.rpartition("Sources: ")[2].rstrip(".")
-        for each in verdict.policies
-    }
     descriptions = {each.name: each.description for each in verdict.policies}
     return [
         (
@@ -97,10 +95,16 @@ def rows(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
             each.policy,
             each.urn.rpartition("::")[2] or "(the stack)",
             each.message.removeprefix(descriptions.get(each.policy, "")).strip(),
-            sources.get(each.policy, ""),
+            _source(descriptions.get(each.policy, "")),
         )
         for each in verdict.diagnostics
     ]
+
+
+def _source(description: str) -> str:
+    """The checklist's row and the ids behind a rule, which its description names."""
+    row = description.partition(". ")[0]
+    return f"{row}: {description.rpartition('Sources: ')[2].rstrip('.')}"
 
 
 if __name__ == "__main__":

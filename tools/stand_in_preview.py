@@ -34,7 +34,7 @@ def preview(project: Project, stack: str, folder: Path) -> Preview:
     Raises EnvironmentFailure with what the engine said.
     """
     _copy_project(project, stack, folder)
-    azure_native.install(folder / "plugin", python=sys.executable)
+    azure_native.install(folder / "plugin", python=sys.executable, judging=False)
     (folder / "azure").mkdir()
     (folder / "state").mkdir()
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PULUMI_", "TRAINYARD_"))}
@@ -80,18 +80,26 @@ def _copy_project(project: Project, stack: str, folder: Path) -> None:
 
 
 def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT_S,
-    )
+    name = f"`pulumi {command[1]}`"
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+    except FileNotFoundError as error:
+        message = f"{name}: there is no {command[0]}"
+        raise EnvironmentFailure(message, hint="make setup") from error
+    except subprocess.TimeoutExpired as error:
+        message = f"{name} took longer than {TIMEOUT_S} s"
+        raise EnvironmentFailure(message) from error
     if done.returncode != 0:
-        message = f"`pulumi {' '.join(command[1:3])}` failed:\n{_explain(done)}"
+        message = f"{name} failed:\n{_explain(done)}"
         raise EnvironmentFailure(message)
     return done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -21,14 +22,29 @@ def find_account() -> Account:
     try:
         found = authorization.get_client_config()
     except Exception as error:  # the SDK raises nothing narrower
-        message = f"Azure does not know you: {error}\n  {_HINT}"
+        reason = str(error).rpartition("returned an error: ")[2]
+        message = f"no way into Azure: {reason}\n  {_HINT}"
         raise pulumi.RunError(message) from error
     if not found.subscription_id or not found.tenant_id:
-        message = f"Azure named no subscription\n  {_HINT}"
+        message = f"no way into Azure: no subscription is chosen\n  {_HINT}"
         raise pulumi.RunError(message)
     return Account(subscription_id=found.subscription_id, tenant_id=found.tenant_id)
 
 
+def why_unpinned(config: Mapping[str, str], *, stack: str, subscription_id: str) -> str | None:
+    """What may happen to a stack whose settings name no subscription; None where they do.
+
+    Every id is made from it: a forgotten `az account set` would make all anew in another one.
+    """
+    if config.get(_PIN):
+        return None
+    return (
+        f"the subscription {subscription_id} is the one that `az account show` names; "
+        f"`pulumi config set {_PIN} {subscription_id} -s {stack}` keeps this stack in it"
+    )
+
+
+_PIN = "azure-native:subscriptionId"
 _HINT = (
     "hint: `az login`, then `az account set -s SUBSCRIPTION`; "
     "in CI set ARM_CLIENT_ID, ARM_TENANT_ID, ARM_SUBSCRIPTION_ID and ARM_USE_OIDC"

@@ -8,6 +8,7 @@ import pulumi
 from pulumi_azure_native import consumption, resources
 
 from infra.cloud.site import Site
+from infra.cloud.ties import tied
 
 # Azure allows five. The last one warns of what the month is going to be, before it is spent.
 _MILESTONES = (
@@ -53,11 +54,10 @@ class Budget(pulumi.ComponentResource):
                 )
                 for percent, kind in _MILESTONES
             },
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[args.resource_group],
+            opts=pulumi.ResourceOptions.merge(
+                tied(self, args.resource_group),
                 # Azure takes a first month that is not over yet; from then on it stays.
-                ignore_changes=["timePeriod"],
+                pulumi.ResourceOptions(ignore_changes=["timePeriod"]),
             ),
         )
         self.register_outputs({})

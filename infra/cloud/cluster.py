@@ -87,6 +87,8 @@ class CloudCluster(pulumi.ComponentResource):
                 ignore_changes=["properties.properties.scaleSettings.minNodeCount"],
                 # The provider would delete first; then a size that is not to be had leaves nothing.
                 delete_before_replace=False,
+                # With the first cluster Azure makes the managed network, for up to half an hour.
+                custom_timeouts=pulumi.CustomTimeouts(create="90m"),
             ),
         )
         self.register_outputs({"compute": self.compute_name})

@@ -8,6 +8,7 @@ import pulumi
 from pulumi_azure_native import managedidentity, resources
 
 from infra.cloud.site import Site
+from infra.cloud.ties import tied
 
 _TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
@@ -43,5 +44,10 @@ class Identities(pulumi.ComponentResource):
             resource_group_name=args.site.names.resource_group,
             location=args.site.settings.location,
             tags=dict(args.site.tags),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[args.resource_group]),
+            opts=pulumi.ResourceOptions.merge(
+                tied(self, args.resource_group),
+                # While an identity is updated its principal counts as unknown: a preview of a new
+                # owner would say that every role is replaced, and in prod be refused for it.
+                pulumi.ResourceOptions(ignore_changes=["tags"]),
+            ),
         )

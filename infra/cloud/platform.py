@@ -7,6 +7,7 @@ from pulumi_azure_native import resources
 
 from infra.cloud.access import Access, AccessArgs, People, PeopleArgs, Scope, Scopes
 from infra.cloud.account import Account, find_account
+from infra.cloud.aliases import without_aliases
 from infra.cloud.budget import Budget, BudgetArgs
 from infra.cloud.cluster import CloudCluster, CloudClusterArgs
 from infra.cloud.doors import Doors, DoorsArgs
@@ -24,12 +25,11 @@ from infra.cloud.monitoring import (
 from infra.cloud.registry import Registry, RegistryArgs
 from infra.cloud.settings import CloudSettings
 from infra.cloud.site import Site, make_site
-from infra.cloud.storage import Storage, StorageArgs
+from infra.cloud.storage import RUNS_CONTAINER, Storage, StorageArgs
 from infra.cloud.vault import Vault, VaultArgs
 from infra.cloud.workspace import Workspace, WorkspaceArgs
 
 DATA_CONTAINER = "data"
-RUNS_CONTAINER = "runs"
 
 
 class CloudPlatform(pulumi.ComponentResource):
@@ -46,8 +46,14 @@ class CloudPlatform(pulumi.ComponentResource):
             name,
             # In the state, so that it alone says where a half-made stack lies.
             {"subscriptionId": account.subscription_id, "resourceGroup": site.names.resource_group},
-            # Children inherit it: the group first, which would take all that is in it along.
-            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(protect=is_prod or None)),
+            pulumi.ResourceOptions.merge(
+                opts,
+                pulumi.ResourceOptions(
+                    # Children inherit it: the group first, which would take all in it along.
+                    protect=is_prod or None,
+                    transformations=[without_aliases],
+                ),
+            ),
         )
         self._child = pulumi.ResourceOptions(parent=self)
         self.site = site
@@ -174,8 +180,9 @@ class CloudPlatform(pulumi.ComponentResource):
         )
 
     def _make_clusters(self, site: Site) -> dict[str, CloudCluster]:
-        # Nodes read images and storage as soon as they are there.
-        ready = [self.workspace.workspace, *self.access.cluster]
+        # The workspace makes its network with the first cluster, so its roles come before; nodes
+        # read images and storage as soon as they are there, so theirs do too.
+        ready = [self.workspace.workspace, self.workspace.role, *self.access.cluster]
         return {
             key: CloudCluster(
                 f"cluster-{key}",

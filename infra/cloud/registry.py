@@ -64,10 +64,8 @@ class Registry(pulumi.ComponentResource):
 
 
 def _prod_policies() -> containerregistry.PoliciesArgs:
+    """ARM-audience tokens stay allowed (checklist A6): nodes may have no others to pull with."""
     return containerregistry.PoliciesArgs(
-        azure_ad_authentication_as_arm_policy=containerregistry.AzureADAuthenticationAsArmPolicyArgs(
-            status="disabled"
-        ),
         export_policy=containerregistry.ExportPolicyArgs(status="disabled"),
         retention_policy=containerregistry.RetentionPolicyArgs(
             days=_UNTAGGED_DAYS, status="enabled"

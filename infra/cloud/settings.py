@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from infra.regions import find_region, why_no_region
-from infra.sections import Section
-from infra.skus import find_size, why_not
+from infra.sections import NAME, PROJECT, Section
+from infra.skus import SIZES, find_size, why_not
 
 Stage = Literal["dev", "test", "prod"]
 Priority = Literal["dedicated", "low_priority"]
 NetworkMode = Literal["public", "private"]
 STAGES: tuple[str, ...] = ("dev", "test", "prod")
 
-# 20: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
-_STACK = re.compile(r"(?=.{1,20}$)(dev|test|prod)(-[a-z0-9]+)*")
+# 17: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
+_STACK = re.compile(r"(?=.{1,17}$)(dev|test|prod)(-[a-z0-9]+)*")
 _LOCATION = re.compile(r"\S.*\S")
 _PREFIX = re.compile(r"[a-z][a-z0-9]{1,7}")
 # Azure allows 16 characters; a dash and six hex digits of what cannot change come behind.
 _CLUSTER = re.compile(r"[a-z]([a-z0-9-]{0,7}[a-z0-9])?")
-_MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_MAIL = re.compile(r"(?=.{1,254}$)[^@\s]+@[^@\s]+\.[^@\s]+")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SECRET = re.compile(r"[0-9a-zA-Z-]{1,127}")
 _ADDRESS = re.compile(r"\d+(\.\d+){3}(/\d+)?")
@@ -34,7 +34,12 @@ _MAX_PROCESSES_PER_NODE = 256
 # Idle nodes are paid for; below a minute a node would go between two ranks' starts.
 _IDLE_S = (60, 900)
 _MAX_MONTHLY_AMOUNT = 10_000_000
+_MAX_CONTACTS = 50
+# Rules of a storage account's firewall (learn.microsoft.com, storage-network-security).
+_MAX_ADDRESSES = 400
 _WIDEST_RANGE = 16
+# Of the committed files; nobody can have it (RFC 2606).
+_EXAMPLE = "example.com"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +95,21 @@ def stage_of(stack: str) -> str:
     return stack.partition("-")[0]
 
 
+def doubts(settings: CloudSettings) -> list[str]:
+    """What is allowed and all the same hardly meant, one line each."""
+    found: list[str] = []
+    if settings.owner.endswith(f"@{_EXAMPLE}"):
+        found.append(f"{PROJECT}:owner: {settings.owner} is the example's, its mails reach nobody")
+    for name, cluster in settings.clusters.items():
+        size = SIZES[cluster.size]
+        if size.retires:
+            found.append(
+                f"{PROJECT}:clusters.{name}.size: {size.name} goes on {size.retires}, "
+                "and new subscriptions do not get it any more"
+            )
+    return found
+
+
 def parse_cloud(top: Section, *, stack: str, today: datetime.date) -> CloudSettings:
     """The settings; what is wrong is noted in the section.
 
@@ -98,7 +118,7 @@ def parse_cloud(top: Section, *, stack: str, today: datetime.date) -> CloudSetti
     if not _STACK.fullmatch(stack):
         top.problems.append(
             f"stack {stack}: a stack on Azure is called dev, test or prod, or one of them with more "
-            "behind a dash (dev-alice; small letters, digits, 20 in all)"
+            "behind a dash (dev-alice; small letters, digits, 17 in all)"
         )
     stage = cast("Stage", stage_of(stack))
     owner = top.take_text("owner", _MAIL, "mail address")
@@ -152,12 +172,14 @@ def _parse_prefix(top: Section) -> str:
 
 
 def _parse_allowed_ips(top: Section, network: NetworkMode) -> tuple[str, ...]:
-    addresses = top.take_list("allowed_ips", _ADDRESS, "IPv4 address or range (198.51.100.0/24)")
+    addresses = top.take_list("allowed_ips", _ADDRESS, "IPv4 address or range (8.8.8.0/24)")
     if addresses and network == "private":
         top.refuse("allowed_ips", "a private network lets nobody in; take the key out")
-    for address in addresses:
+    if len(addresses) > _MAX_ADDRESSES:
+        top.refuse("allowed_ips", f"{len(addresses)} are more than Azure's {_MAX_ADDRESSES}")
+    for index, address in enumerate(addresses):
         if problem := _why_no_range(address):
-            top.refuse("allowed_ips", f"{address} {problem}")
+            top.refuse(f"allowed_ips[{index}]", f"{address} {problem}")
     return addresses
 
 
@@ -181,6 +203,8 @@ def _why_no_range(address: str) -> str | None:
 def _parse_budget(section: Section, owner: str, today: datetime.date) -> BudgetSettings:
     amount = section.take_number("monthly_amount", 1, _MAX_MONTHLY_AMOUNT)
     contacts = section.take_list("contacts", _MAIL, "mail address")
+    if len(contacts) > _MAX_CONTACTS:
+        section.refuse("contacts", f"{len(contacts)} are more than Azure's {_MAX_CONTACTS}")
     section.close()
     return BudgetSettings(
         monthly_amount=amount,
@@ -230,6 +254,8 @@ def _parse_cluster(section: Section) -> CloudClusterSettings:
 def _parse_images(top: Section) -> dict[str, str]:
     images = top.take_texts("images")
     for name, reference in images.items():
+        if not NAME.fullmatch(name):
+            top.refuse(f"images.{name}", "is no name (small letters, digits, dashes; 32 at most)")
         if not _DIGEST.fullmatch(reference):
             top.refuse(
                 f"images.{name}",

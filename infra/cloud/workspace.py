@@ -64,7 +64,16 @@ class Workspace(pulumi.ComponentResource):
             hbi_workspace=settings.stage == "prod",
             v1_legacy_mode=False,
             tags=dict(site.tags),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on)),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(args.depends_on),
+                # Azure moves them when the first cluster starts the network: no wish of ours. The
+                # rules themselves are not ignored (ADR 15): Azure's own would be sent to it.
+                ignore_changes=[
+                    "managedNetwork.status",
+                    "managedNetwork.outboundRules[*].status",
+                ],
+            ),
         )
         self.scope = Scope(id=workspace_id, resource=self.workspace)
         receiver = Receiver(
@@ -95,6 +104,8 @@ class Workspace(pulumi.ComponentResource):
             name=datastore,
             resource_group_name=site.names.resource_group,
             workspace_name=site.names.workspace,
+            # The service would look into an account that is closed to it.
+            skip_validation=True,
             properties=machinelearningservices.AzureBlobDatastoreArgs(
                 datastore_type="AzureBlob",
                 account_name=site.names.data_account,

@@ -15,9 +15,11 @@ from infra.policy.rules import (
     StackRule,
     look_up,
     property_rule,
+    show,
 )
 from infra.policy.wishes import one_of
 
+GROUP = "azure-native:resources:ResourceGroup"
 ASSIGNMENT = "azure-native:authorization:RoleAssignment"
 DATA_CONTAINER = "data"
 
@@ -45,7 +47,7 @@ GIVES_RIGHTS_AWAY = {
     RBAC_ADMINISTRATOR: "Role Based Access Control Administrator",
     BLOB_OWNER: "Storage Blob Data Owner",
 }
-# Role -> kinds of scope, for each kind of receiver. What clusters may: design section 7; what the
+# Role -> kinds of scope, for each kind of receiver. What clusters may is ours; what the
 # workspace may: Azure ML's own table (how-to-identity-based-service-authentication).
 _OF_CLUSTERS: Mapping[str, frozenset[str]] = {
     BLOB_CONTRIBUTOR: frozenset({"workspace account", "container"}),
@@ -86,7 +88,7 @@ def role_of(assignment: Resource) -> str:
 
 
 def kind_of(scope: object, stack: Stack) -> str:
-    """What a scope is, by its id: one of the kinds of the tables above, else the id's own end."""
+    """What a scope is, by its id: a kind of the tables above, or `other`."""
     text = str(scope).lower()
     if re.fullmatch(r"/subscriptions/[^/]+/resourcegroups/[^/]+", text):
         return "group"
@@ -204,10 +206,15 @@ def _gives_no_rights_away(assignment: Resource) -> Iterable[str]:
         yield f"roleDefinitionId is {role}, whose holder hands out rights"
 
 
-def _within_group(assignment: Resource) -> Iterable[str]:
-    scope = str(assignment.inputs.get("scope"))
-    if "/resourcegroups/" not in scope.lower():
-        yield f"scope {scope!r} is wider than the stack's resource group"
+def _within_group(stack: Stack) -> Iterable[Finding]:
+    groups = {str(each.inputs.get("resourceGroupName")).lower() for each in stack.of(GROUP)}
+    for each in stack.of(ASSIGNMENT):
+        scope = each.inputs.get("scope")
+        inside = str(scope).lower().partition("/resourcegroups/")[2]
+        if inside.partition("/")[0] not in groups:
+            yield Finding(
+                urn=each.urn, message=f"scope {show(scope)} is not in the stack's resource group"
+            )
 
 
 _DOCUMENTED = "Azure ML: how-to-identity-based-service-authentication"
@@ -221,12 +228,11 @@ RULES: tuple[Rule, ...] = (
         types=(ASSIGNMENT,),
         check=_gives_no_rights_away,
     ),
-    ResourceRule(
+    StackRule(
         name="access-within-group",
         row="G1",
         says="No role assignment reaches beyond the stack's resource group",
         sources="MCSB PA-7",
-        types=(ASSIGNMENT,),
         check=_within_group,
     ),
     property_rule(
@@ -250,16 +256,14 @@ RULES: tuple[Rule, ...] = (
         "G1",
         "clusters",
         _OF_CLUSTERS,
-        f"design 7; {_DOCUMENTED}; CKV_AZURE_39",
+        f"{_DOCUMENTED}, CKV_AZURE_39",
     ),
-    _scope_rule(
-        "access-cluster-scopes", "G1", "clusters", _OF_CLUSTERS, f"design 7; {_DOCUMENTED}"
-    ),
+    _scope_rule("access-cluster-scopes", "G1", "clusters", _OF_CLUSTERS, _DOCUMENTED),
     StackRule(
         name="access-cluster-reads-data",
         row="G1",
         says="Clusters cannot write to the data container",
-        sources=f"design 7; {_DOCUMENTED}",
+        sources=_DOCUMENTED,
         check=_data_read_only,
     ),
     _role_rule("access-workspace-roles", "G2", "the workspace", _OF_WORKSPACE, _DOCUMENTED),

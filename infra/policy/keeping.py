@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from infra.policy import key_vault, registry, storage
+from infra.policy.access import GROUP
 from infra.policy.machine_learning import COMPUTE, INSIGHTS, WORKSPACE
 from infra.policy.rules import (
     AZURE,
@@ -24,7 +25,6 @@ from infra.policy.wishes import at_least, equal
 
 BUDGET = "azure-native:consumption:Budget"
 LOCK = "azure-native:authorization:ManagementLockByScope"
-GROUP = "azure-native:resources:ResourceGroup"
 THRESHOLDS = (50, 75, 90, 100, 110)
 TAGS = ("project", "stack", "stage", "owner")
 # Types of ours that Azure takes tags for.

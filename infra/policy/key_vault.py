@@ -150,7 +150,7 @@ RULES: tuple[ResourceRule, ...] = (
         "vault-secret-expires",
         "K7",
         "properties.attributes.expires",
-        at_least(1),
+        given(),
         sources="CKV_AZURE_41, 98728c90",
     ),
     property_rule(

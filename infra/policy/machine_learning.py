@@ -13,7 +13,6 @@ from infra.policy.wishes import (
     equal,
     given,
     lasting_at_most,
-    matching,
     one_of,
 )
 from infra.skus import SIZES
@@ -126,7 +125,7 @@ RULES: tuple[ResourceRule, ...] = (
         name="datastore-without-key",
         row="W5",
         says="A datastore holds no key, SAS or password",
-        sources="own; sources 1 to 3 keep account keys there",
+        sources="own",
         types=(DATASTORE,),
         check=_no_password_or_key,
     ),
@@ -145,7 +144,7 @@ RULES: tuple[ResourceRule, ...] = (
         "v1LegacyMode",
         equal(False),
         sources="own",
-        why="a private workspace would answer to the old API over the public network",
+        why="on, it turns off the API that `launch` speaks",
     ),
     _workspace(
         "workspace-high-impact",
@@ -174,7 +173,7 @@ RULES: tuple[ResourceRule, ...] = (
         "C2",
         "properties.properties.remoteLoginPortPublicAccess",
         equal("Disabled"),
-        sources="own; source 3 opens it",
+        sources="own",
         why="left out means open",
     ),
     _cluster(
@@ -182,7 +181,7 @@ RULES: tuple[ResourceRule, ...] = (
         "C3",
         "properties.properties.userAccountCredentials",
         absent(),
-        sources="own; sources 2 and 3 make SSH users",
+        sources="own",
     ),
     _cluster(
         "cluster-no-public-ip",
@@ -195,7 +194,7 @@ RULES: tuple[ResourceRule, ...] = (
         "cluster-scales-to-zero",
         "C6",
         f"tags.{MIN_NODES_TAG}",
-        matching("0"),
+        one_of("0"),
         sources="CKV_AZURE_150 (TF)",
         why="the tag holds the declared minimum",
     ),

@@ -8,7 +8,16 @@ from typing import Any, cast
 import pulumi_policy
 from pulumi_policy.proxy import UnknownValueError
 
-from infra.policy import access, keeping, key_vault, machine_learning, registry, stack, storage
+from infra.policy import (
+    access,
+    keeping,
+    key_vault,
+    machine_learning,
+    network,
+    registry,
+    stack,
+    storage,
+)
 from infra.policy.rules import Resource, ResourceRule, Rule, Stack, StackRule
 
 NAME = "trainyard"
@@ -20,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     *registry.RULES,
     *machine_learning.RULES,
     *access.RULES,
+    *network.RULES,
     *keeping.RULES,
     *stack.RULES,
 )

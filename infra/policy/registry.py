@@ -72,13 +72,6 @@ RULES: tuple[ResourceRule, ...] = (
         sources="524b0254, AVM",
     ),
     _registry(
-        "registry-no-arm-tokens",
-        "A6",
-        "policies.azureADAuthenticationAsArmPolicy.status",
-        in_prod(equal("disabled")),
-        sources="42781ec6, AVM",
-    ),
-    _registry(
         "registry-retention",
         "A7",
         "policies.retentionPolicy.status",

@@ -217,6 +217,9 @@ def show(value: Any) -> str:
         return "not set"
     if isinstance(value, bool):
         return str(value).lower()
+    # A number has crossed gRPC as a float.
+    if isinstance(value, int | float):
+        return f"{value:.15g}"
     text = str(value)
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 

@@ -118,6 +118,14 @@ _OF_PROPERTIES = (
         why="the network is private",
     ),
     _account(
+        "storage-firewall-no-instances",
+        "S8",
+        "networkRuleSet.resourceAccessRules",
+        empty(),
+        sources="own",
+        why="they let in resources of other tenants too",
+    ),
+    _account(
         "storage-sas-life",
         "S10",
         "sasPolicy.sasExpirationPeriod",

@@ -23,7 +23,9 @@ CHECK_CODES = (
     "whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no "
     "node, or the preview failed."
 )
+# Of what is told in one line.
 NUM_NAMES = 8
+NUM_REASONS = 3
 
 
 def configure(parser: CommandParser) -> None:
@@ -162,6 +164,8 @@ def check(
     parts = None if only == "changes" else _check_parts(stack, env, is_quiet=json)
     changes = previewed = None
     if only != "parts" and env is None:
+        if parts and not json:
+            console.out()
         console.say(f"previewing `pulumi up -s {stack}`")
         previewed = preview(stack)
         changes = _check_changes(previewed, stack, allowed, is_quiet=json)
@@ -252,35 +256,32 @@ def _check_quota(
 
 def _print_changes(changes: Changes) -> None:
     if changes.losses:
-        header = ["NAME", "KIND", "CHANGE", "STATE", "COSTS"]
-        rows = [
-            [
-                each.name,
-                each.type.rpartition(":")[2],
-                each.change,
-                "PROTECTED" if each.is_protected else "allowed" if each.is_allowed else "REFUSED",
-                _costs(each),
-            ]
-            for each in changes.losses
-        ]
+        header = ["NAME", "IN", "KIND", "CHANGE", "STATE", "COSTS"]
+        rows = [_loss_row(each) for each in changes.losses]
+        if all(each.within is None for each in changes.losses):
+            header, *rows = [[cells[0], *cells[2:]] for cells in [header, *rows]]
         console.out(console.table(header, rows))
     if changes.is_cut_short:
         console.out("Pulumi stops at what is protected: what else would change is not known")
         return
-    rest = [("changed in place", changes.updated), ("new", changes.created)]
-    told = [f"{text}: {_some(names)}" for text, names in rest if names]
-    if told or not changes.losses:
-        console.out("; ".join(told) or "nothing changes")
+    if changes.updated:
+        console.out(f"changed in place: {_some(changes.updated, NUM_NAMES)}")
+    if changes.created:
+        console.out(f"new: {_some(changes.created, NUM_NAMES)}")
+    if not (changes.losses or changes.updated or changes.created):
+        console.out("no resource changes")
 
 
-def _costs(loss: Loss) -> str:
-    within = f"; it is in {loss.within}" if loss.within else ""
-    return loss.costs + within + (f" ({', '.join(loss.because)})" if loss.because else "")
+def _loss_row(loss: Loss) -> list[str]:
+    kind = loss.type.rpartition(":")[2]
+    state = "PROTECTED" if loss.is_protected else "allowed" if loss.is_allowed else "REFUSED"
+    because = f" ({_some(loss.because, NUM_REASONS)})" if loss.because else ""
+    return [loss.name, loss.within or "", kind, loss.change, state, loss.costs + because]
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NUM_NAMES
-    return ", ".join(names[:NUM_NAMES]) + (f" and {more} more" if more > 0 else "")
+def _some(names: Sequence[str], limit: int) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def _print(environment: Environment) -> None:

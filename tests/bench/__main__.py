@@ -15,6 +15,7 @@ from tests.bench.listing import listing_rows
 from tests.bench.loader import loader_rows
 from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
 from tests.bench.packing import packing_rows
+from tests.bench.previews import preview_rows
 from tests.bench.resnet import resnet_rows, transfer_rows
 from tests.bench.starts import start_rows
 from tests.bench.streams import stream_rows
@@ -122,6 +123,21 @@ PAGES = {
             "not those for prices and quotas, which azure-ai-ml does not look at.",
             "- The peer's job has the same 21 files and is described in YAML.",
             "- Plans: wall time. The stack holds nothing but its output, on a file backend.",
+        ),
+    ),
+    "previews": Page(
+        title="Previews of a stack on Azure",
+        benchmarks={"previews": preview_rows},
+        notes=(
+            "- Wall time of the whole command: real Pulumi, real SDK, and the stand-in of the tests "
+            "(tests/fakes/azure_native) in place of the provider, which asks Azure nothing in a "
+            "preview but who is logged in. All stacks on a file backend.",
+            "- The empty stack declares nothing and starts no provider.",
+            "- Where a preview of dev spends what the empty stack does not, by the clock in one run "
+            "(2026-11-21, a busier machine): 0.30 s imports of the SDK's packages that dev uses "
+            "(machinelearningservices alone 0.27 s), 0.28 s the stand-in's start and its first "
+            "answer, which waits for those imports, 0.57 s for 49 registrations, 0.1 to 0.3 s the "
+            "engine's end. Next to try: the imports beside the provider's start (0.25 s).",
         ),
     ),
 }

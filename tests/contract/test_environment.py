@@ -1,11 +1,12 @@
 """infra's output and jobs' struct agree on the environment, checked from both sides.
 
-The same is done with the real engine's output in tests/integration/local_stack.
+The same is done with the real engine's output in tests/integration/{local_stack,azure_stack}.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,14 @@ from infra.local.settings import (
 from jobs.spec import ENVIRONMENT_SCHEMA, Containers, Environment, Storage, Workspace
 from jobs.stack import OUTPUT, parse_environment
 from tests.fakes.recording_engine import declare
+from tests.infra.cloud_declared import (
+    STACKS,
+    SUBSCRIPTION,
+    declare_stack,
+    environment_of,
+    settings_of,
+)
+from tests.secret_shapes import find_secrets
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "schemas" / "environment-1.json"
 IMAGES = {"pytorch": "registry.example/pytorch@sha256:0"}
@@ -110,6 +119,82 @@ def test_infra_writes_every_field_and_only_fields_of_the_struct(settings):
     output = output_of(settings)
     environment = msgspec.json.decode(json.dumps(output), type=Environment)
     assert msgspec.to_builtins(environment) == output
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_output_of_a_cloud_stack_is_valid_and_read_value_by_value(stack, schema):
+    output, settings = environment_of(stack), settings_of(stack)
+    jsonschema.validate(output, schema)
+    environment = parse_environment(json.dumps(output).encode(), "the test")
+    assert msgspec.to_builtins(environment) == output
+
+    account = environment.storage.account
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{environment.resource_group}"
+    assert environment == Environment(
+        schema=1,
+        stack=stack,
+        engine="azureml",
+        location=settings.location,
+        subscription_id=SUBSCRIPTION,
+        resource_group=environment.resource_group,
+        workspace=Workspace(
+            name=environment.workspace.name,
+            id=f"{group}/providers/Microsoft.MachineLearningServices/workspaces/"
+            f"{environment.workspace.name}",
+            endpoint=f"https://{settings.location}.api.azureml.ms",
+        ),
+        storage=Storage(
+            account=account,
+            blob_endpoint=f"https://{account}.blob.core.windows.net/",
+            containers=Containers(data="data", runs="runs"),
+        ),
+        registry=environment.registry,
+        key_vault=environment.key_vault,
+        clusters=environment.clusters,
+        images=dict(settings.images),
+    )
+    assert environment.registry is not None
+    assert environment.registry.login_server.endswith(".azurecr.io")
+    assert environment.key_vault is not None
+    assert re.fullmatch(r"https://[a-z0-9-]+\.vault\.azure\.net/", environment.key_vault.uri)
+    assert {
+        name: (each.size, each.priority, each.min_nodes, each.max_nodes, each.idle_s)
+        for name, each in environment.clusters.items()
+    } == {
+        name: (each.size, each.priority, each.min_nodes, each.max_nodes, each.idle_s)
+        for name, each in settings.clusters.items()
+    }
+    assert all(each.compute.startswith(f"{name}-") for name, each in environment.clusters.items())
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_output_of_a_cloud_stack_names_what_the_stack_declares(stack):
+    environment = environment_of(stack)
+    declared = {each.type.rpartition(":")[2]: each.inputs for each in declare_stack(stack)}
+    computes = {
+        each.inputs["computeName"]
+        for each in declare_stack(stack)
+        if each.type.endswith(":Compute")
+    }
+    accounts = {
+        each.inputs["accountName"]
+        for each in declare_stack(stack)
+        if each.type.endswith(":BlobContainer")
+    }
+    assert {each["compute"] for each in environment["clusters"].values()} == computes
+    assert {environment["storage"]["account"]} == accounts
+    assert environment["resource_group"] == declared["ResourceGroup"]["resourceGroupName"]
+    vault = declared["Vault"]["vaultName"]
+    assert environment["key_vault"]["uri"] == f"https://{vault}.vault.azure.net/"
+    registry = declared["Registry"]["registryName"]
+    assert environment["registry"]["login_server"] == f"{registry}.azurecr.io"
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_nothing_that_a_cloud_stack_tells_or_declares_is_a_secret(stack):
+    assert find_secrets(json.dumps(environment_of(stack))) == []
+    inputs = {each.name: each.inputs for each in declare_stack(stack)}
+    assert find_secrets(json.dumps(inputs)) == []
 
 
 def test_names_that_both_sides_write_are_equal():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from infra.skus import GONE, SIZES, Size, find_size, why_not
 
@@ -84,3 +86,33 @@ def test_each_row_agrees_with_its_own_name(size):
     )
     assert (size.gpus > 0) == (size.gpu is not None) == (size.gpu_memory_gb > 0)
     assert re.fullmatch(r"learn\.microsoft\.com/\S+ \(20\d\d-\d\d-\d\d\)", size.source)
+
+
+def test_the_guide_lists_the_gpu_sizes_and_no_others_with_the_table_s_figures():
+    """docs/azure.md repeats what a reader chooses by; the rest of its figures are prices."""
+    guide = (Path(__file__).parents[2] / "docs" / "azure.md").read_text()
+    lines = [line for line in guide.splitlines() if line.startswith("| Standard_N")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    told = [row[:7] for row in rows if len(row) == 8]
+    expected = [
+        [
+            size.name,
+            f"{size.gpus} {size.gpu}",
+            f"{size.gpu_memory_gb}",
+            f"{size.vcpus}",
+            f"{size.memory_gb}",
+            f"{size.network_gbps}",
+            "yes" if size.rdma else "",
+        ]
+        for size in SIZES.values()
+        if size.gpus
+    ]
+    assert told == expected
+
+
+@pytest.mark.parametrize("stage", ["dev", "test", "prod"])
+def test_a_new_subscription_can_have_the_sizes_of_the_committed_stacks(stage):
+    text = (Path(__file__).parents[2] / f"Pulumi.{stage}.yaml").read_text()
+    clusters = yaml.safe_load(text)["config"]["trainyard:clusters"]
+    sizes = [find_size(cluster["size"]) for cluster in clusters.values()]
+    assert [size.retires for size in sizes if size] == [None] * len(clusters)

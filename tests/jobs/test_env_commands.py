@@ -232,6 +232,7 @@ def test_check_of_a_stack_tells_its_parts_and_what_would_be_lost(previewed):
     assert [line.split(maxsplit=4) for line in out.splitlines()] == [
         ["PART", "STATE", "DETAIL"],
         ["storage", "ok", "answers"],
+        [],
         ["NAME", "KIND", "CHANGE", "STATE", "COSTS"],
         [
             *("gpu", "Compute", "replaced", "REFUSED"),
@@ -253,8 +254,41 @@ def test_check_ends_with_0_where_what_is_lost_was_allowed(previewed):
     assert (code, out) == (0, "changed in place: gpu\n")
     code, out, err = previewed([compute_step("same")], "--allow-replace", "gpu")
     assert code == 0
-    assert out.endswith("\nnothing changes\n")
+    assert out.endswith("\nno resource changes\n")
     assert "warning: --allow-replace gpu allows nothing" in err
+
+
+def test_check_shows_what_is_in_what_is_lost_and_a_few_of_many_names(previewed):
+    def step(op, kind, name, identifier):
+        states = {"custom": True, "id": identifier}
+        urn = f"urn:pulumi:dev::trainyard::azure-native:{kind}::{name}"
+        return {"op": op, "urn": urn, "oldState": states, "newState": states}
+
+    steps = [
+        step("delete", "storage:StorageAccount", "cloud-data-account", "/g/ty"),
+        step("same", "authorization:RoleAssignment", "cloud-access-data", "/g/ty/roles/r"),
+        *(step("update", "keyvault:Vault", f"cloud-{number}", "/v") for number in range(9)),
+        step("create", "keyvault:Vault", "cloud-vault", ""),
+    ]
+    code, out, _ = previewed(steps, "--only", "changes")
+    assert code == 3
+    *rows, updated, created = out.splitlines()
+    assert [line.split(maxsplit=5) for line in rows] == [
+        ["NAME", "IN", "KIND", "CHANGE", "STATE", "COSTS"],
+        [
+            *("cloud-data-account", "StorageAccount", "deleted", "REFUSED", "every"),
+            "blob in it, be it dataset, checkpoint, log or output; how many is not looked at",
+        ],
+        [
+            *("cloud-access-data", "cloud-data-account", "RoleAssignment", "goes", "along"),
+            "REFUSED  the access that it gives",
+        ],
+    ]
+    assert updated == (
+        "changed in place: cloud-0, cloud-1, cloud-2, cloud-3, cloud-4, cloud-5, cloud-6, "
+        "cloud-7 and 1 more"
+    )
+    assert created == "new: cloud-vault"
 
 
 def test_check_as_json_is_one_object_also_where_it_refuses(previewed):

@@ -80,6 +80,19 @@ def test_the_dry_run_is_a_script_that_asks_nobody(capsys, monkeypatch):
     assert capsys.readouterr().out == Path(__file__).with_suffix(".txt").read_text()
 
 
+@pytest.mark.parametrize(
+    ("location", "sku"),
+    [
+        ("westeurope", "Standard_GRS"),
+        ("italynorth", "Standard_ZRS"),
+    ],
+)
+def test_the_state_has_as_many_copies_as_its_region_can_have(location, sku, capsys):
+    who = ["--subscription", SUBSCRIPTION, "--group", GROUP, "--dry-run"]
+    assert bootstrap_state.main([*ARGUMENTS, "--location", location, *who]) == 0
+    assert f"--location {location} --kind StorageV2 --sku {sku} " in capsys.readouterr().out
+
+
 def test_what_is_made_is_what_the_dry_run_says(azure, capsys):
     assert bootstrap_state.main([*ARGUMENTS, "--dry-run"]) == 0
     said = capsys.readouterr().out
@@ -149,6 +162,11 @@ def test_without_az_it_says_what_to_install(capsys, monkeypatch):
             "--allow-ip",
             "203.0.113.6/31",
             "'203.0.113.6/31': a storage firewall takes public addresses and ranges up to /30",
+        ),
+        (
+            "--location",
+            "West Europe",
+            "'West Europe' is no region of Azure; hint: westeurope",
         ),
         ("--group", "admins", "'admins' is no id such as 11111111-2222-3333-4444-555555555555"),
     ],

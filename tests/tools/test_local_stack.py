@@ -11,6 +11,7 @@ from tools.project import Project
 SHOWN = (
     "PULUMI_BACKEND_URL",
     "PULUMI_CONFIG_PASSPHRASE",
+    "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION",
     "PULUMI_HOME",
     "PULUMI_SKIP_UPDATE_CHECK",
 )
@@ -47,6 +48,7 @@ def test_every_call_gets_this_clones_home_and_its_python_first(wrapper, project,
     assert seen == {
         "PULUMI_BACKEND_URL": "azblob://state",
         "PULUMI_CONFIG_PASSPHRASE": "unset",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "unset",
         "PULUMI_HOME": f"{project.root}/.trainyard/pulumi-home",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PATH": f"{project.root}/.venv/bin:{tmp_path}/real pulumi:{os.defpath}",
@@ -72,6 +74,7 @@ def test_the_local_stack_gets_a_file_backend_and_an_empty_passphrase(wrapper, pr
     state = project.root / ".trainyard" / "state"
     assert seen["PULUMI_BACKEND_URL"] == f"file://{state}"
     assert seen["PULUMI_CONFIG_PASSPHRASE"] == ""
+    assert seen["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == "true"
     assert state.is_dir()
 
 

@@ -8,9 +8,11 @@ resources.json   {"resources": {ID IN LOWER CASE: {id, token, inputs, outputs, c
                  "deleted": soft-deleted vaults and workspaces, "sizes": see below}
                  A test may edit it between runs: that is drift, and how a resource that no stack
                  knows gets in. `outputs` is what a refresh reads.
-calls.jsonl      one line a request: operation, urn, id, token, preview, attempt, error.
+calls.jsonl      one line a request when it is answered: operation, urn or id, token, attempt, error;
+                 and one with `hangs` when it begins to hang.
 troubles.json    what goes wrong, all of it optional:
-    {"latency_s": 0.2,         every create, update and delete takes so long
+    {"latency_s": 0.2,         every create, update and delete takes so long; its effect is in the
+                               middle, so that a kill finds things made that no record has
      "replication_s": 5,       a new identity is no principal before so long (eventual consistency)
      "taken_names": ["x"],     global names that someone else has
      "failures": [{

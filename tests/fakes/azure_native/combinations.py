@@ -71,6 +71,9 @@ def _vault(state: State, inputs: Record, old: Record | None) -> None:
 def _registry(state: State, inputs: Record, old: Record | None) -> None:
     if inputs["sku"]["name"] == "Premium":
         return
+    if old is not None and _has_endpoints(state, inputs):
+        # As below; that they cannot stay is concluded from it, not documented.
+        _refuse("SkuNotSupported", "Private endpoints are supported by the tier Premium only.")
     policies = inputs.get("policies", {})
     rules = {
         "networkRuleSet": "networkRuleSet" in inputs,
@@ -88,6 +91,16 @@ def _registry(state: State, inputs: Record, old: Record | None) -> None:
             _refuse("SkuNotSupported", f"{name} is supported by the tier Premium only.")
 
 
+def _has_endpoints(state: State, registry: Record) -> bool:
+    """Whether a private endpoint leads to a registry; its name is the world's only one."""
+    ending = f"/registries/{registry['registryName']}".lower()
+    return any(
+        str(connection["privateLinkServiceId"]).lower().endswith(ending)
+        for each in state["resources"].values()
+        for connection in each["inputs"].get("privateLinkServiceConnections", [])
+    )
+
+
 def _workspace(state: State, inputs: Record, old: Record | None) -> None:
     identity = inputs.get("identity", {})
     ids = [each.lower() for each in identity.get("userAssignedIdentities", [])]
@@ -97,6 +110,11 @@ def _workspace(state: State, inputs: Record, old: Record | None) -> None:
     if identity.get("type") == "UserAssigned" and primary is None:
         _refuse("ValidationError", "primaryUserAssignedIdentity is required.")
     if old is not None:
+        # azure-ai-ml 1.35.2, operations/_workspace_operations_base.py: leaves them out for that.
+        for name, rule in _of(_of(inputs, "managedNetwork"), "outboundRules").items():
+            if rule.get("category") == "Required":
+                _refuse("BadRequest", f"The outbound rule {name} is Azure's own.")
+        # By the descriptions in workspaceRP.json; hbiWorkspace by concept-data-encryption.
         for name in ("storageAccount", "keyVault", "hbiWorkspace"):
             if str(old.get(name)).lower() != str(inputs.get(name)).lower():
                 _refuse("BadRequest", f"{name} of a workspace cannot be changed.")

@@ -81,7 +81,7 @@ class _Model:
     def judge(self, name: str, value: Any, path: str) -> Iterator[str]:
         """Violations of an object."""
         if not isinstance(value, dict):
-            yield f"{path}: {value!r} is no {name}"
+            yield f"{path.rstrip('.')}: {value!r} is no {name}"
             return
         cls, wrong = self._narrow(name, value, path)
         yield from wrong
@@ -168,7 +168,7 @@ class _Model:
 
 
 def judge_value(kind: str, rule: Table, value: Any, path: str) -> Iterator[str]:
-    """Violations of a value that is neither an object nor a list."""
+    """Violations of a value that is no object, by its type and its rules."""
     expected = TYPES.get(kind, object)
     value = _number(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):

@@ -1,9 +1,11 @@
 """Says of each resource type that our stacks use where it lives in Azure and what it answers with.
 
 Sources: paths, names and API versions are those of pulumi-azure-native 3.29.0 (its SDK's
-documentation); `create_only` is the provider's own table (provider/pkg/gen/replacement.go) and, for
-`location`, ARM's common type TrackedResource (`x-ms-mutability: read, create`). An AmlCompute's size
-and priority are in neither.
+documentation). `create_only` is what the provider itself replaces a resource for, so the service is
+never asked: its own table (provider/pkg/gen/replacement.go) and, for `location`, what the services'
+specifications mark `x-ms-mutability: read, create` (ARM's common TrackedResource does; those of
+Azure ML, key vaults, network security groups and private endpoints do not). A size and a priority
+of an AmlCompute are in neither.
 """
 
 from __future__ import annotations
@@ -33,10 +35,6 @@ class Kind:
     def parameters(self) -> list[str]:
         """What the path takes from the inputs; any change of it replaces the resource."""
         return [name for name in re.findall(r"{(\w+)}", self.path) if name != "subscriptionId"]
-
-    @property
-    def name_parameter(self) -> str:
-        return self.parameters[-1]
 
     @property
     def arm_type(self) -> str:
@@ -154,7 +152,14 @@ KINDS = {
             api_version="2020-02-02",
             model="applicationinsights:ApplicationInsightsComponent",
             create_only=("location",),
-            outputs={**STORED, "appId": "{guid}", "applicationId": "{name}"},
+            outputs={
+                **STORED,
+                "appId": "{guid}",
+                "applicationId": "{name}",
+                # Passwords for sending telemetry.
+                "instrumentationKey": "{guid2}",
+                "connectionString": "InstrumentationKey={guid2};EndpointSuffix={location}",
+            },
         ),
         Kind(
             token="azure-native:monitor:DiagnosticSetting",
@@ -188,7 +193,6 @@ KINDS = {
             path=GROUP + "/providers/Microsoft.MachineLearningServices/workspaces/{workspaceName}",
             api_version="2025-12-01",
             model="machinelearning:Workspace",
-            create_only=("location",),
             outputs={
                 **STORED,
                 "workspaceId": "{guid}",
@@ -213,7 +217,6 @@ KINDS = {
             + "/computes/{computeName}",
             api_version="2025-12-01",
             model="machinelearning:ComputeResource",
-            create_only=("location",),
             outputs={
                 "properties.provisioningState": "Succeeded",
                 "properties.isAttachedCompute": False,
@@ -221,14 +224,6 @@ KINDS = {
                 "properties.properties.currentNodeCount": 0,
                 "properties.properties.targetNodeCount": 0,
             },
-        ),
-        Kind(
-            token="azure-native:machinelearningservices:ManagedNetworkSettingsRule",
-            path=GROUP
-            + "/providers/Microsoft.MachineLearningServices/workspaces/{workspaceName}"
-            + "/outboundRules/{ruleName}",
-            api_version="2025-12-01",
-            model="machinelearning:OutboundRuleBasicResource",
         ),
         Kind(
             token="azure-native:consumption:Budget",
@@ -260,7 +255,6 @@ KINDS = {
             + "/providers/Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
             api_version="2024-05-01",
             model="network:NetworkSecurityGroup",
-            create_only=("location",),
             outputs={**STORED, "resourceGuid": "{guid}"},
         ),
         Kind(
@@ -268,7 +262,7 @@ KINDS = {
             path=GROUP + "/providers/Microsoft.Network/privateEndpoints/{privateEndpointName}",
             api_version="2024-05-01",
             model="network:PrivateEndpoint",
-            create_only=("location", "subnet"),
+            create_only=("subnet",),
             outputs=STORED,
         ),
         Kind(

@@ -9,7 +9,9 @@ refresh moves those inputs whose outputs moved.
 
 from __future__ import annotations
 
+import copy
 import os
+import signal
 import sys
 import threading
 import time
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.empty_pb2 import Empty
 
 from tests.fakes import azure_native
 from tests.fakes.azure_native import differences, judge
@@ -78,7 +82,7 @@ class Provider(pb_grpc.ResourceProviderServicer):
 
     def Cancel(self, request: Any, context: Any) -> Any:
         self._service.stopping.set()
-        return types_empty()
+        return Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
         self._note("invoke", request.tok)
@@ -163,7 +167,7 @@ class Provider(pb_grpc.ResourceProviderServicer):
             self._service.delete(kind, request.id)
         except (Refused, Cancelled) as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error) or "context canceled")
-        return types_empty()
+        return Empty()
 
     def _write(
         self, write: Any, kind: Kind, resource_id: str, inputs: Record, context: Any
@@ -195,12 +199,6 @@ class Provider(pb_grpc.ResourceProviderServicer):
         self._store.note({"operation": operation, "urn": urn, "error": error})
 
 
-def types_empty() -> Any:
-    from google.protobuf.empty_pb2 import Empty
-
-    return Empty()
-
-
 def find_kind(urn: str) -> Kind:
     token = urn.split("::")[2].rpartition("$")[2]
     if token not in KINDS:
@@ -224,21 +222,28 @@ def preview_outputs(kind: Kind, inputs: Record, old: Record) -> Record:
 
 def readable_inputs(kind: Kind, outputs: Record) -> Record:
     """Outputs without what is only ever read."""
-    only_read = {place.partition(".")[0] for place in kind.outputs if "." not in place}
-    only_read |= {"name", "type"} - set(kind.parameters)
-    seen = {key: each for key, each in outputs.items() if key not in only_read}
-    if "userAssignedIdentities" in seen.get("identity", {}):
-        ids = sorted(seen["identity"]["userAssignedIdentities"])
-        seen["identity"] = {**seen["identity"], "userAssignedIdentities": ids}
+    seen = copy.deepcopy(outputs)
+    for place in {"name", "type"} - set(kind.parameters) | set(kind.outputs):
+        _drop(seen, place.split("."))
+    ids = seen.get("identity", {}).get("userAssignedIdentities")
+    if ids is not None:
+        seen["identity"]["userAssignedIdentities"] = sorted(ids)
     return seen
+
+
+def _drop(values: Record, path: list[str]) -> None:
+    """Take a value out, and what is empty without it."""
+    first, *rest = path
+    if rest and first in values:
+        _drop(values[first], rest)
+    if not rest or values.get(first) == {}:
+        values.pop(first, None)
 
 
 def abort_partial(
     context: Any, reason: str, resource_id: str, outputs: Record, inputs: Record
 ) -> None:
     """Fail with a resource that exists: google.rpc.Status with Pulumi's ErrorResourceInitFailed."""
-    from google.protobuf.any_pb2 import Any as AnyMessage
-
     detail = AnyMessage()
     detail.Pack(
         pb.ErrorResourceInitFailed(
@@ -274,6 +279,8 @@ def end_with_engine(parent: int) -> None:
 def main() -> None:
     """Serve on a free port, told on stdout, until the engine is gone."""
     parent = os.getppid()
+    # How the engine ends a provider: at once, like a compiled one; nothing is under way then.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
     folder = Path(os.environ[azure_native.FOLDER])
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     server = grpc.server(ThreadPoolExecutor(max_workers=64), options=options)

@@ -49,14 +49,44 @@ SOFT_DELETED = {
     ),
 }
 
+# learn.microsoft.com, resource-name-rules, where it says more than the models do.
+NAMES = {
+    "azure-native:resources:ResourceGroup": r"[-\w.()]{0,89}[-\w()]",
+    "azure-native:storage:BlobContainer": r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]",
+    "azure-native:storage:BlobServiceProperties": "default",
+    "azure-native:storage:FileServiceProperties": "default",
+    "azure-native:storage:ManagementPolicy": "default",
+    "azure-native:keyvault:Vault": r"(?!.*--)[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]",
+    "azure-native:managedidentity:UserAssignedIdentity": r"[a-zA-Z0-9][\w-]{2,127}",
+    "azure-native:authorization:RoleAssignment": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "azure-native:authorization:ManagementLockByScope": r"[^<>%&:\\?/]{1,90}",
+    "azure-native:consumption:Budget": r"[\w-]{1,63}",
+    "azure-native:machinelearningservices:Compute": r"[a-zA-Z0-9-]{2,16}",
+    "azure-native:network:VirtualNetwork": r"[a-zA-Z0-9][\w.-]{0,62}\w",
+    "azure-native:network:Subnet": r"[a-zA-Z0-9][\w.-]{0,78}\w",
+    "azure-native:network:NetworkSecurityGroup": r"[a-zA-Z0-9][\w.-]{0,78}\w",
+    "azure-native:network:PrivateEndpoint": r"[a-zA-Z0-9][\w.-]{0,62}\w",
+}
+
 
 def check(
     state: State, troubles: Record, kind: Kind, resource_id: str, inputs: Record, old: Record | None
 ) -> None:
     """Raise Refused where the service would; `old` is what is there already."""
+    name = resource_id.rpartition("/")[2]
+    if not re.fullmatch(NAMES.get(kind.token, ".+"), name):
+        raise Refused(400, "InvalidResourceName", f"Resource name {name} is invalid.")
     _check_parents(state, kind, resource_id)
     if old is None:
         _check_names(state, troubles, kind, resource_id)
+    elif _region(old["inputs"]) != _region(inputs):
+        raise Refused(
+            409,
+            "InvalidResourceLocation",
+            f"The resource '{name}' already exists in location "
+            f"'{_region(old['inputs'])}'. A resource with the same name cannot be created in "
+            f"location '{_region(inputs)}'.",
+        )
     _check_references(state, kind, resource_id, inputs)
     if kind.token == "azure-native:authorization:RoleAssignment":
         _check_assignment(state, troubles, resource_id, inputs, old)
@@ -167,6 +197,10 @@ def _name(record: Record) -> str:
     return record["id"].rpartition("/")[2].lower()
 
 
+def _region(inputs: Record) -> str:
+    return str(inputs.get("location", "")).replace(" ", "").lower()
+
+
 def _check_references(state: State, kind: Kind, resource_id: str, inputs: Record) -> None:
     """Whatever a request's body points at by its id has to be there."""
     for place in _ids({key: each for key, each in inputs.items() if key not in kind.beside_body}):
@@ -191,7 +225,11 @@ def _ids(value: Any) -> Iterator[str]:
 
 
 def _check_locks(state: State, key: str, resource_id: str) -> None:
-    """A lock holds what it is on and all below; the lock itself can go."""
+    """A lock holds what it is on and all below; the lock itself can go.
+
+    Of roles: MicrosoftDocs/azure-docs issue 110791; of containers: azurerm issues 4681 and 30623
+    (requests to ARM are refused, those to the blob endpoint are not).
+    """
     for record in state["resources"].values():
         if record["token"] != "azure-native:authorization:ManagementLockByScope":
             continue

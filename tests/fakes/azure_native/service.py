@@ -19,7 +19,28 @@ from tests.fakes.azure_native.errors import (
 from tests.fakes.azure_native.kinds import Kind
 from tests.fakes.azure_native.store import Record, Store
 
+WORKSPACE = "azure-native:machinelearningservices:Workspace"
+CLUSTER = "azure-native:machinelearningservices:Compute"
+# Two of those that Azure adds of itself where only approved traffic goes out; names begin like so.
+REQUIRED_RULES: Record = {
+    "__SYS_S_AzureActiveDirectory": {
+        "type": "ServiceTag",
+        "category": "Required",
+        "destination": {
+            "serviceTag": "AzureActiveDirectory",
+            "protocol": "TCP",
+            "portRanges": "80,443",
+        },
+    },
+    "__SYS_PE_vault": {
+        "type": "PrivateEndpoint",
+        "category": "Required",
+        "destination": {"subresourceTarget": "vault", "sparkEnabled": False},
+    },
+}
 RETRIES = 3  # azcore's default
+HOW = {"refuse", "fail", "hang", "hang-after"}
+KEYS = {"operation", "type", "name", "times", "how", "status", "code", "message", "retry_after_s"}
 
 
 class Service:
@@ -68,16 +89,19 @@ class Service:
         raise AssertionError
 
     def _act(self, operation: str, kind: Kind, resource_id: str, inputs: Record) -> Record:
-        self._wait(self._store.troubles().get("latency_s", 0.0))
+        # Half of it before the effect, half before the answer: a kill may fall into either.
+        half_s = self._store.troubles().get("latency_s", 0.0) / 2
+        self._wait(half_s)
         trouble = self._next_trouble(operation, kind, resource_id)
         how = trouble.get("how", "refuse") if trouble else None
         if trouble is not None and how == "refuse":
             raise _refusal(trouble)
         if how == "hang":
-            self._hang()
+            self._hang(operation, kind, resource_id)
         answer = self._store_change(operation, kind, resource_id, inputs, failed=how == "fail")
+        self._wait(half_s)
         if how == "hang-after":
-            self._hang()
+            self._hang(operation, kind, resource_id)
         if trouble is not None and how == "fail":
             raise Failed(trouble["status"], trouble["code"], trouble["message"])
         return answer
@@ -103,6 +127,7 @@ class Service:
                 "outputs": outputs,
                 "created": old["created"] if old else time.time(),
             }
+            _settle_network(state, kind, resource_id)
             return outputs
 
     def _next_trouble(self, operation: str, kind: Kind, resource_id: str) -> Record | None:
@@ -112,6 +137,8 @@ class Service:
         name = resource_id.rpartition("/")[2]
         with self._store.using_troubles() as troubles:
             for trouble in troubles["failures"]:
+                assert trouble.keys() <= KEYS, f"troubles.json: {trouble}"
+                assert trouble.get("how", "refuse") in HOW, f"troubles.json: {trouble}"
                 if (
                     trouble["operation"] == operation
                     and fnmatchcase(kind.token, trouble.get("type", "*"))
@@ -122,7 +149,9 @@ class Service:
                     return found
         return None
 
-    def _hang(self) -> None:
+    def _hang(self, operation: str, kind: Kind, resource_id: str) -> None:
+        call = {"operation": operation, "id": resource_id, "token": kind.token, "hangs": True}
+        self._store.note(call)
         self.stopping.wait()
         raise Cancelled
 
@@ -164,7 +193,7 @@ def _remembered(
     state: dict[str, dict[str, Record]], kind: Kind, resource_id: str, inputs: Record
 ) -> Record:
     """The inputs with the size that a cluster of this name had first."""
-    if kind.token != "azure-native:machinelearningservices:Compute":
+    if kind.token != CLUSTER:
         return inputs
     properties = inputs.get("properties", {}).get("properties", {})
     first = state["sizes"].setdefault(
@@ -173,6 +202,29 @@ def _remembered(
     kept = copy.deepcopy(inputs)
     kept["properties"]["properties"] |= {key: each for key, each in first.items() if each}
     return kept
+
+
+def _settle_network(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -> None:
+    """A workspace's managed network and its rules become active with its first compute, and Azure
+    adds rules of its own (learn.microsoft.com, how-to-managed-network); rules and their `status`
+    are inputs, too, so that a refresh finds them moved."""
+    if kind.token not in {WORKSPACE, CLUSTER}:
+        return
+    workspace = state["resources"][resource_id.lower().partition("/computes/")[0]]
+    network = workspace["outputs"].get("managedNetwork", {})
+    if network.get("isolationMode", "Disabled") == "Disabled":
+        return
+    computes = f"{workspace['id'].lower()}/computes/"
+    active = any(each.startswith(computes) for each in state["resources"])
+    status = "Active" if active else "Inactive"
+    network["status"] = {"status": status, "sparkReady": False}
+    rules = network.setdefault("outboundRules", {})
+    if active and network["isolationMode"] == "AllowOnlyApprovedOutbound":
+        rules |= copy.deepcopy(REQUIRED_RULES)
+        target = {"serviceResourceId": workspace["outputs"].get("keyVault")}
+        rules["__SYS_PE_vault"]["destination"] |= target
+    for rule in rules.values():
+        rule["status"] = status
 
 
 def principal_of(resource_id: str) -> str:

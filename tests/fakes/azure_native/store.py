@@ -77,5 +77,5 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _replace(path: Path, content: object) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps(content, indent=1))
+    partial.write_text(json.dumps(content))
     partial.replace(path)

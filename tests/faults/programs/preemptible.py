@@ -37,6 +37,13 @@ def save(step: int, value: int) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
+def meet(step: int) -> None:
+    """Wait for all ranks, as a vote does: none leaves before the last one has come this far."""
+    (RUN_DIR / f"at-{step}-{RANK}").touch()
+    while len(list(RUN_DIR.glob(f"at-{step}-*"))) < int(os.environ["WORLD_SIZE"]):
+        time.sleep(0.005)
+
+
 def leave(step: int, value: int, why: str) -> None:
     if RANK == 0:
         save(step, value)
@@ -66,6 +73,7 @@ def main() -> None:
             leave(step, value, asked[0])
         # A real trainer's ranks vote, and all leave at the same step; here all know beforehand.
         if step in leaving:
+            meet(step)
             own = "Azure's scheduled event Preempt"
             leave(step, value, own if leaving[step] == RANK else "another rank was asked to leave")
     if RANK == 0:

@@ -36,6 +36,8 @@ SETTINGS = {
 SETTINGS["test"] = replace(
     SETTINGS["dev"], stack="test", stage="test", network="private", allowed_ips=()
 )
+# dev may be private too; its stage stays.
+SETTINGS["private dev"] = replace(SETTINGS["dev"], network="private", allowed_ips=())
 SETTINGS["prod"] = replace(SETTINGS["test"], stack="prod", stage="prod")
 
 

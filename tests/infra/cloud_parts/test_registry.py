@@ -24,7 +24,6 @@ OWN = {
         "networkRuleSet": {"defaultAction": "Deny"},
         "zoneRedundancy": "Enabled",
         "policies": {
-            "azureADAuthenticationAsArmPolicy": {"status": "disabled"},
             "exportPolicy": {"status": "disabled"},
             "retentionPolicy": {"days": 15, "status": "enabled"},
         },

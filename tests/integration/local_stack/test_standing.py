@@ -60,7 +60,7 @@ def test_an_exported_environment_needs_no_project(standing, tmp_path):
 
     assert json.loads(shown) == json.loads(file.read_text())
     checked = json.loads(standing.launch("env", "check", "--json", "--env", str(file)).stdout)
-    assert [(each["part"], each["ok"]) for each in checked] == [
+    assert [(each["part"], each["ok"]) for each in checked["parts"]] == [
         ("storage", True),
         ("workspace", True),
         ("cluster cpu", True),

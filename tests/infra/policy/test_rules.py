@@ -1,0 +1,189 @@
+"""The rules as data: complete, documented, and silent on stacks that are set differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from infra.policy import document, pack, waivers, wishes
+from infra.policy.access import ASSIGNMENT
+from infra.policy.rules import Resource, ResourceRule, Stack, stage_of
+from infra.policy.wishes import Wish
+from tests.infra.cloud_declared import declare_stack
+
+# Of the checklist that the stacks follow: storage, vault, registry, workspace, clusters, insights,
+# and roles, money and deletion.
+ROWS = {
+    *(f"S{number}" for number in range(1, 23)),
+    *(f"K{number}" for number in range(1, 10)),
+    *(f"A{number}" for number in range(1, 9)),
+    *(f"W{number}" for number in range(1, 10)),
+    *(f"C{number}" for number in range(1, 10)),
+    "I1",
+    *(f"G{number}" for number in range(1, 9)),
+}
+GROUPS = {
+    "practitioners": ["00000000-0000-4000-8000-000000000001"],
+    "readers": ["00000000-0000-4000-8000-000000000002"],
+}
+
+
+def test_every_row_of_the_checklist_has_a_rule_or_a_reason():
+    judged = {each.row for each in pack.RULES}
+    assert judged | set(waivers.WAIVED_ROWS) == ROWS
+    assert judged & set(waivers.WAIVED_ROWS) == set()
+    assert set(waivers.WAIVED_PARTS) <= judged
+
+
+def test_every_rule_names_its_sources_and_no_waived_one():
+    assert [each.name for each in pack.RULES if not each.sources] == []
+    cited = {id_ for each in pack.RULES for id_ in each.sources.split(", ")}
+    assert cited & set(waivers.WAIVERS) == set()
+
+
+def test_the_page_shows_the_rules_as_they_are():
+    page = document.PAGE.read_text()
+    assert document.fill(page) == page, "run: .venv/bin/python -m infra.policy.document"
+
+
+@pytest.mark.parametrize(
+    ("stack", "stage"),
+    [
+        ("dev", "dev"),
+        ("dev-alice", "dev"),
+        ("test-2", "test"),
+        ("prod-eu", "prod"),
+        ("staging", "prod"),
+        ("Dev", "prod"),
+        ("devel", "prod"),
+        ("", "prod"),
+    ],
+)
+def test_a_stack_of_no_known_stage_is_held_to_what_prod_is(stack, stage):
+    assert stage_of(stack) == stage
+
+
+@pytest.mark.parametrize(
+    ("wish", "holds", "holds_not"),
+    [
+        (wishes.equal(True), [True], [False, None, "true", 1]),
+        (wishes.equal(False), [False], [True, None, 0, ""]),
+        (wishes.equal("Disabled"), ["Disabled", "disabled"], [None, "", "Enabled", False]),
+        (wishes.at_least(7), [7, 7.0, 365], [6, 6.9, None, "7", True, float("nan")]),
+        (wishes.between(1, 4), [1, 4.0], [0, 5, None, "2", False]),
+        (
+            wishes.lasting_at_most("PT5M"),
+            ["PT5M", "PT300S", "PT1S", "00:05:00"],
+            ["PT5M1S", "P1D", "PT0S", "PT", "P", "", None, 300, "PT-1M", "forever"],
+        ),
+        (
+            wishes.lasting_at_most("1.00:00:00"),
+            ["1.00:00:00", "0.23:59:59", "00:30:00", "PT24H"],
+            ["1.00:00:01", "30.00:00:00", "00:00:00", None],
+        ),
+        (wishes.matching("[a-z]{3}"), ["abc"], ["abcd", "ab", "abc\n", None, 3]),
+        (wishes.given(), ["x", ["x"]], ["", None, []]),
+        (wishes.absent(), [None], [False, "", []]),
+        (wishes.empty(), [None, []], [["x"], False, 0]),
+    ],
+    ids=lambda each: each.text if isinstance(each, Wish) else "",
+)
+def test_wishes_hold_where_they_should(wish, holds, holds_not):
+    assert [each for each in holds if not wish.holds(each)] == []
+    assert [each for each in holds_not if wish.holds(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("addresses", "narrow"),
+    [
+        ("198.51.100.7", True),
+        ("203.0.113.0/24", True),
+        ("10.1.0.0/16", True),
+        ("10.0.0.0/15", False),
+        ("0.0.0.0/0", False),
+        ("::/0", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_firewall_lets_in_narrow_ranges_only(addresses, narrow):
+    assert wishes.is_narrow(addresses) is narrow
+
+
+@pytest.mark.parametrize(
+    ("stack", "changed"),
+    [
+        ("dev-alice", {"people": GROUPS}),
+        ("dev", {"network": "private", "allowed_ips": None}),
+        ("dev", {"allowed_ips": ["20.50.2.0/24"], "generation": 12}),
+        ("test-2", {"people": GROUPS, "secrets": ["wandb-key"]}),
+        ("prod-eu", {"people": GROUPS, "secrets": ["wandb-key"], "generation": 99}),
+    ],
+    ids=["people", "private", "allowed", "secrets", "everything"],
+)
+def test_no_alarm_on_what_the_settings_allow(stack, changed):
+    assert broken(declared(stack, **changed)) == set()
+
+
+def test_a_stack_of_another_kind_is_not_judged():
+    local = Resource(
+        urn="urn:pulumi:local::trainyard::trainyard:local:Platform::local",
+        type="trainyard:local:Platform",
+        inputs={},
+        protect=False,
+    )
+    assert broken(Stack(name="local", resources=(local,))) == set()
+
+
+def test_an_empty_stack_on_azure_lacks_what_every_stack_has():
+    group = Resource(
+        urn="urn:pulumi:prod::trainyard::azure-native:resources:ResourceGroup::cloud-group",
+        type="azure-native:resources:ResourceGroup",
+        inputs={},
+        protect=True,
+    )
+    assert broken(Stack(name="prod", resources=(group,))) == {
+        "budget-declared",
+        "storage-old-checkpoints-cool",
+        "tags-present",
+    }
+
+
+def declared(stack: str, **changed: object) -> Stack:
+    """What a program declares, with the options that a recording engine does not see."""
+    seen = declare_stack(stack, **changed)
+    urns = {each.name: f"urn:pulumi:{stack}::trainyard::{each.type}::{each.name}" for each in seen}
+    return Stack(
+        name=stack,
+        resources=tuple(
+            Resource(
+                urn=urns[each.name],
+                type=each.type,
+                inputs=each.inputs,
+                protect=not each.type.endswith(":Compute"),
+                made_from=identity_of(each.type, each.name, urns.values()),
+            )
+            for each in seen
+        ),
+    )
+
+
+def identity_of(type_: str, name: str, urns: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The identity whose principal an assignment of that name takes."""
+    if type_ != ASSIGNMENT:
+        return {}
+    whose = "cluster" if "-cluster-" in name else "workspace"
+    return {"principalId": tuple(each for each in urns if each.endswith(f"identity-{whose}"))}
+
+
+def broken(stack: Stack) -> set[str]:
+    return {
+        each.name
+        for each in pack.RULES
+        if (
+            any(each.judge(resource) for resource in stack.resources)
+            if isinstance(each, ResourceRule)
+            else each.judge(stack)
+        )
+    }

@@ -1,0 +1,148 @@
+"""A stack on Azure through the real engine: what each change does, and destroy and up again."""
+
+from __future__ import annotations
+
+import json
+
+from jobs.pending_creates import PATHS, PREFIX, resource_id
+from tests.fakes.azure_native import SUBSCRIPTION_ID
+from tests.integration.azure_stack.kept_secrets import find_kept_secrets
+
+REPLACED = "replace"
+COMPUTES = "Microsoft.MachineLearningServices/workspaces"
+
+
+def computes(project):
+    """Live clusters: physical name -> the properties that their declaration has."""
+    return {
+        identifier.rpartition("/")[2]: each["outputs"]["properties"]["properties"]
+        for identifier, each in project.live().items()
+        if "/computes/" in identifier
+    }
+
+
+def test_what_is_there_is_what_the_record_has_and_a_second_up_changes_nothing(standing):
+    assert set(standing.owned().values()) == standing.live().keys()
+    said = standing.up("--expect-no-changes")
+    assert "unchanged" in said
+    assert f"pulumi config set azure-native:subscriptionId {SUBSCRIPTION_ID} -s dev" in said
+    assert find_kept_secrets(standing) == []
+
+
+def test_the_id_of_each_resource_can_be_told_before_it_is_made(standing):
+    """What `launch env repair` takes over is found by these."""
+    declared = [each for each in standing.resources().values() if each["type"].startswith(PREFIX)]
+    for each in declared:
+        assert resource_id(each, SUBSCRIPTION_ID) == each["id"]
+    assert {each["type"].removeprefix(PREFIX) for each in declared} <= PATHS.keys()
+
+
+def test_numbers_of_a_cluster_change_in_place_and_its_minimum_only_in_the_tag(standing):
+    before = computes(standing)
+    cluster = standing.settings["clusters"]["cpu"]
+    cluster |= {"min_nodes": 0, "max_nodes": cluster["max_nodes"] + 1, "idle_s": 240}
+    assert standing.preview() == {"cluster-cpu-compute": "update"}
+
+    standing.up()
+    after = computes(standing)
+    assert after.keys() == before.keys()
+    (changed,) = (name for name in after if after[name] != before[name])
+    assert changed.startswith("cpu-")
+    assert after[changed]["scaleSettings"] == {
+        **before[changed]["scaleSettings"],
+        "maxNodeCount": cluster["max_nodes"],
+        "nodeIdleTimeBeforeScaleDown": "PT4M",
+    }
+
+
+def test_an_owner_is_a_tag_and_a_receiver_of_mails(standing):
+    standing.settings["owner"] = "ada@example.com"
+    steps = standing.preview()
+    assert set(steps.values()) == {"update"}
+    assert {"cloud-group", "cloud-budget", "cloud-data-account", "cluster-gpu-compute"} <= {*steps}
+
+
+def test_what_cannot_change_makes_another_cluster_before_the_old_one_goes(standing):
+    clusters = standing.settings["clusters"]
+    before = computes(standing)
+    clusters["cpu"]["size"] = "Standard_D16ds_v4"
+    clusters["gpu"]["priority"] = "dedicated"
+    assert standing.preview() == {"cluster-cpu-compute": REPLACED, "cluster-gpu-compute": REPLACED}
+
+    standing.up()
+    after = computes(standing)
+    assert not after.keys() & before.keys()
+    assert {name.rpartition("-")[0]: each["vmSize"] for name, each in after.items()} == {
+        "cpu": "Standard_D16ds_v4",
+        "gpu": clusters["gpu"]["size"],
+    }
+    lines = (standing.azure / "calls.jsonl").read_text().splitlines()
+    calls = [json.loads(line) for line in lines]
+    done = [call["operation"] for call in calls if "/computes/gpu-" in call.get("id", "")]
+    assert done[-2:] == ["create", "delete"]
+
+
+def test_a_cluster_comes_and_goes_alone(standing):
+    clusters = standing.settings["clusters"]
+    clusters["new"] = clusters["cpu"]
+    del clusters["gpu"]
+    assert standing.preview() == {
+        "cluster-new": "create",
+        "cluster-new-compute": "create",
+        "cluster-gpu": "delete",
+        "cluster-gpu-compute": "delete",
+    }
+
+
+def test_a_minimum_moved_by_launch_is_no_change_and_stays_after_a_refresh_alone(standing):
+    identifier = standing.owned()["cluster-cpu-compute"]
+    path = "properties.properties.scaleSettings.minNodeCount"
+    standing.change_live(identifier, path=path, value=2)
+    assert standing.preview() == {}
+    standing.refresh()
+    assert standing.preview() == {}
+
+    def minimum():
+        return computes(standing)[identifier.rpartition("/")[2]]["scaleSettings"]["minNodeCount"]
+
+    standing.settings["clusters"]["cpu"]["max_nodes"] += 1
+    standing.up()
+    assert minimum() == 2
+    # Without one the whole request says what Pulumi saw last.
+    standing.change_live(identifier, path=path, value=1)
+    standing.settings["clusters"]["cpu"]["max_nodes"] += 1
+    standing.up()
+    assert minimum() == 2
+
+
+def test_a_generation_is_another_vault_and_workspace_with_all_that_is_in_them(standing):
+    before = standing.owned()
+    standing.settings["generation"] = 2
+    steps = standing.preview()
+    for name in ("cloud-vault", "cloud-workspace", "cloud-datastore-data", "cluster-cpu-compute"):
+        assert "replace" in steps[name]
+    kept = {"cloud-group", "cloud-data-account", "cloud-data-data", "cloud-registry"}
+    assert not kept & steps.keys()
+
+    standing.up()
+    assert set(standing.owned().values()) == standing.live().keys()
+    assert standing.soft_deleted() == {before["cloud-vault"].rpartition("/")[2]}
+    assert standing.preview() == {}
+
+
+def test_after_destroy_a_vault_that_azure_still_keeps_costs_another_generation(kept):
+    """The last test of the module: it goes on where the one before has ended."""
+    kept.settings["generation"] = 2
+    kept.up()
+    vault = kept.owned()["cloud-vault"].rpartition("/")[2]
+    kept.destroy()
+    assert kept.live() == {}
+    assert vault in kept.soft_deleted()
+
+    said = kept.up(check=False)
+    assert "cloud-vault" in said
+    assert "already exists in deleted state" in said
+
+    kept.settings["generation"] = 3
+    kept.up()
+    assert set(kept.owned().values()) == kept.live().keys()

@@ -1,0 +1,80 @@
+"""`launch env check` over the real engine's previews of prod; and no secret in what is kept of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobs.stack import parse_environment
+from tests.integration.azure_stack.conftest import CloudProject, fresh_project, read_settings
+from tests.integration.azure_stack.kept_secrets import find_kept_secrets
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    """One prod that is up for all tests here; nothing here changes it."""
+    with fresh_project(tmp_path_factory.mktemp("guarded") / "prod", "prod") as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture
+def prod(up: CloudProject) -> CloudProject:
+    up.settings = read_settings("prod")
+    return up
+
+
+def check(project, *words):
+    """Type `launch env check` with the settings as they are now; its code, its JSON, its talk."""
+    project.write_settings()
+    words = ["env", "check", "-s", project.stack, "--only", "changes", "--json", *words]
+    done = project.launch(*words, check=False)
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def losses(found):
+    names = ("name", "change", "is_protected", "is_allowed")
+    return [tuple(each[name] for name in names) for each in found["changes"]["losses"]]
+
+
+def test_clusters_made_anew_and_taken_out_are_refused_until_each_is_allowed(prod):
+    clusters = prod.settings["clusters"]
+    clusters["cpu"] |= {"max_nodes": 9, "idle_s": 600}
+    clusters["new"] = clusters["gpu-low"]
+    clusters["gpu"]["size"] = "Standard_NC24ads_A100_v4"
+    del clusters["gpu-low"]
+    code, found, said = check(prod, "--allow-replace", "gpu")
+    assert (code, losses(found)) == (
+        3,
+        [("gpu-low", "deleted", False, False), ("gpu", "replaced", False, True)],
+    )
+    changes = found["changes"]
+    assert changes["losses"][1]["because"] == ["computeName", "vmSize"]
+    assert (changes["updated"], changes["created"]) == (["cpu"], ["new"])
+    assert said.endswith("--allow-replace gpu --allow-replace gpu-low\n")
+
+
+def test_another_place_for_what_is_protected_is_refused_whatever_is_allowed(prod):
+    prod.settings["location"] = "northeurope"
+    code, found, said = check(prod, "--allow-replace", "cloud-group")
+    assert code == 3
+    assert found["changes"]["is_cut_short"]
+    assert ("cloud-group", "replaced", True, True) in losses(found)
+    assert "would replace or delete what is protected, and Pulumi refuses it: " in said
+
+
+def test_a_setting_that_is_wrong_is_a_failure_in_the_programs_words(prod):
+    prod.settings["generation"] = 0
+    code, found, said = check(prod)
+    assert (code, found) == (1, None)
+    assert "error: `pulumi preview -s prod` failed: Pulumi.prod.yaml: " in said
+    assert "generation" in said
+    assert "Traceback" not in said
+
+
+def test_the_output_is_what_launch_reads_and_no_secret_is_in_it_or_in_the_state(prod):
+    text = prod.pulumi("stack", "output", "environment", "--json", "-s", "prod").stdout
+    environment = parse_environment(text[text.index("{") :].encode(), "the test")
+    assert (environment.stack, environment.engine) == ("prod", "azureml")
+    assert find_kept_secrets(prod) == []

@@ -1,0 +1,277 @@
+"""The policy pack on what previews of the real stacks show: silent on them, loud on every mutant.
+
+Every mutant is judged by the rules themselves; one of each rule goes through the pack's own server.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.policy import pack
+from infra.policy.rules import Resource, ResourceRule, Rule, Stack, StackRule
+from jobs.errors import EnvironmentFailure
+from tests.campaign import mutants
+from tests.infra.policy.mutants import Mutant
+from tests.infra.policy.written import mutants_of
+from tests.infra.policy.wrong_values import COMPANIONS
+from tools import policy
+from tools.analyzer import Analyzer, start_analyzer
+from tools.project import Project, this_project
+from tools.stand_in_preview import Preview, preview
+
+STACKS = ("dev", "test", "prod")
+REPO = Path(__file__).parents[3]
+PACK = REPO / "infra" / "policy"
+UNKNOWN_BOOLEAN = "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7"  # pulumi_policy/proxy.py
+# The fewest that a rule is tried with on a stack that it is for.
+FEWEST = 2
+
+
+@pytest.fixture(scope="module")
+def previews(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Preview]:
+    """What the engine would make of each stack as committed."""
+    project = this_project(os.environ)
+    return {stack: preview(project, stack, tmp_path_factory.mktemp(stack)) for stack in STACKS}
+
+
+@pytest.fixture
+def analyzer() -> Iterator[Analyzer]:
+    with start_analyzer(PACK, project="trainyard", stack="prod") as started:
+        yield started
+
+
+def test_the_pack_has_rules_enough_and_all_are_mandatory(analyzer):
+    found = analyzer.policies()
+    assert [each.name for each in found] == [each.name for each in pack.RULES]
+    assert [each.name for each in found if not each.is_mandatory] == []
+    assert len(found) >= 55
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_our_own_stacks_break_no_rule_and_hide_no_value(previews, analyzer, stack):
+    """A rule that met an unknown value would say so."""
+    resources = previews[stack].resources
+    assert [found for each in resources for found in analyzer.analyze(each)] == []
+    assert analyzer.analyze_stack(resources) == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_each_mutant_is_caught_by_its_rule_and_only_companions(previews, stack):
+    whole = stack_of(previews[stack])
+    wrong: list[str] = []
+    tried: Counter[str] = Counter()
+    of_resource: Counter[tuple[str, str]] = Counter()
+    caught = 0
+    for rule in pack.RULES:
+        for mutant in mutants_of(rule, whole) if whole.stage in rule.stages else ():
+            fired = judge(mutant)
+            others = fired - {rule.name} - COMPANIONS.get(rule.name, frozenset())
+            tried[rule.name] += 1
+            of_resource[rule.name, mutant.changed.urn if mutant.changed else ""] += 1
+            caught += rule.name in fired
+            if rule.name not in fired or others:
+                wrong.append(f"{rule.name}: {mutant.title}: {sorted(fired)}")
+    rules = [each.name for each in pack.RULES if whole.stage in each.stages]
+    mutants(
+        f"policy pack on {stack}: {len(rules)} of {len(pack.RULES)} rules",
+        planted=tried.total(),
+        caught=caught,
+    )
+    assert wrong == []
+    assert [name for name in rules if tried[name] < FEWEST] == []
+    on_a_property = [each for each in pack.RULES if isinstance(each, ResourceRule) and each.path]
+    assert [
+        (rule.name, resource.name)
+        for rule in on_a_property
+        if whole.stage in rule.stages
+        for resource in whole.of(*rule.types)
+        if of_resource[rule.name, resource.urn] < FEWEST
+    ] == []
+
+
+def test_the_server_catches_a_mutant_of_each_rule(previews, analyzer):
+    """Through gRPC, in which numbers become floats and lists become proxies."""
+    prod = previews["prod"]
+    whole = stack_of(prod)
+    for each in prod.resources:
+        analyzer.analyze(each)
+    missed: list[str] = []
+    rules = [each for each in pack.RULES if "prod" in each.stages]
+    for rule in rules:
+        mutant = next(mutants_of(rule, whole))
+        if rule.name not in ask(analyzer, rule, mutant, prod):
+            missed.append(f"{rule.name}: {mutant.title}")
+    mutants("policy pack through its server", planted=len(rules), caught=len(rules) - len(missed))
+    assert missed == []
+
+
+def test_what_only_a_preview_tells_of_prod_is_so(previews):
+    """No analyzer is shown retain-on-delete (G7)."""
+    kept = {
+        each["urn"].rpartition("::")[2]
+        for each in previews["prod"].resources
+        if each.get("retainOnDelete")
+    }
+    wanted = ("azure-native:storage:BlobContainer", "azure-native:keyvault:Vault")
+    assert kept == {
+        each["urn"].rpartition("::")[2]
+        for each in previews["prod"].resources
+        if each["type"] in wanted
+    }
+
+
+def test_a_value_that_is_not_known_yet_counts_as_broken(previews, analyzer):
+    account = next(
+        each
+        for each in previews["prod"].resources
+        if each["type"] == "azure-native:storage:StorageAccount"
+    )
+    inputs = {**account["inputs"], "enableHttpsTrafficOnly": UNKNOWN_BOOLEAN}
+    found = analyzer.analyze({**account, "inputs": inputs})
+    verdict = policy.Verdict(
+        stack="prod", num_resources=1, policies=analyzer.policies(), diagnostics=found
+    )
+    assert [
+        (row[1], "can't be known during preview" in row[3]) for row in policy.rows(verdict)
+    ] == [("storage-https-only", True)]
+
+
+def test_make_policy_refuses_a_wrong_setting(tmp_path, capsys):
+    """Nodes that never go are allowed by the settings, and paid for day and night."""
+    project = copy_project(tmp_path, "dev")
+    settings = project.root / "Pulumi.dev.yaml"
+    content = yaml.safe_load(settings.read_text())
+    clusters = content["config"]["trainyard:clusters"]
+    name = min(clusters)
+    clusters[name]["min_nodes"] = 1
+    settings.write_text(yaml.safe_dump(content))
+
+    assert policy.main(["dev"], project=project) == 3
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith("mandatory rules, 1 violation")
+    assert [each.split(maxsplit=3) for each in said[2:]] == [
+        ["stack", "rule", "resource", said[2].split(maxsplit=3)[3]],
+        [
+            "dev",
+            "cluster-scales-to-zero",
+            f"cluster-{name}-compute",
+            "tags.min-nodes is '1', but must be 0  C6: CKV_AZURE_150 (TF)",
+        ],
+    ]
+
+
+def test_a_stack_without_settings_is_named(tmp_path, capsys):
+    project = copy_project(tmp_path, "dev")
+    assert policy.main(["demo"], project=project) == 1
+    assert "there is no Pulumi.demo.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise ValueError('broken rule')", "broken rule"),
+        ("print('hello')", "did not start"),
+        ("", "did not start"),
+        ("import os; os._exit(7)", "did not start"),
+    ],
+    ids=["raises", "prints", "ends", "dies"],
+)
+def test_a_pack_that_does_not_start_is_an_error(tmp_path, program, said):
+    (tmp_path / "PulumiPolicy.yaml").write_text("runtime: python\n")
+    (tmp_path / "__main__.py").write_text(f"{program}\n")
+    with pytest.raises(EnvironmentFailure) as failure:
+        with start_analyzer(tmp_path, project="trainyard", stack="dev"):
+            pass
+    assert said in str(failure.value)
+
+
+def test_a_rule_that_breaks_is_an_error_and_no_silence(tmp_path, previews):
+    (tmp_path / "__main__.py").write_text(
+        "from pulumi_policy import PolicyPack, ResourceValidationPolicy\n"
+        "def broken(args, report): raise KeyError('a rule of mine')\n"
+        "PolicyPack('broken', [ResourceValidationPolicy('broken', 'breaks', broken)])\n"
+    )
+    with pytest.raises(EnvironmentFailure, match="a rule of mine"):
+        with start_analyzer(tmp_path, project="trainyard", stack="dev") as started:
+            started.analyze(previews["dev"].resources[0])
+
+
+def stack_of(shown: Preview) -> Stack:
+    """The resources of a preview as rules see them."""
+    resources = tuple(
+        Resource(
+            urn=each["urn"],
+            type=each["type"],
+            inputs=each.get("inputs") or {},
+            protect=bool(each.get("protect")),
+            made_from={
+                key: tuple(urns) for key, urns in (each.get("propertyDependencies") or {}).items()
+            },
+        )
+        for each in shown.resources
+    )
+    outputs = next(each["outputs"] for each in shown.resources if each["type"] == pack.STACK_TYPE)
+    return Stack(name=resources[0].stack, resources=resources, outputs=outputs)
+
+
+def judge(mutant: Mutant) -> set[str]:
+    """The rules that a mutant breaks. What was not changed breaks none: that is tested above."""
+    judged = mutant.stack.resources if mutant.changed is None else (mutant.changed,)
+    return {
+        rule.name
+        for rule in pack.RULES
+        if (
+            any(rule.judge(each) for each in judged)
+            if isinstance(rule, ResourceRule)
+            else rule.judge(mutant.stack)
+        )
+    }
+
+
+def ask(analyzer: Analyzer, rule: Rule, mutant: Mutant, shown: Preview) -> set[str]:
+    """The rules that the server says are broken, asked as the engine would of such a rule."""
+    raw = {each["urn"]: each for each in shown.resources}
+    mutated = [
+        {
+            **raw.get(each.urn, {}),
+            "urn": each.urn,
+            "type": each.type,
+            "inputs": each.inputs,
+            "protect": each.protect,
+            # Rules read what was declared; full outputs would only take time.
+            "outputs": mutant.stack.outputs if each.type == pack.STACK_TYPE else {},
+        }
+        for each in mutant.stack.resources
+    ]
+    before = {each.urn: each for each in stack_of(shown).resources}
+    changed = [
+        each
+        for each in mutated
+        if (was := before.get(each["urn"])) is None
+        or (was.inputs, was.protect) != (each["inputs"], each["protect"])
+    ]
+    found = [each for one in changed for each in analyzer.analyze(one)]
+    if isinstance(rule, StackRule):
+        found += analyzer.analyze_stack(mutated)
+    # As it was, for the next one.
+    for each in changed:
+        if each["urn"] in raw:
+            analyzer.analyze(raw[each["urn"]])
+    return {each.policy for each in found}
+
+
+def copy_project(root: Path, stack: str) -> Project:
+    """What a preview reads of a clone, with this one's Pulumi."""
+    for name in ("Pulumi.yaml", "infra/__main__.py", f"Pulumi.{stack}.yaml"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPO / name, root / name)
+    (root / ".venv").symlink_to(REPO / ".venv")
+    return Project(root=root, cache=root / "cache")

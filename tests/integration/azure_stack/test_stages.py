@@ -1,0 +1,104 @@
+"""`test` and `prod` through the real engine: made from nothing, stable, and taken down or not."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.fakes.azure_native.service import REQUIRED_RULES
+from tests.integration.azure_stack.kept_secrets import find_kept_secrets
+
+
+def clusters_of(names):
+    return {name for name in names if name.startswith("cluster-")}
+
+
+def outbound_rules(project):
+    workspace = project.live()[project.owned()["cloud-workspace"]]
+    return workspace["outputs"]["managedNetwork"]["outboundRules"].keys()
+
+
+def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
+    project = new_project("test")
+    project.up()
+    assert set(project.owned().values()) == project.live().keys()
+    assert project.preview("--expect-no-changes") == {}
+    assert find_kept_secrets(project) == []
+
+    # Azure has started the managed network with the first cluster, with rules of its own in it: an
+    # update sends ours alone, Azure keeps its own, and from then on they are nothing new.
+    project.refresh()
+    assert project.preview() == {"cloud-workspace": "update"}
+    project.up()
+    assert outbound_rules(project) == {"data-blob", *REQUIRED_RULES}
+    project.refresh()
+    assert project.preview() == {}
+
+    project.destroy()
+    assert project.live() == {}
+
+
+def test_a_destroy_of_prod_is_refused_and_costs_no_more_than_idle_clusters(new_project):
+    project = new_project("prod")
+    project.up()
+    before, owned = project.live(), project.owned()
+    assert set(owned.values()) == before.keys()
+
+    said = project.destroy(check=False)
+    assert "cannot be deleted\n    because it is protected" in said
+    clusters = {owned[name] for name in clusters_of(owned)}
+    assert len(clusters) == len(project.settings["clusters"])
+    assert project.live() == {key: each for key, each in before.items() if key not in clusters}
+
+    said = project.up()
+    assert f"+ {2 * len(clusters)} created" in said
+    assert "updated" not in said
+    assert "replaced" not in said
+    assert project.owned() == owned
+    assert project.live().keys() == before.keys()
+
+
+@pytest.mark.faults
+def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(new_project):
+    project = new_project("prod")
+    project.up()
+    owned = project.owned()
+    held = {"cloud-group", "cloud-vault", "cloud-data-data", "cloud-data-runs"}
+    kept = held | {"cloud-data-account", "cloud-data-blobs"}  # what those hang on
+    pulumi = partial(project.pulumi, check=True)
+    pulumi("state", "unprotect", "--all", "--yes", "-s", "prod")
+    urns = {name: each["urn"] for name, each in project.resources().items()}
+    pulumi("state", "protect", "--yes", "-s", "prod", *(urns[each] for each in sorted(held)))
+    down = ("destroy", "--yes", "--skip-preview", "-s", "prod")
+    pulumi(*down, "--target", "**ManagementLockByScope**")
+    pulumi(*down, "--exclude-protected")
+    assert project.live().keys() == {owned[each] for each in kept}
+
+    project.up()
+    assert project.owned() == owned
+    assert set(owned.values()) == project.live().keys()
+
+
+@pytest.mark.faults
+def test_prod_taken_down_with_all_that_it_holds(new_project):
+    project = new_project("prod")
+    project.up()
+    project.pulumi("state", "unprotect", "--all", "--yes", "-s", "prod")
+    down = ("destroy", "--yes", "--skip-preview", "-s", "prod")
+    project.pulumi(*down, "--target", "**ManagementLockByScope**")
+    project.pulumi(*down)
+    assert project.live() == {}
+
+    project.settings["generation"] = 2
+    project.up()
+    assert set(project.owned().values()) == project.live().keys()
+
+
+@pytest.mark.faults
+def test_a_new_owner_of_prod_is_no_replacement(new_project):
+    project = new_project("prod")
+    project.up()
+    project.settings["owner"] = "ada@example.org"
+    assert set(project.preview().values()) == {"update"}
+    project.up()
