@@ -153,7 +153,7 @@ def repair(stack: str) -> list[str]:
     if state is not None and not state.exists():
         raise _not_up(stack)
     done = _end_what_died(root, stack, state)
-    before = _export(root, stack) if state is None else _checkpoint(state)
+    before = (_export(root, stack)["deployment"] or {}) if state is None else _checkpoint(state)
     if not (unsettled := find_unsettled(before)):
         return done
     _edit_record(root, stack, adopt)
@@ -201,7 +201,7 @@ def _edit_record(
     """Change the stack's record on any backend; what it is then. Nothing is written for nothing."""
     from tempfile import TemporaryDirectory
 
-    exported = msgspec.json.decode(_run_pulumi(root, ["stack", "export", "-s", stack]))
+    exported = _export(root, stack)
     old: dict[str, Any] = exported["deployment"] or {}
     new = change(old)
     if new != old:
@@ -349,8 +349,8 @@ def _checkpoint(state: Path) -> dict[str, Any]:
 
 
 def _export(root: Path, stack: str) -> dict[str, Any]:
-    text = _run_pulumi(root, ["stack", "export", "-s", stack])
-    return msgspec.json.decode(text)["deployment"] or {}
+    """What Pulumi exports: the record is its `deployment`, None before the first `up`."""
+    return msgspec.json.decode(_run_pulumi(root, ["stack", "export", "-s", stack]))
 
 
 def _has_resources(state: Path) -> bool:

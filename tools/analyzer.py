@@ -116,7 +116,7 @@ def start_analyzer(pack: Path, *, project: str, stack: str) -> Generator[Analyze
             yield analyzer
     except grpc.RpcError as error:
         message = f"the policy pack in {pack} broke: {_detail(error)}"
-        raise EnvironmentFailure(message) from error
+        raise EnvironmentFailure(message, hint="mend the rule that it names") from error
     finally:
         server.kill()
         server.communicate()

@@ -97,10 +97,10 @@ def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
         raise EnvironmentFailure(message, hint="make setup") from error
     except subprocess.TimeoutExpired as error:
         message = f"{name} took longer than {TIMEOUT_S} s"
-        raise EnvironmentFailure(message) from error
+        raise EnvironmentFailure(message, hint="type the same on a quieter machine") from error
     if done.returncode != 0:
         message = f"{name} failed:\n{_explain(done)}"
-        raise EnvironmentFailure(message)
+        raise EnvironmentFailure(message, hint="mend what it names, then type the same again")
     return done.stdout
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -82,19 +82,14 @@ class Access(pulumi.ComponentResource):
     ) -> None:
         super().__init__("trainyard:cloud:Access", name, None, opts)
         scopes = args.scopes
-        workspace = _identity("workspace", args.identities.workspace.principal_id)
+        workspace = identity_receiver("workspace", args.identities.workspace.principal_id)
         # https://learn.microsoft.com/azure/machine-learning/how-to-identity-based-service-authentication
         # Its role on the workspace itself comes with the workspace.
-        self.workspace = [
-            grant(
-                f"{name}-workspace-{key}",
-                args.site,
-                receiver=workspace,
-                role=role,
-                scope=scope,
-                parent=self,
-            )
-            for key, role, scope in (
+        self.workspace = _grant_all(
+            f"{name}-workspace",
+            args.site,
+            workspace,
+            (
                 ("account", Role.CONTRIBUTOR, scopes.workspace_account),
                 ("blobs", Role.BLOB_DATA_CONTRIBUTOR, scopes.workspace_account),
                 ("vault", Role.CONTRIBUTOR, scopes.key_vault),
@@ -108,9 +103,10 @@ class Access(pulumi.ComponentResource):
                     (f"endpoint-{key}", Role.READER, endpoint)
                     for key, endpoint in scopes.workspace_endpoints.items()
                 ),
-            )
-        ]
-        cluster = _identity("cluster", args.identities.cluster.principal_id)
+            ),
+            parent=self,
+        )
+        cluster = identity_receiver("cluster", args.identities.cluster.principal_id)
         secrets: list[tuple[str, Role, Scope]] = [
             (
                 f"secret-{secret}",
@@ -119,23 +115,19 @@ class Access(pulumi.ComponentResource):
             )
             for secret in args.site.settings.secrets
         ]
-        self.cluster = [
-            grant(
-                f"{name}-cluster-{key}",
-                args.site,
-                receiver=cluster,
-                role=role,
-                scope=scope,
-                parent=self,
-            )
-            for key, role, scope in (
+        self.cluster = _grant_all(
+            f"{name}-cluster",
+            args.site,
+            cluster,
+            (
                 ("workspace", Role.BLOB_DATA_CONTRIBUTOR, scopes.workspace_account),
                 ("data", Role.BLOB_DATA_READER, scopes.data_container),
                 ("runs", Role.BLOB_DATA_CONTRIBUTOR, scopes.runs_container),
                 ("images", Role.ACR_PULL, scopes.registry),
                 *secrets,
-            )
-        ]
+            ),
+            parent=self,
+        )
         self.register_outputs({})
 
 
@@ -182,15 +174,7 @@ class People(pulumi.ComponentResource):
                     principal_id=group,
                     principal_type=authorization.PrincipalType.GROUP,
                 )
-                for key, role, scope in roles:
-                    grant(
-                        f"{name}-{kind}-{group}-{key}",
-                        args.site,
-                        receiver=receiver,
-                        role=role,
-                        scope=scope,
-                        parent=self,
-                    )
+                _grant_all(f"{name}-{kind}-{group}", args.site, receiver, roles, parent=self)
         self.register_outputs({})
 
 
@@ -217,9 +201,25 @@ def grant(
     )
 
 
-def _identity(key: str, principal_id: pulumi.Input[str]) -> Receiver:
+def identity_receiver(key: str, principal_id: pulumi.Input[str]) -> Receiver:
+    """One of the stack's own identities as a receiver."""
     return Receiver(
         key=key,
         principal_id=principal_id,
         principal_type=authorization.PrincipalType.SERVICE_PRINCIPAL,
     )
+
+
+def _grant_all(
+    name: str,
+    site: Site,
+    receiver: Receiver,
+    roles: Iterable[tuple[str, Role, Scope]],
+    *,
+    parent: pulumi.Resource,
+) -> list[authorization.RoleAssignment]:
+    """Roles of one receiver, each under a key of its own."""
+    return [
+        grant(f"{name}-{key}", site, receiver=receiver, role=role, scope=scope, parent=parent)
+        for key, role, scope in roles
+    ]

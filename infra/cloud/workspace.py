@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_azure_native import authorization, machinelearningservices
+from pulumi_azure_native import machinelearningservices
 
-from infra.cloud.access import Receiver, Role, Scope, Scopes, grant
+from infra.cloud.access import Role, Scope, Scopes, grant, identity_receiver
 from infra.cloud.identity import Identities
 from infra.cloud.site import Site
 from infra.cloud.ties import tied
@@ -76,15 +76,10 @@ class Workspace(pulumi.ComponentResource):
             ),
         )
         self.scope = Scope(id=workspace_id, resource=self.workspace)
-        receiver = Receiver(
-            key="workspace",
-            principal_id=args.identities.workspace.principal_id,
-            principal_type=authorization.PrincipalType.SERVICE_PRINCIPAL,
-        )
         self.role = grant(
             f"{name}-workspace-role",
             site,
-            receiver=receiver,
+            receiver=identity_receiver("workspace", args.identities.workspace.principal_id),
             role=Role.CONTRIBUTOR,
             scope=self.scope,
             parent=self,
