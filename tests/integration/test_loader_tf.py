@@ -53,6 +53,8 @@ def run(framework: str, *arguments: object) -> str:
         capture_output=True,
         text=True,
         check=False,
+        # The checks end while batches are on their way, and must not wait for them for ever.
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()[-1]

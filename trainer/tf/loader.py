@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -68,41 +69,17 @@ class Loader:
 
         Raises TrainingError, naming the file, for a picture that cannot be read.
         """
-        asked: deque[Sequence[int]] = deque()
-        errors: list[TrainingError] = []
-
-        def indices() -> Iterator[np.ndarray]:
-            for samples in announced(order, self._pictures.announce):
-                asked.append(samples)
-                yield np.array(samples, np.int64)
-
-        def decode(samples: np.ndarray) -> np.ndarray:
-            try:
-                return self._decode_batch(samples.tolist(), crop_of)
-            except TrainingError as error:
-                # tf.data makes an error of its own of it.
-                errors.append(error)
-                raise
-
-        def load(samples: tf.Tensor) -> tf.Tensor:
-            # A call for a batch, not for each picture: a call from a graph takes Python's lock.
-            images = tf.numpy_function(decode, [samples], tf.uint8, stateful=False)
-            return tf.ensure_shape(images, (None, self._size, self._size, 3))
-
-        dataset = tf.data.Dataset.from_generator(
-            indices, output_signature=tf.TensorSpec((None,), tf.int64)
+        reading = _Reading(
+            order,
+            self._pictures,
+            lambda samples: self._decode_batch(samples, crop_of),
+            size=self._size,
+            num_workers=self._num_workers,
         )
-        dataset = dataset.map(load, num_parallel_calls=self._num_workers, deterministic=True)
-        dataset = dataset.prefetch(NUM_AHEAD).with_options(_options(self._num_workers))
-        try:
-            for images in dataset:
-                samples = asked.popleft()
-                labels = np.array([self._pictures.labels[index] for index in samples], np.int64)
-                yield Batch(images=images, labels=labels, samples=samples)
-        except tf.errors.OpError:
-            if not errors:
-                raise
-            raise errors[0] from None
+        batches = reading.batches()
+        # Also where an error's traceback holds on to the batches until the process ends.
+        weakref.finalize(batches, reading.end)
+        return batches
 
     def _decode_batch(self, samples: Sequence[int], crop_of: CropOf) -> np.ndarray:
         images = np.empty((len(samples), self._size, self._size, 3), np.uint8)
@@ -133,6 +110,86 @@ class Loader:
         part = picture.crop(crop.box).resize((self._size, self._size), Image.Resampling.BILINEAR)
         pixels = np.asarray(part)
         target[:] = pixels[:, ::-1] if crop.is_flipped else pixels
+
+
+class _Reading:
+    """Batches on their way through tf.data, whose threads call Python."""
+
+    def __init__(
+        self,
+        order: Iterable[Sequence[int]],
+        pictures: Pictures,
+        decode: Callable[[Sequence[int]], np.ndarray],
+        *,
+        size: int,
+        num_workers: int,
+    ) -> None:
+        self._order = order
+        self._pictures = pictures
+        self._decode_batch = decode
+        self._size = size
+        self._is_over = False
+        self._asked: deque[Sequence[int]] = deque()
+        self._errors: list[TrainingError] = []
+        # In the buffer, in the threads, and in the generator.
+        self._most_on_their_way = NUM_AHEAD + num_workers + 1
+        dataset = tf.data.Dataset.from_generator(
+            self._indices, output_signature=tf.TensorSpec((None,), tf.int64)
+        )
+        dataset = dataset.map(self._load, num_parallel_calls=num_workers, deterministic=True)
+        dataset = dataset.prefetch(NUM_AHEAD).with_options(_options(num_workers))
+        self._images: Iterator[tf.Tensor] = iter(dataset)
+
+    def batches(self) -> Iterator[Batch]:
+        """Give them in order; raises the TrainingError of one that cannot be decoded."""
+        try:
+            for images in self._images:
+                samples = self._asked.popleft()
+                labels = np.array([self._pictures.labels[index] for index in samples], np.int64)
+                yield Batch(images=images, labels=labels, samples=samples)
+        except tf.errors.OpError:
+            if not self._errors:
+                raise
+            raise self._errors[0] from None
+
+    def end(self) -> None:
+        """Take what is still on its way, undecoded.
+
+        A thread of tf.data's that calls Python while the process ends is lost, and TensorFlow, which
+        waits for its threads when it frees the iterator, would wait for ever.
+        """
+        self._is_over = True
+        for _ in range(self._most_on_their_way + 1):
+            try:
+                next(self._images)
+            except StopIteration:
+                break
+            except tf.errors.OpError:
+                continue
+        # With its threads, and now: it refers to us by our generator.
+        self._images = iter(())
+
+    def _indices(self) -> Iterator[np.ndarray]:
+        for samples in announced(self._order, self._pictures.announce):
+            if self._is_over:
+                return
+            self._asked.append(samples)
+            yield np.array(samples, np.int64)
+
+    def _load(self, samples: tf.Tensor) -> tf.Tensor:
+        # A call for a batch, not for each picture: a call from a graph takes Python's lock.
+        images = tf.numpy_function(self._decode, [samples], tf.uint8, stateful=False)
+        return tf.ensure_shape(images, (None, self._size, self._size, 3))
+
+    def _decode(self, samples: np.ndarray) -> np.ndarray:
+        if self._is_over:
+            return np.empty((0, self._size, self._size, 3), np.uint8)
+        try:
+            return self._decode_batch(samples.tolist())
+        except TrainingError as error:
+            # tf.data makes an error of its own of it.
+            self._errors.append(error)
+            raise
 
 
 def _options(num_workers: int) -> tf.data.Options:

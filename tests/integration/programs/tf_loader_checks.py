@@ -9,14 +9,17 @@ import hashlib
 import io
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.common.sharding import shuffled_batches
+from trainer.data import read_ahead
 from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures import open_pictures
 from trainer.tf.loader import Loader
@@ -97,6 +100,21 @@ def broken(folder: Path) -> object:
     return said
 
 
+def leave(folder: Path) -> None:
+    """End with batches on their way, held by a circle as an error's traceback makes them."""
+    read_ahead.NUM_ANNOUNCED = 1
+
+    def slow_order() -> Iterator[Sequence[int]]:
+        for index in range(24):
+            time.sleep(0.2)
+            yield [index]
+
+    loader = Loader(open_pictures(folder, "train"), size=SIZE, num_workers=2)
+    circle: list[Any] = [loader.batches(slow_order(), lambda _, *size: center_crop(*size))]
+    circle.append(circle)
+    next(circle[0])
+
+
 if __name__ == "__main__":
     folder, packed = Path(sys.argv[1]), Path(sys.argv[2])
     results = {
@@ -105,4 +123,5 @@ if __name__ == "__main__":
         "formats": formats(folder.parent / "formats"),
         "broken": broken(folder.parent / "broken"),
     }
+    leave(folder)
     print(json.dumps(results))
