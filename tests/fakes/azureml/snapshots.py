@@ -134,7 +134,6 @@ class Execution(ArmService):
             timeout_s=None if lasts_s == FOREVER_S else float(lasts_s),
         )
 
-
     def _link(self, location: dict[str, Any], mode: str) -> Link:
         """A folder of a datastore; datasets of the first API are none of this stand-in."""
         place = location["dataPath"]
