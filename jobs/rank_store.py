@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import random
+import re
 import ssl
 import time
 import urllib.error
@@ -14,13 +15,15 @@ import urllib.request
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from jobs.rank_identity import STORAGE, Identity, RankError
+from jobs.rank_identity import STORAGE, VAULT, Identity, RankError
 
 BLOB_VERSION = "2021-12-02"
 TIMEOUT_S = 60.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_S = 30.0
 PASSING = (408, 429, 500, 502, 503, 504)
+# Who may see a token: it opens all that the identity can, at whomever it is shown to.
+_HOSTS = {STORAGE: "blob.core.windows.net", VAULT: "vault.azure.net"}
 
 
 class Refused(RankError):
@@ -73,7 +76,11 @@ class Service:
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> Answer:
-        """Ask until there is an answer that will not change; raises RankError without a token."""
+        """Ask until there is an answer that will not change.
+
+        Raises RankError without a token, and for an endpoint that must not see one.
+        """
+        self._check_host()
         answer = self._try(method, target, body, headers or {})
         for pause_s in self._pauses_s:
             if answer.status == 401:
@@ -86,6 +93,13 @@ class Service:
             time.sleep(max(asked_s, pause_s) * random.uniform(1.0, 1.5))
             answer = self._try(method, target, body, headers or {})
         return answer
+
+    def _check_host(self) -> None:
+        domain = _HOSTS[self._resource]
+        address = "/".join(self.endpoint.split("/")[:3])
+        if not re.fullmatch(rf"https://[a-z0-9.-]+\.{re.escape(domain)}", address):
+            message = f"the cluster's identity is not shown to `{address}`"
+            raise RankError(message, f"the environment has to name https://NAME.{domain}")
 
     def _try(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         request = urllib.request.Request(  # noqa: S310
