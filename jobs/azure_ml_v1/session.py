@@ -18,6 +18,7 @@ from jobs.azure_ml.credentials import MANAGEMENT_SCOPE
 from jobs.azure_ml.refusals import CloudRefusal, explain
 from jobs.azure_ml.wire import Wire
 from jobs.azure_ml_v1.sdk import sdk_python
+from jobs.azure_ml_v1.worker import bare
 from jobs.errors import EnvironmentFailure, Refused
 from jobs.spec import Environment
 
@@ -167,7 +168,7 @@ class Session:
         assert self._talk
         self._talk.seek(0)
         lines = self._talk.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return bare(lines[-1]) if lines else "it said nothing"
 
 
 def _names(environment: Environment) -> tuple[str, str, str]:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -226,10 +228,11 @@ def describe(error: BaseException) -> dict[str, Any]:
     seen: BaseException | None = error
     status, host, code, text = None, "", "", ""
     while seen is not None:
-        said = str(getattr(seen, "message", "") or (seen.args[0] if seen.args else ""))
+        # Of an OSError the first one is a number.
+        said = str(getattr(seen, "message", "") or next(_not_numbers(seen.args), ""))
         found = _of_response(getattr(seen, "response", None)) or _of_message(said)
         if found is not None and status is None:
-            status, host, code, text = *found[:3], found[3] or said
+            status, host, code, text = *found[:3], found[3] or found[2] or "no reason given"
         text = text or said
         inner = getattr(seen, "inner_exception", None)
         # Some carry the answer there, and not an exception.
@@ -237,7 +240,16 @@ def describe(error: BaseException) -> dict[str, Any]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     kind = type(error).__name__
     line = lines[0] if lines else kind
-    return {"kind": kind, "status": status, "host": host, "code": code, "text": line}
+    return {"kind": kind, "status": status, "host": host, "code": code, "text": bare(line)}
+
+
+def _not_numbers(args: tuple[Any, ...]) -> Iterator[Any]:
+    return (each for each in args if not isinstance(each, int))
+
+
+def bare(text: str) -> str:
+    """A text without the queries of its addresses: some of them open what they name."""
+    return re.sub(r"\?[^\s'\")>]+", "?...", text)
 
 
 def _of_response(response: Any) -> tuple[int, str, str, str] | None:
@@ -261,7 +273,7 @@ def _of_message(text: str) -> tuple[int, str, str, str] | None:
         told = json.loads(text)
         host = _host(told.get("url"))
         return told["status_code"], host, *_of_body(told.get("error_details"))
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
