@@ -78,7 +78,8 @@ class GrowingFile:
         md5 = self._md5
         with open(self._path, "rb") as file:
             file.seek(self._full * METRICS_BLOCK_BYTES)
-            while content := file.read(METRICS_BLOCK_BYTES):
+            # Not beyond what it was a moment ago: the next line may come while this is read.
+            while content := file.read(min(METRICS_BLOCK_BYTES, state.bytes - file.tell())):
                 blocks.append(block_id(self._node, len(blocks)))
                 _require(self._blob, self._container.put_block(self._blob, blocks[-1], content))
                 if len(content) == METRICS_BLOCK_BYTES:
