@@ -109,12 +109,16 @@ def is_finished(root: Path) -> bool:
 
 
 def lock_file(image: str, project: Path) -> Path:
-    path = project / "images" / image / "requirements.txt"
+    folder = project / "images"
+    if not folder.is_dir():
+        message = f"image `{image}` cannot be built here: this `launch` came without images/"
+        hint = "give the image as a registry has it (REGISTRY/NAME@sha256:...), or use a clone's launch"
+        raise NotFound(message, hint=hint)
     if image not in list_images(project):
         known = ", ".join(list_images(project)) or "none"
-        message = f"no image `{image}` in {project / 'images'}"
+        message = f"no image `{image}` in {folder}"
         raise NotFound(message, hint=f"this project has: {known}")
-    return path
+    return folder / image / "requirements.txt"
 
 
 def build_runtime(image: str, project: Path, *, report: Report) -> Path:

@@ -86,7 +86,8 @@ def _load_digits() -> tuple[Any, list[int]]:
         from sklearn.datasets import load_digits
     except ImportError:
         message = "scikit-learn is not installed here, and the digits come with it"
-        raise TrainingError(message, hint="uv sync --group data") from None
+        hint = "uv sync --group data in a clone, pip install scikit-learn elsewhere"
+        raise TrainingError(message, hint=hint) from None
     bundle: Any = load_digits()
     return bundle.images, [int(label) for label in bundle.target]
 
