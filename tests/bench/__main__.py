@@ -13,6 +13,7 @@ from tests.bench.extraction import extraction_rows
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
 from tests.bench.loader import loader_rows
+from tests.bench.log_latency import latency_rows
 from tests.bench.mnist import mnist_rows, scaling_rows, tax_rows
 from tests.bench.packing import packing_rows
 from tests.bench.previews import preview_rows
@@ -115,14 +116,20 @@ PAGES = {
         ),
     ),
     "azure": Page(
-        title="Azure ML: what a submit and a plan cost",
-        benchmarks={"submits": submit_rows},
+        title="Azure ML: what a submit and a plan cost, and how soon a line is shown",
+        benchmarks={"submits": submit_rows, "latency": latency_rows},
         notes=(
             "- Submits: CPU seconds of the whole process, against the stand-in Azure "
-            "(tests/fakes/azureml), of a folder that is there already. Requests count logins, and "
-            "not those for prices and quotas, which azure-ai-ml does not look at.",
+            "(tests/fakes/azureml), of a folder that is there already. Requests are those to Azure "
+            "ML and its stores, without those for prices and quotas, which azure-ai-ml does not look "
+            "at, and without logins: after `az login` those are the CLI's. A service principal "
+            "sends 3 (one discovery, a token each for Azure ML and for the store, which holds the "
+            "record of each run), and 2 for azure-ai-ml, which records none.",
             "- The peer's job has the same 21 files and is described in YAML.",
             "- Plans: wall time. The stack holds nothing but its output, on a file backend.",
+            "- Lines: one job of six minutes on two nodes, a line a second on each, followed by "
+            "`launch logs -f` and by the peer at the same time, at a stand-in whose stores give out "
+            "an account key, without which the peer reads no logs.",
         ),
     ),
     "previews": Page(

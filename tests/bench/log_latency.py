@@ -24,6 +24,9 @@ SDK = "tests/bench/azure_ai_ml_stream.py"
 IMAGE = f"registry.azurecr.io/python@sha256:{'a' * 64}"
 # The peer looks every 59 s from its third minute on.
 SETTLED_S, LENGTH_S = 180, 360
+NUM_NODES = 2
+# What issue and design ask of ours, whatever the peer does.
+AT_MOST_S = 1.5
 PROGRAM = f"""
 import time
 for _ in range({LENGTH_S}):
@@ -34,7 +37,7 @@ _WRITTEN = re.compile(r"written (\d+\.\d+)")
 
 
 def latency_rows(project: Path, rounds: int) -> list[Row]:
-    """One job of six minutes, a line a second and rank; `rounds` counts for nothing."""
+    """One job of six minutes, a line a second and node; `rounds` counts for nothing."""
     del rounds
     lock = project / "tests/environments/azure_ai_ml.txt"
     python = lay_environment(lock, project, what="azure-ai-ml") / "bin" / "python"
@@ -66,15 +69,24 @@ def latency_rows(project: Path, rounds: int) -> list[Row]:
                 each.start()
             for each in followers:
                 each.join()
+    assert len(followers[0].seen) == NUM_NODES * LENGTH_S
     ours, theirs = (_p95(each.seen, begun_s + SETTLED_S) for each in followers)
+    from_the_first_s = _p95(followers[0].seen, 0)
     return [
+        Row(
+            goal="p95 from line written to line shown, from the first to the last",
+            ours=f"{from_the_first_s:.2f} s",
+            peer=f"the goal's {AT_MOST_S} s",
+            ratio=from_the_first_s / AT_MOST_S,
+            at_most=1.0,
+        ),
         Row(
             goal="p95 from line written to line shown, after the third minute",
             ours=f"{ours:.2f} s",
             peer=f"`MLClient.jobs.stream` {theirs:.1f} s",
             ratio=ours / theirs,
             at_most=0.05,
-        )
+        ),
     ]
 
 
@@ -107,7 +119,7 @@ def _write_job(folder: Path) -> Path:
     code = folder / "job"
     code.mkdir()
     (code / "train.py").write_text(PROGRAM)
-    job = {"name": "lines", "image": "python", "script": "train.py", "nodes": 2}
+    job = {"name": "lines", "image": "python", "script": "train.py", "nodes": NUM_NODES}
     path = code / "job.yaml"
     path.write_text(json.dumps({**job, "launcher": "torch"}))
     return path
