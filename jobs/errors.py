@@ -2,6 +2,7 @@
 
 LaunchError                 exit  2  usage: what was typed or written is wrong
 ├── EnvironmentFailure      exit  1  disk, network, Pulumi or Azure failed
+│   └── Unreached           exit  1  nobody answered: later somebody may
 ├── Refused                 exit  3  a guard said no (quota, cost, policy, cluster size)
 └── NotFound                exit 102 no such run, dataset or job
 """
@@ -40,6 +41,10 @@ class EnvironmentFailure(LaunchError):
     """Something outside failed: the disk, the network, Pulumi, Azure."""
 
     exit_code = ExitCode.ENVIRONMENT
+
+
+class Unreached(EnvironmentFailure):
+    """Nobody answered, or only to say that it cannot be now: later it may. Who follows waits."""
 
 
 class Refused(LaunchError):

@@ -224,4 +224,4 @@ def unreachable(blob: str, answer: Answer) -> RankError:
         hint = "the storage account's network rules must let the cluster's network in"
     else:
         hint = "the cluster's identity needs its role on the container: pulumi up sets it"
-    return Refused(message, hint)
+    return Refused(message, hint=hint)

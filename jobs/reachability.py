@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from jobs.console import count_text
 from jobs.spec import Cluster, Environment
+from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -80,10 +81,7 @@ def _check_service(part: str, url: str) -> PartCheck:
         return PartCheck(part=part, ok=False, detail=f"nothing answers at {place}: {reason}")
     if status == 403 and code not in _NO_SIGN_IN:
         said = f"403 {code}".strip()
-        detail = (
-            f"the firewall at {place} does not let this machine's address in ({said}): connect by "
-            "VPN or peering, or have the address added to `allowed_ips` of the stack"
-        )
+        detail = f"{behind_firewall(place)} ({said}): {FIREWALL_HINT}"
         return PartCheck(part=part, ok=False, detail=detail)
     if status >= 500:
         return PartCheck(part=part, ok=False, detail=f"{place} answers {status} {code}".rstrip())

@@ -17,8 +17,10 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from jobs import console
+from jobs.credentials import our_tokens
 from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment
+from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
 from jobs.transfers.authority import Identity, SasFile, SharedKey
 from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container, StoreError
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 KEY_FILE = "account.key"
+DATA_ROLE = "az login, with an identity that has the role Storage Blob Data Contributor"
 
 
 class BlobStore(Protocol):
@@ -126,7 +129,7 @@ def _open(environment: Environment, name: str, sas_file: Path | None) -> BlobSto
     if sas_file is not None:
         authority = _sas(sas_file)
     else:
-        authority = _local_key(environment) if storage.folder else _identity()
+        authority = _local_key(environment) if storage.folder else Identity(our_tokens())
     url = f"{storage.blob_endpoint.rstrip('/')}/{name}"
     container = Container(url, authority, waiting=partial(_say_waiting, storage.blob_endpoint))
     if not (container.address.is_secure or container.address.is_loopback):
@@ -141,43 +144,25 @@ def _explain(
     """Say what a store's error means here, and what to do about it."""
     where = environment.storage.blob_endpoint
     stack = environment.stack
-    if error.status is None:
-        message = f"the store {where} cannot be reached: {error.text}"
-        return EnvironmentFailure(message, hint=f"launch env check -s {stack}")
     if error.code == "ContainerNotFound":
         message = f"the store {where} has no container `{name}`"
         return EnvironmentFailure(message, hint=f"pulumi up -s {stack}")
-    # The local store has no firewall, and says the same of a bad signature.
-    if error.code == "AuthorizationFailure" and not environment.storage.folder:
-        message = f"the firewall of the store {where} does not let this machine's address in"
-        hint = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
-        if sas_file is not None:
-            message += ", or the SAS does not allow this"
-            hint += f"; see that the SAS in `{sas_file}` is of this container, and what it allows"
-        return EnvironmentFailure(message, hint=hint)
-    if error.status in (401, 403):
-        message = f"the store {where} refuses us: {error.text}"
-        if sas_file is not None:
-            hint = f"see that the SAS in `{sas_file}` is of this container, and what it allows"
-        elif environment.storage.folder:
-            hint = f"launch env check -s {stack}"
-        else:
-            hint = "az login, with an identity that has the role Storage Blob Data Contributor"
-        return EnvironmentFailure(message, hint=hint)
-    message = f"the store {where} answered {error.status}: {error.text}"
-    return EnvironmentFailure(message, hint=f"launch env check -s {stack}")
+    is_local = bool(environment.storage.folder)
+    check = f"launch env check -s {stack}"
+    of_sas = f"see that the SAS in `{sas_file}` is of this container, and what it allows"
+    if error.code == "AuthorizationFailure" and sas_file is not None and not is_local:
+        message = f"{behind_firewall(where)}, or the SAS does not allow this"
+        return EnvironmentFailure(message, hint=f"{FIREWALL_HINT}; {of_sas}")
+    role = check if is_local else DATA_ROLE
+    if sas_file is not None:
+        role = of_sas
+    return explain_store(error, where, role=role, check=check, is_local=is_local)
 
 
 def _say_waiting(endpoint: str, reason: str) -> None:
     # A line that moves is written anew by whoever moves it.
     start = "\r\x1b[K" if console.is_terminal(sys.stderr) else ""
     console.say(f"{start}waiting for the store {endpoint}: {reason}")
-
-
-def _identity() -> Identity:
-    from jobs.azure_ml.credentials import azure_credential
-
-    return Identity(azure_credential())
 
 
 def _sas(path: Path) -> SasFile:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobs import console
 from jobs.errors import EnvironmentFailure
+from jobs.store_refusals import explain_store
 from jobs.transfers.authority import Identity
 from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container, StoreError
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 DATASTORE = "workspaceartifactstore"
 # Requests under way at once.
 NUM_CONNECTIONS = 8
-
-
-class Unreached(EnvironmentFailure):
-    """The storage did not answer, or could not just now: later it may."""
 
 
 class Artifacts:
@@ -38,12 +35,9 @@ class Artifacts:
         self.url = f"{scheme}://{self.account}.blob.{suffix or 'core.windows.net'}"
         container = Container(
             f"{self.url}/{self.container}",
-            Identity(wire.tokens.credential),
+            Identity(wire.tokens),
             waiting=partial(_say_waiting, self.url),
         )
-        if not container.address.is_secure:
-            message = f"the store {self.url} is not spoken to without TLS"
-            raise EnvironmentFailure(message, hint=f"launch env check -s {self._stack}")
         self.store = AzureStore(container, self.container, self._explain)
         self._pool = ThreadPoolExecutor(NUM_CONNECTIONS, thread_name_prefix="artifacts")
 
@@ -66,22 +60,12 @@ class Artifacts:
         return (self.store.read_range(name, start, end) or b"") if end > start else b""
 
     def _explain(self, error: StoreError) -> EnvironmentFailure:
-        if error.status is None or error.status in (408, 429) or error.status >= 500:
-            message = f"the store {self.url} cannot be reached: {error.text}"
-            return Unreached(message, hint=f"launch env check -s {self._stack}")
-        if error.code == "AuthorizationFailure":
-            message = f"the firewall of the store {self.url} does not let this machine's address in"
-            hint = "connect by VPN or peering, or have the address added to `allowed_ips`"
-            return EnvironmentFailure(message, hint=hint)
-        if error.status in (401, 403):
-            message = f"the store {self.url}, where logs are kept, refuses us: {error.text}"
-            hint = (
-                "az login, with an identity that has the role Storage Blob Data Reader there: "
-                "whoever owns the stack adds our group to `people`"
-            )
-            return EnvironmentFailure(message, hint=hint)
-        message = f"the store {self.url} answered {error.status}: {error.text}"
-        return EnvironmentFailure(message, hint=f"launch env check -s {self._stack}")
+        role = (
+            "az login, with an identity that has the role Storage Blob Data Reader there: whoever "
+            "owns the stack adds our group to `people`"
+        )
+        check = f"launch env check -s {self._stack}"
+        return explain_store(error, f"{self.url}, where logs are kept,", role=role, check=check)
 
 
 def job_prefix(job: str) -> str:

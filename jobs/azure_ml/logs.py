@@ -17,10 +17,11 @@ from re import Pattern
 from typing import TYPE_CHECKING
 
 from jobs import console
-from jobs.azure_ml.artifacts import Unreached, job_prefix
+from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, Reading, Readings, merged, parse_block
 from jobs.azure_ml.request import job_name
 from jobs.azure_ml.watch import PATIENCE_S
+from jobs.errors import Unreached
 from jobs.runs import now
 from jobs.spec import LogLine, RunHandle
 

@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any, cast
 
-from jobs.errors import EnvironmentFailure
+from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
+from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 # The least built-in role for an action that begins so; the first that fits.
 _ROLES = (
@@ -36,6 +37,10 @@ class CloudRefusal(EnvironmentFailure):
         self.text = text
 
 
+class Passing(CloudRefusal, Unreached):
+    """No answer, or one that a later try may better."""
+
+
 class WorkspaceGone(CloudRefusal):
     """The workspace itself is not there."""
 
@@ -55,11 +60,11 @@ def unreachable(error: Exception, *, environment: Environment, host: str) -> Clo
     lines = str(error).splitlines() or [type(error).__name__]
     message = f"{host} cannot be reached: {lines[0][:_LONGEST_TEXT]}"
     hint = f"launch env check -s {environment.stack}"
-    return CloudRefusal(message, hint=hint, status=None, code="", text=lines[0])
+    return Passing(message, hint=hint, status=None, code="", text=lines[0])
 
 
 def reason(body: bytes) -> tuple[str, str]:
-    """The code, innermost where there are several, and the first line of what Azure says."""
+    """The code, outermost where there are several, and the first line of what Azure says."""
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):
@@ -91,12 +96,12 @@ def _meaning(
         return WorkspaceGone, message, hint
     if status == 429:
         message = f"Azure asks us to wait, and still does after several tries ({text})"
-        return CloudRefusal, message, again
+        return Passing, message, again
     if status == 409:
-        return CloudRefusal, f"Azure is busy with the same thing: {text}", again
+        return Passing, f"Azure is busy with the same thing: {text}", again
     message = f"Azure answered {status}{f' {code}' if code else ''}: {text}"
-    if status >= 500:
-        return CloudRefusal, message, f"{again}; https://status.azure.com tells of outages"
+    if status == 408 or status >= 500:
+        return Passing, message, f"{again}; https://status.azure.com tells of outages"
     return CloudRefusal, message, f"launch env check -s {environment.stack}"
 
 
@@ -113,9 +118,7 @@ def _forbidden(
     code: str, text: str, environment: Environment, host: str
 ) -> tuple[type[CloudRefusal], str, str]:
     if code != "AuthorizationFailed" and _BEHIND_FIREWALL.search(f"{code} {text}"):
-        message = f"the firewall before {host} does not let this machine's address in ({text})"
-        hint = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
-        return CloudRefusal, message, hint
+        return CloudRefusal, f"{behind_firewall(host)} ({text})", FIREWALL_HINT
     action = re.search(r"action '([^']+)'", text)
     person = re.search(r"object id '([^']+)'", text)
     role = role_for(action[1] if action else "")

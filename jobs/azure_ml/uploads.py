@@ -15,6 +15,7 @@ from jobs import console
 from jobs.azure_ml.request import code_path
 from jobs.console import count_text, size_text
 from jobs.errors import EnvironmentFailure
+from jobs.store_refusals import explain_store
 from jobs.transfers.files import Outgoing, outgoing
 
 if TYPE_CHECKING:
@@ -74,15 +75,15 @@ def _send(
     from jobs.transfers.container import Container
 
     # Without shared keys a workspace's store may give none: then it is ours to be let in.
-    authority = Sas(place.sas) if place.sas else Identity(wire.tokens.credential)
-    stack = wire.environment.stack
-    host = urlsplit(place.container).netloc
+    authority = Sas(place.sas) if place.sas else Identity(wire.tokens)
+    address, _, name = place.container.rpartition("/")
 
     def explain(error: StoreError) -> EnvironmentFailure:
-        return _explain(error, host, stack)
+        role = "the role Storage Blob Data Contributor on that account, then the same again"
+        check = f"launch env check -s {wire.environment.stack}"
+        return explain_store(error, f"{address}, where uploads go,", role=role, check=check)
 
-    container = Container(place.container, authority)
-    store = AzureStore(container, place.container.rpartition("/")[2], explain)
+    store = AzureStore(Container(place.container, authority), name, explain)
     with tempfile.TemporaryDirectory(prefix="trainyard-upload-") as temporary:
         sent = [*files]
         for number, (name, content) in enumerate(made.items()):
@@ -99,17 +100,3 @@ def _send(
 
 def _ignore(_files: int, _bytes: int, _found: int = 0, /) -> None:
     pass
-
-
-def _explain(error: StoreError, host: str, stack: str) -> EnvironmentFailure:
-    if error.code == "AuthorizationFailure":
-        message = f"the firewall of the workspace's store {host} does not let our address in"
-        hint = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
-        return EnvironmentFailure(message, hint=hint)
-    if error.status in (401, 403):
-        message = f"the workspace's store {host} refuses the upload: {error.text}"
-        hint = "the role Storage Blob Data Contributor on that account, then the same again"
-        return EnvironmentFailure(message, hint=hint)
-    answer = f"answered {error.status}" if error.status else "cannot be reached"
-    message = f"the workspace's store {host} {answer}: {error.text}"
-    return EnvironmentFailure(message, hint=f"launch env check -s {stack}")

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from jobs import console
-from jobs.azure_ml.credentials import MANAGEMENT_SCOPE, Tokens
-from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
-from jobs.errors import EnvironmentFailure
+from jobs.azure_ml.refusals import CloudRefusal, Passing, WorkspaceGone, explain, unreachable
+from jobs.credentials import MANAGEMENT_SCOPE, Tokens, our_tokens
+from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ CONNECT_S = 10
 # A longer pause is talked about.
 SILENCE_S = 3.0
 LRO_POLL_S = 2.0
+LONGEST_PAUSE_S = 60.0
 _RETRIES = 5
 _API_HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*\.api\.azureml\.ms")
 _METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
@@ -55,7 +56,7 @@ class Wire:
 
     def __init__(self, environment: Environment, *, credential: Any = None) -> None:
         self.environment = environment
-        self.tokens = Tokens(credential)
+        self.tokens = our_tokens() if credential is None else Tokens(credential)
         self._client: PipelineClient[Any, Any] | None = None
 
     @property
@@ -142,7 +143,7 @@ class Wire:
             where = _operation(reply)
             if where is None:
                 return True
-            wait_s = float(reply.headers.get("retry-after") or LRO_POLL_S)
+            wait_s = _pause_s(reply.headers.get("retry-after", ""))
             if time.monotonic() + wait_s > deadline:
                 return False
             time.sleep(wait_s)
@@ -188,9 +189,17 @@ class Wire:
             # the file of an environment.
             message = f"`{url.partition('?')[0]}` is no address of Azure ML"
             raise EnvironmentFailure(message, hint=f"launch env show -s {self.environment.stack}")
-        response = self._exchange(method, url, body, headers)
-        if response.status_code == 401 and self.tokens.renew(MANAGEMENT_SCOPE):
+        try:
             response = self._exchange(method, url, body, headers)
+            if response.status_code == 401 and self.tokens.renew(MANAGEMENT_SCOPE):
+                response = self._exchange(method, url, body, headers)
+        except Passing:
+            raise
+        except Unreached as error:
+            # Not even a token came.
+            raise Passing(
+                error.message, hint=error.hint, status=None, code="", text=error.message
+            ) from error
         content: bytes = response.content
         if response.status_code >= 300:
             raise self._refusal(response.status_code, content, f"https://{host}", what)
@@ -247,6 +256,11 @@ def _operation(reply: Reply) -> str | None:
     if reply.status not in (201, 202):
         return None
     return reply.headers.get("azure-asyncoperation") or reply.headers.get("location")
+
+
+def _pause_s(asked: str) -> float:
+    """As long as Retry-After says in seconds; its other form, a date, says nothing here."""
+    return min(float(asked), LONGEST_PAUSE_S) if asked.isdecimal() else LRO_POLL_S
 
 
 def _make_client() -> PipelineClient[Any, Any]:

@@ -14,13 +14,14 @@ from typing import IO, Any
 
 import msgspec
 
-from jobs.azure_ml.credentials import MANAGEMENT_SCOPE
-from jobs.azure_ml.refusals import CloudRefusal, explain
+from jobs.azure_ml.refusals import CloudRefusal, Passing, explain
 from jobs.azure_ml.wire import Wire
 from jobs.azure_ml_v1.sdk import sdk_python
 from jobs.azure_ml_v1.worker import bare
+from jobs.credentials import MANAGEMENT_SCOPE
 from jobs.errors import EnvironmentFailure, Refused
 from jobs.spec import Environment
+from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -152,17 +153,15 @@ class Session:
     def _refusal(self, error: dict[str, Any], what: str) -> CloudRefusal:
         status, text = error["status"], error["text"]
         if error["code"] == "AuthorizationFailure":
-            message = f"{what}: the firewall of the store {error['host']} does not let us in"
-            hint = "connect by VPN or peering, or have the address added to `allowed_ips`"
-            code = error["code"]
-            return CloudRefusal(message, hint=hint, status=status, code=code, text=text)
+            message, code = f"{what}: {behind_firewall(error['host'])}", error["code"]
+            return CloudRefusal(message, hint=FIREWALL_HINT, status=status, code=code, text=text)
         if status is not None:
             body = msgspec.json.encode({"error": {"code": error["code"], "message": text}})
             host = f"https://{error['host']}"
             return explain(status, body, environment=self._environment, what=what, host=host)
         message = f"{what}: azureml-core says: {error['kind']}: {text}"
         hint = f"launch env check -s {self._environment.stack}"
-        return CloudRefusal(message, hint=hint, status=None, code=error["kind"], text=text)
+        return Passing(message, hint=hint, status=None, code=error["kind"], text=text)
 
     def _last_words(self) -> str:
         assert self._talk

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from jobs.credentials import STORAGE_SCOPE, Tokens
 from jobs.errors import EnvironmentFailure, LaunchError
 
 # Spoken on the wire; Azurite and every cloud know it.
 API_VERSION = "2023-11-03"
-_SCOPE = "https://storage.azure.com/.default"
-# A token that ends sooner is renewed.
-_SPARE_S = 300.0
+# A token opens all that we can, at whomever it is shown to: environments' files are passed around.
+_AZURES = re.compile(r"https://[a-z0-9.-]+\.blob\.core\.windows\.net(/|$)")
 # The headers whose values are signed, in their order; `content-length` counts only over 0.
 _SIGNED = (
     "content-encoding",
@@ -50,8 +51,8 @@ class Authority(Protocol):
         """Give the Authorization header; `path` as it is on the wire, header names lower case."""
         ...
 
-    def refused(self) -> bool:
-        """Look for newer proof after a refusal; whether there is some."""
+    def refused(self, status: int) -> bool:
+        """Look for newer proof after a refusal (401 or 403); whether there is some."""
         ...
 
 
@@ -85,8 +86,9 @@ class SharedKey:
         """HMAC-SHA256 under the key, in base64."""
         return base64.b64encode(hmac.digest(self._key, text.encode(), "sha256")).decode()
 
-    def refused(self) -> bool:
+    def refused(self, status: int) -> bool:
         """See Authority; a key does not change."""
+        del status
         return False
 
     def container_sas(self, container: str, permissions: str, expires: str) -> str:
@@ -118,8 +120,9 @@ class Sas:
         """See Authority; the query says it all."""
         del method, path, query, headers
 
-    def refused(self) -> bool:
+    def refused(self, status: int) -> bool:
         """See Authority."""
+        del status
         return False
 
 
@@ -141,8 +144,9 @@ class SasFile:
         """See Authority; the query says it all."""
         del method, path, query, headers
 
-    def refused(self) -> bool:
+    def refused(self, status: int) -> bool:
         """See Authority. Raises EnvironmentFailure for a SAS that has ended."""
+        del status
         before = self._token
         self._read()
         if self._token != before:
@@ -173,12 +177,10 @@ class SasFile:
 
 
 class Identity:
-    """Whoever DefaultAzureCredential finds us to be; tokens are renewed before they end."""
+    """Whoever we are to Azure."""
 
-    def __init__(self, credential: Any) -> None:
-        self.credential = credential
-        self._header = ""
-        self._renew_at = 0.0
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
 
     def query(self) -> str:
         """See Authority."""
@@ -189,27 +191,17 @@ class Identity:
     ) -> str:
         """See Authority; asks for a token where the one there is ends soon."""
         del method, path, query, headers
-        if time.time() >= self._renew_at:
-            token = self._token()
-            self._header = f"Bearer {token.token}"
-            self._renew_at = max(token.expires_on - _SPARE_S, time.time() + 30)
-        return self._header
+        return self.tokens.header(STORAGE_SCOPE)
 
-    def refused(self) -> bool:
-        """See Authority."""
-        if not self._header:
-            return False
-        before, self._renew_at = self._header, 0.0
-        return self.header("", "", {}, {}) != before
+    def refused(self, status: int) -> bool:
+        """See Authority; a role that is missing comes with no token."""
+        return status == 401 and self.tokens.renew(STORAGE_SCOPE)
 
-    def _token(self) -> Any:
-        from azure.core.exceptions import AzureError
 
-        try:
-            return self.credential.get_token(_SCOPE)
-        except AzureError as error:
-            reason = (error.message.splitlines() or [type(error).__name__])[0]
-            message = f"no identity of Azure is found: {reason}"
-            raise EnvironmentFailure(
-                message, hint="az login, with a role on the store as Storage Blob Data Contributor"
-            ) from error
+def check_store(url: str) -> None:
+    """Raise EnvironmentFailure where an address is of no store of Azure."""
+    if not _AZURES.match(url):
+        address = "/".join(url.split("/")[:3])
+        message = f"our login is not shown to `{address}`, which is no store of Azure"
+        hint = "see who wrote the environment's file: a store is https://NAME.blob.core.windows.net"
+        raise EnvironmentFailure(message, hint=hint)

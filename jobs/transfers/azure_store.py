@@ -147,7 +147,9 @@ class AzureStore:
         if isinstance(authority, SharedKey):
             return authority.container_sas(self._name, "rl", _iso(now + valid_s))
         if isinstance(authority, Identity):
-            return _delegated_sas(self._container, self._name, authority.credential, now, valid_s)
+            return _delegated_sas(
+                self._container, self._name, authority.tokens.credential, now, valid_s
+            )
         message = "a SAS cannot make another one"
         raise LaunchError(message, hint="use an identity that may read the store: az login")
 

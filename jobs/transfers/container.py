@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from msgspec.structs import replace
 
 from jobs.transfers.address import Address
-from jobs.transfers.authority import API_VERSION, Authority
+from jobs.transfers.authority import API_VERSION, Authority, Identity, check_store
 from jobs.transfers.connection import (
     Answer,
     Connection,
@@ -45,11 +45,16 @@ class StoreError(Exception):
 
 
 class Container:
-    """One container, as `http://127.0.0.1:10000/account/container`."""
+    """One container, as `http://127.0.0.1:10000/account/container`.
+
+    Raises EnvironmentFailure where an identity is not to be shown to such a host.
+    """
 
     def __init__(
         self, url: str, authority: Authority, *, waiting: Callable[[str], None] = lambda _: None
     ) -> None:
+        if isinstance(authority, Identity):
+            check_store(url)
         self.address = Address(url)
         self.authority = authority
         self._path = urlsplit(url).path.rstrip("/")
@@ -100,7 +105,7 @@ class Container:
                 return replace(answer, num_tries=tries.num) if tries.num > 1 else answer
             if answer.status in _THROTTLED and pace is not None:
                 pace.throttled()
-            is_renewed = answer.status in (401, 403) and self.authority.refused()
+            is_renewed = answer.status in (401, 403) and self.authority.refused(answer.status)
             wait_s = tries.wait_after_error(answer, is_renewed=is_renewed)
             yield self._tell(wait_s, _error_of(answer))
 

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.project import project_root
 
-ERRORS = {"LaunchError", "EnvironmentFailure", "Refused", "NotFound", "Problem"}
+ERRORS = {"LaunchError", "EnvironmentFailure", "Refused", "NotFound", "Problem", "Unreached"}
 SOURCES = [*(project_root() / "jobs").rglob("*.py"), *(project_root() / "tools").rglob("*.py")]
 
 

@@ -118,7 +118,7 @@ def test_a_firewall_is_called_one_by_the_name_that_it_gives(services):
         ("workspace", f"{services.host('workspace')}/", "403"),
     ):
         detail = (
-            f"the firewall at https://{place} does not let this machine's address in ({said}): "
+            f"the firewall before https://{place} does not let this machine's address in ({said}): "
             f"{LETS_IN}"
         )
         assert found[part] == PartCheck(part=part, ok=False, detail=detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
+from jobs.credentials import Tokens
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.spec import Environment, Storage
 from jobs.store import _explain, open_data_store
@@ -106,13 +108,17 @@ def test_an_identity_has_a_read_only_sas_signed_by_a_lent_key(tmp_path, monkeypa
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
     monkeypatch.setenv("no_proxy", "localhost")
 
+    monkeypatch.setattr("jobs.transfers.authority._AZURES", re.compile("https://localhost:"))
+
     class Credential:
         def get_token(self, *_scopes: str, **_options: object):
             return SimpleNamespace(token="t", expires_on=int(time.time()) + 3600)
 
     lend = answer(200, KEY_ANSWER.encode(), Content_Type="application/xml")
     with scripted_server(lambda _: lend, tls=serving(certificate)) as server:
-        container = Container(f"https://localhost:{server.port}/data", Identity(Credential()))
+        container = Container(
+            f"https://localhost:{server.port}/data", Identity(Tokens(Credential()))
+        )
         store = AzureStore(container, "data", lambda error: EnvironmentFailure(error.text))
         fields = dict(parse_qsl(store.read_only_sas("set/", 3600)))
     (asked,) = server.asked
@@ -148,7 +154,7 @@ def test_a_firewall_is_named_only_where_there_is_one(tmp_path):
     refused = "the store http://127.0.0.1:10000/account refuses us: AuthorizationFailure"
     assert said(local, sas) == (refused, of_sas)
     assert said(local, None) == (refused, f"launch env check -s {local.stack}")
-    closed = "the firewall of the store https://account.example does not let this machine's"
+    closed = "the firewall before https://account.example does not let this machine's"
     vpn = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
     assert said(azure, None) == (f"{closed} address in", vpn)
     either = f"{closed} address in, or the SAS does not allow this"
@@ -158,15 +164,17 @@ def test_a_firewall_is_named_only_where_there_is_one(tmp_path):
 def test_an_identity_that_is_sought_in_vain_is_not_told_of_twice(tmp_path):
     """Without a handler Python writes what azure-identity warns of to stderr."""
     pytest.importorskip("azure.identity")
-    environment = environment_of(tmp_path, "https://account.example", key=None)
+    environment = environment_of(tmp_path, "https://account.blob.core.windows.net", key=None)
     (tmp_path / "environment.json").write_bytes(msgspec.json.encode(environment))
     program = """
 import logging, sys
 from pathlib import Path
 import msgspec
+from jobs.credentials import our_tokens
 from jobs.spec import Environment
 from jobs.store import open_data_store
 open_data_store(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Environment))
+our_tokens().credential
 logging.getLogger("azure.identity._credentials.chained").warning("no token")
 """
     done = subprocess.run(

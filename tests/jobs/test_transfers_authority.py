@@ -7,14 +7,15 @@ from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
 import pytest
-from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline import PipelineContext, PipelineRequest
 from azure.core.rest import HttpRequest
 from azure.storage.blob import generate_container_sas
 from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 
+from jobs.credentials import Tokens
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.transfers.authority import API_VERSION, Identity, SasFile, SharedKey
+from jobs.transfers.container import Container
 
 ACCOUNT, KEY = "trainyard", "a2V5IG9mIHRoZSBhY2NvdW50"
 
@@ -116,47 +117,48 @@ def test_a_refused_sas_is_read_again_and_an_ended_one_named(tmp_path):
     file.write_text("se=2020-01-01T00:00:00Z&sig=old")
     given = SasFile(file)
     with pytest.raises(EnvironmentFailure, match="ended at 2020-01-01T00:00:00Z") as error:
-        given.refused()
+        given.refused(403)
     assert "write a new one there" in error.value.hint
     file.write_text("se=2099-01-01T00:00:00Z&sig=new")
-    assert (given.refused(), given.query()) == (True, "se=2099-01-01T00:00:00Z&sig=new")
-    assert not given.refused()
+    assert (given.refused(403), given.query()) == (True, "se=2099-01-01T00:00:00Z&sig=new")
+    assert not given.refused(403)
 
 
-class Credential:
-    def __init__(self, *lives_s: float) -> None:
-        self.lives_s = list(lives_s)
-        self.num_asked = 0
+def test_a_role_that_is_missing_is_no_matter_of_the_token():
+    asked = []
 
-    def get_token(self, scope: str):
-        assert scope == "https://storage.azure.com/.default"
-        self.num_asked += 1
-        return SimpleNamespace(
-            token=f"t{self.num_asked}", expires_on=time.time() + self.lives_s.pop(0)
-        )
+    class Credential:
+        def get_token(self, scope: str):
+            asked.append(scope)
+            return SimpleNamespace(token=f"t{len(asked)}", expires_on=time.time() + 3600)
 
-
-def test_a_token_is_kept_while_it_lives_and_renewed_before_it_ends():
-    credential = Credential(3600, 3600)
-    identity = Identity(credential)
-    given = [identity.header("GET", "/", {}, {}) for _ in range(3)]
-    assert (given, credential.num_asked) == (["Bearer t1"] * 3, 1)
-    identity._renew_at = time.time() - 1
+    identity = Identity(Tokens(Credential()))
+    assert identity.header("GET", "/", {}, {}) == "Bearer t1"
+    assert not identity.refused(403)
+    assert identity.refused(401)
     assert identity.header("GET", "/", {}, {}) == "Bearer t2"
+    assert asked == ["https://storage.azure.com/.default"] * 2
 
 
-def test_a_refused_token_is_asked_for_again():
-    identity = Identity(Credential(3600, 3600))
-    identity.header("GET", "/", {}, {})
-    assert identity.refused()
-    assert identity.header("GET", "/", {}, {}) == "Bearer t2"
-
-
-def test_an_identity_that_is_not_there_is_one_message():
-    class Nobody:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/data",
+        "http://account.blob.core.windows.net/data",
+        "https://account.blob.core.windows.net@evil.example/data",
+        "https://account.blob.core.windows.net:444/data",
+        "https://account.blob.core.windows.net.evil.example/data",
+        "https://accountblob.core.windows.net/data",
+        "https://evil.example/.blob.core.windows.net/data",
+        "http://127.0.0.1:10000/account/data",
+    ],
+)
+def test_our_login_is_shown_to_stores_of_azure_only(url):
+    class Credential:
         def get_token(self, _scope: str):
-            raise ClientAuthenticationError(message="DefaultAzureCredential failed\nand more")
+            raise AssertionError
 
-    with pytest.raises(EnvironmentFailure, match=r"found: DefaultAzureCredential failed$") as error:
-        Identity(Nobody()).header("GET", "/", {}, {})
-    assert error.value.hint.startswith("az login")
+    with pytest.raises(EnvironmentFailure, match=r"our login is not shown to `http") as error:
+        Container(url, Identity(Tokens(Credential())))
+    assert "https://NAME.blob.core.windows.net" in error.value.hint
+    Container(url, SharedKey(ACCOUNT, KEY))

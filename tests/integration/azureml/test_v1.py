@@ -260,7 +260,7 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
         ),
         (
             firewall(account="tydevworkspace"),
-            "the firewall of the store tydevworkspace.blob.core.windows.net does not let us in",
+            "the firewall before tydevworkspace.blob.core.windows.net does not let this machine's",
             "connect by VPN or peering",
         ),
     ],

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.azure_ml.credentials import azure_credential
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.submission import cancel_job
 from jobs.azure_ml.wire import Reply, Wire
+from jobs.credentials import our_tokens
 from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment
 from tests.fakes.azure_launch import AzureLaunch
@@ -28,9 +28,9 @@ def wire(azure: FakeAzure, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
     read_tables()
     for name, value in azure.environ.items():
         monkeypatch.setenv(name, value)
-    azure_credential.cache_clear()
+    our_tokens.cache_clear()
     yield Wire(msgspec.convert(azure.environment(), Environment))
-    azure_credential.cache_clear()
+    our_tokens.cache_clear()
 
 
 def test_a_page_is_asked_for_when_the_one_before_is_used_up(azure: FakeAzure, wire: Wire):

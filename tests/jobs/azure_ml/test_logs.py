@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from jobs.azure_ml import logs, watch
-from jobs.azure_ml.artifacts import Unreached
 from jobs.azure_ml.logs import read_logs
 from jobs.azure_ml.node_logs import BuildNews, preparation_lines
-from jobs.errors import EnvironmentFailure
+from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import JobRetry, LogLine, RunHandle
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.gangs import make_spec

@@ -1,0 +1,147 @@
+"""Who we are to Azure: whoever DefaultAzureCredential finds; no key of any service is ever asked for.
+
+A credential asks its source anew for each token (`az` takes a second), so the process has one of
+each kind, which all that ask Azure share; never on a disk.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jobs.errors import EnvironmentFailure, Unreached
+
+MANAGEMENT_SCOPE = "https://management.azure.com/.default"
+STORAGE_SCOPE = "https://storage.azure.com/.default"
+# A token that ends sooner is renewed.
+_SPARE_S = 300.0
+# Where no other comes, this one is asked for again so much later.
+_PAUSE_S = 30.0
+# Whoever is refused so shortly after a renewal was refused with the token before.
+_JUST_NOW_S = 5.0
+# How `az`, MSAL and azure-core say that nobody answered.
+_NO_NETWORK = re.compile(
+    r"max retries exceeded|network connection|network is unreachable|read timed out"
+    r"|connection (aborted|broken|error|refused|reset|timed out)|failed to (establish|resolve)"
+    r"|name resolution|name or service not known|nodename nor servname|getaddrinfo"
+    r"|failed to invoke the azure cli",
+    re.IGNORECASE,
+)
+_LONGEST = 300
+# It looks for a service that only Azure's own machines have.
+_SOURCE_OF_NODES = "ManagedIdentityCredential"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    header: str
+    renew_at_s: float
+    ends_s: float
+
+
+class Tokens:
+    """Tokens of a credential (the process's own where none is given), renewed before they end.
+
+    May be used by several threads.
+    """
+
+    def __init__(self, credential: Any = None) -> None:
+        self._given, self._found = credential, credential
+        self._kept: dict[str, _Kept] = {}
+        self._renewed_s: dict[str, float] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def credential(self) -> Any:
+        """Whose tokens these are; nothing is asked of Azure yet."""
+        with self._lock:
+            if self._found is None:
+                self._found = _found_credential()
+            return self._found
+
+    def header(self, scope: str) -> str:
+        """The Authorization header.
+
+        Raises EnvironmentFailure where nobody is logged in, Unreached where that cannot be told.
+        """
+        with self._lock:
+            kept = self._kept.get(scope)
+            if kept is not None and time.time() < kept.renew_at_s:
+                return kept.header
+            try:
+                return self._ask(scope)
+            except Unreached:
+                if kept is None or time.time() >= kept.ends_s:
+                    raise
+                return kept.header
+
+    def renew(self, scope: str) -> bool:
+        """Ask again after a refusal (401); whether there is another token now."""
+        with self._lock:
+            if time.monotonic() - self._renewed_s.get(scope, float("-inf")) < _JUST_NOW_S:
+                return True
+            before = self._kept.pop(scope, None)
+            # The one that there is would give the same token, until its time is over.
+            self._found = self._given
+            is_other = self._ask(scope) != (before.header if before else "")
+            if is_other:
+                self._renewed_s[scope] = time.monotonic()
+            return is_other
+
+    def _ask(self, scope: str) -> str:
+        credential = self.credential
+        from azure.core.exceptions import AzureError
+
+        try:
+            token = credential.get_token(scope)
+        except AzureError as error:
+            raise no_token(error) from error
+        self._kept[scope] = _Kept(
+            header=f"Bearer {token.token}",
+            renew_at_s=max(token.expires_on - _SPARE_S, time.time() + _PAUSE_S),
+            ends_s=token.expires_on,
+        )
+        return self._kept[scope].header
+
+
+@cache
+def our_tokens() -> Tokens:
+    """Those of this process."""
+    return Tokens()
+
+
+def no_token(error: Exception) -> EnvironmentFailure:
+    """Say why no token came; the credential's own text goes on for a page."""
+    from azure.core.exceptions import ServiceRequestError, ServiceResponseError
+
+    text = str(getattr(error, "message", "") or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = next((line for line in lines if "AADSTS" in line), "")
+    if not told:
+        silent = [line for line in lines if _NO_NETWORK.search(line)]
+        silent = [line for line in silent if not line.startswith(_SOURCE_OF_NODES)]
+        if isinstance(error, ServiceRequestError | ServiceResponseError):
+            silent = silent or lines[:1] or [type(error).__name__]
+        if silent:
+            message = f"Azure's login cannot be reached: {silent[0][:_LONGEST]}"
+            return Unreached(message, hint="the same again when there is a network")
+    told = (told or (lines[0] if lines else "")).partition("Trace ID")[0].strip()
+    message = f"not logged in to Azure: {told or 'no identity'}"
+    return EnvironmentFailure(message, hint="az login, then the same again")
+
+
+def _found_credential() -> Any:
+    try:
+        from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        message = f"azure-identity cannot be loaded: {error}"
+        raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
+    import logging
+
+    # Says at length, to stderr, which ways to log in it has tried; our error says what to do.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
+    return DefaultAzureCredential()

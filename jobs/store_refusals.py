@@ -1,0 +1,33 @@
+"""What an error of a blob store means, and what mends it (pure)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.errors import EnvironmentFailure, Unreached
+
+if TYPE_CHECKING:
+    from jobs.transfers.container import StoreError
+
+FIREWALL_HINT = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
+
+
+def behind_firewall(place: str) -> str:
+    """What is wrong where a firewall answers."""
+    return f"the firewall before {place} does not let this machine's address in"
+
+
+def explain_store(
+    error: StoreError, where: str, *, role: str, check: str, is_local: bool = False
+) -> EnvironmentFailure:
+    """`where` is the store's address; `role` mends a refusal, `check` looks into the rest."""
+    if error.code == "AuthorizationFailure" and not is_local:
+        # A local store has no firewall, and says the same of a bad signature.
+        return EnvironmentFailure(behind_firewall(where), hint=FIREWALL_HINT)
+    if error.status in (401, 403):
+        return EnvironmentFailure(f"the store {where} refuses us: {error.text}", hint=role)
+    if error.status is None:
+        return Unreached(f"the store {where} cannot be reached: {error.text}", hint=check)
+    is_passing = error.status in (408, 429) or error.status >= 500
+    kind = Unreached if is_passing else EnvironmentFailure
+    return kind(f"the store {where} answered {error.status}: {error.text}", hint=check)
