@@ -21,7 +21,7 @@ from tests.fakes.azureml.specs import Link, Process, job_environment, processes_
 START = Path(__file__).with_name("start_process.py")
 # All nodes are this machine: shared memory only, so that no rank listens on the network.
 MPI_OPTIONS = "--allow-run-as-root --bind-to none --map-by :OVERSUBSCRIBE"
-MPI_OPTIONS += " --mca btl self,sm --mca pml ob1"
+MPI_OPTIONS += " --mca btl self,sm --mca pml ob1 --mca mpi_yield_when_idle 1"
 POLL_S = 0.02
 
 
