@@ -92,6 +92,7 @@ def test_a_service_that_is_silent_is_not_waited_for_and_not_asked_again(monkeypa
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert price(environment()) == (4.775, "USD", TABLE_DAY)
+        silent.settimeout(60)
         silent.accept()[0].close()
         assert price(environment()) == (4.775, "USD", TABLE_DAY)
         silent.settimeout(0.1)
