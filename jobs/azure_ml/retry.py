@@ -2,8 +2,8 @@
 
 The run keeps its id and its checkpoints. Whoever is attached to it does so; the name of the next
 attempt's job is known to all, so that two terminals start one. It is capped in number (`retry.max`)
-and in time: all attempts together have the job's wall-clock limit, and a run that ended long ago is
-left as it is.
+and in time: all attempts together have the job's wall-clock limit, and a run that was cancelled or
+ended long ago is left as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobs import console
+from jobs.azure_ml.cancelling import is_cancelled
 from jobs.azure_ml.history import Attempt
+from jobs.azure_ml.request import job_name
 from jobs.outcome import parse_time
 from jobs.spec import JobSpec, RunHandle
 
@@ -37,15 +39,18 @@ class NextAttempt(Struct, frozen=True, kw_only=True):
 
 def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     """See Attended.begin_again."""
-    from jobs.azure_ml.submission import submit_attempt
+    from jobs.azure_ml.submission import cancel_job, submit_attempt
 
     record = runs.record(handle)
     attempts = runs.attempts(handle)
     due = next_attempt(record.plan.spec, attempts, datetime.now(UTC))
-    if due is None:
+    if due is None or is_cancelled(runs.blobs, handle.id):
         return False
     submit_attempt(runs.environment, record, due.number, runs.wire, timeout_s=due.timeout_s)
     runs.watch.forget(handle)
+    if is_cancelled(runs.blobs, handle.id):
+        # Meanwhile, by somebody who could not see this attempt.
+        cancel_job(runs.wire, job_name(handle.id, due.number))
     most = record.plan.spec.retry.max + 1
     reason = attempts[-1].standing.reason
     console.say(f"{reason}; attempt {due.number} of at most {most} is submitted")

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobs import console
+from jobs.azure_ml.cancelling import is_cancelled
 from jobs.azure_ml.history import Attempt, Listed, attempt_of, created_of
 from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
@@ -37,6 +39,8 @@ CLUSTER_LOOK_S = 15.0
 # So long an Azure that cannot be reached is waited for by whoever follows a run.
 PATIENCE_S = 900.0
 KEPT = "azure"
+# What a job's `retry` may name: its run may have been cancelled when Azure ML knew no job to end.
+RETRIED = ("preemption", "node_failure")
 _WAITING = (RunState.QUEUED, RunState.PREPARING)
 
 
@@ -92,13 +96,17 @@ class Watch:
     def attempt_of_listed(self, listed: Listed) -> Attempt | None:
         """What a list does not tell of a run that has begun."""
         run_dir = self._runs.runs / listed.run
-        kept = kept_attempt(run_dir, listed.attempt)
-        if kept is not None or listed.standing.state is RunState.QUEUED:
-            return kept
-        details = self._runs.details(listed.run, listed.attempt)
-        if details is None:
-            return None
-        return self._judged(run_dir, attempt_of(listed.attempt, details))
+        attempt = kept_attempt(run_dir, listed.attempt)
+        if attempt is None:
+            if listed.standing.state is RunState.QUEUED:
+                return None
+            details = self._runs.details(listed.run, listed.attempt)
+            if details is None:
+                return None
+            attempt = self._judged(run_dir, attempt_of(listed.attempt, details))
+        if attempt.standing.cause not in RETRIED:
+            return attempt
+        return self._as_cancelled(listed.run, attempt)
 
     def _ask(self, handle: RunHandle) -> list[Attempt]:
         """All attempts. Another is looked for only where there may be one."""
@@ -110,8 +118,17 @@ class Watch:
                 break
             attempts.append(attempt)
             if attempt.standing.cause not in retry.on:
-                break
+                return attempts
+        if len(attempts) <= retry.max:
+            attempts[-1] = self._as_cancelled(handle.id, attempts[-1])
         return attempts
+
+    def _as_cancelled(self, run: str, attempt: Attempt) -> Attempt:
+        """An attempt that Azure ended, as the user's own end where no other is to follow it."""
+        if not is_cancelled(self._runs.blobs, run):
+            return attempt
+        standing = replace(attempt.standing, state=RunState.CANCELLED, cause=None, exit_code=None)
+        return replace(attempt, standing=standing)
 
     def _attempt(self, handle: RunHandle, number: int) -> Attempt | None:
         run_dir = Path(handle.run_dir)
@@ -135,13 +152,13 @@ class Watch:
 
             error = rank_error(self._runs.blobs, run_dir.name, attempt.number)
             if error is not None:
-                standing = msgspec.structs.replace(
+                standing = replace(
                     standing,
                     reason=summary_line(error),
                     exit_code=error.exit_code,
                     cause="program",
                 )
-                attempt = msgspec.structs.replace(attempt, standing=standing)
+                attempt = replace(attempt, standing=standing)
         _keep(run_dir, attempt)
         return attempt
 

@@ -35,10 +35,11 @@ def cancel(*, runs: list[str], stack: str, env: Path | None) -> int:
     found = [options.open_run(run, environment) for run in runs]
     unfinished = 0
     for engine, handle in found:
-        before = engine.status(handle)
+        before = engine.status(handle).state
         engine.cancel(handle)
-        if before.state.is_terminal():
-            console.say(f"{handle.id} was over already ({before.state.value})")
+        # One that was to be started again is not any more.
+        if before.is_terminal() and engine.status(handle).state is before:
+            console.say(f"{handle.id} was over already ({before.value})")
             continue
         status = wait_until_over(engine, handle, TIMEOUT_S)
         if not status.state.is_terminal():

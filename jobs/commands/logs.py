@@ -92,7 +92,9 @@ def logs(
     try:
         if follow:
             wait_until_started(engine, handle)
-        read = lines_to_the_end if follow else _lines_so_far
+        # Who reads how a run ended does not start it again.
+        is_on = not status.state.is_terminal()
+        read = lines_to_the_end if follow and is_on else _lines_so_far
         lines = read(engine, handle, ranks, since=earliest, tail=tail, grep=pattern)
         if json:
             _write_json(lines)

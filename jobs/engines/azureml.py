@@ -95,11 +95,9 @@ class AzureMlEngine:
 
     def cancel(self, handle: RunHandle) -> None:
         """Ask Azure ML to end the run; silent when it is over; see `Engine.cancel`."""
-        from jobs.azure_ml.request import job_name
-        from jobs.azure_ml.submission import cancel_job
+        from jobs.azure_ml.cancelling import cancel_run
 
-        cancel_job(self.wire, job_name(handle.id, self.store.newest_attempt(handle)))
-        self.store.watch.forget(handle)
+        cancel_run(self.store, handle)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
         """Copy what the run made into `into`; see `Engine.fetch`."""

@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from tests.fakes.azureml import FakeAzure
 
+# Longer than anything takes here, however busy the machine.
+TIMEOUT_S = 300.0
 # A launch that is killed while its job is on the way: Azure must be slower than this.
 KILL_AFTER_S = 0.2
 Crash = Literal[
@@ -51,6 +54,34 @@ class Typed:
     err: str
 
 
+class Typing:
+    """A launch that may be under way."""
+
+    def __init__(self, child: ForkServerProcess, out: Path, err: Path) -> None:
+        self._child, self._out, self._err = child, out, err
+
+    def wait_for(self, is_true: Callable[[str], bool]) -> None:
+        """Block until this holds for what it has said on stderr."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_true(said := self._err.read_text()):
+            if not self._child.is_alive() or time.monotonic() > deadline:
+                self._child.kill()
+                raise AssertionError(said)
+            time.sleep(0.05)
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        assert self._child.pid is not None
+        os.kill(self._child.pid, signal.SIGINT)
+
+    def end(self) -> Typed:
+        """Wait for its end."""
+        self._child.join(TIMEOUT_S)
+        code = self._child.exitcode
+        self._child.kill()
+        return Typed(code=code, out=self._out.read_text(), err=self._err.read_text())
+
+
 class AzureLaunch:
     """A practitioner at one machine: an environment file, a state folder, jobs."""
 
@@ -76,17 +107,23 @@ class AzureLaunch:
 
     def type(self, *words: str | Path, crash: Crash = "", with_environment: bool = True) -> Typed:
         """Run `launch WORDS --env FILE`."""
-        out, err = self.folder / "stdout", self.folder / "stderr"
         environment = ["--env", str(self.env_file)] if with_environment else []
-        argv = [*map(str, words), *environment]
+        return self._begin([*map(str, words), *environment], crash).end()
+
+    def begin(self, *words: str | Path) -> Typing:
+        """The same, not waited for; what is typed meanwhile needs a machine of its own."""
+        return self._begin([*map(str, words), "--env", str(self.env_file)], "")
+
+    def _begin(self, argv: Sequence[str], crash: Crash) -> Typing:
+        streams = self.folder / "stdout", self.folder / "stderr"
+        for each in streams:
+            each.write_text("")
+        out, err = map(str, streams)
         child = _FORKS.Process(
-            target=_launch, args=(argv, self.environ, str(self.folder), str(out), str(err), crash)
+            target=_launch, args=(argv, self.environ, str(self.folder), out, err, crash)
         )
         child.start()
-        child.join(60)
-        code = child.exitcode
-        child.kill()
-        return Typed(code=code, out=out.read_text(), err=err.read_text())
+        return Typing(child, *streams)
 
     def run_dirs(self) -> list[Path]:
         """What this machine knows of."""

@@ -148,7 +148,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
     def job(self, name: str) -> Job:
         return self.records.jobs[name]
 
-    def wait(self, name: str, *, timeout_s: float = 60.0) -> Job:
+    def wait(self, name: str, *, timeout_s: float = 300.0) -> Job:
         """Block until a job is over."""
         job = self.records.jobs[name]
         assert job.over.wait(timeout_s), f"{name} is still {job.state}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
@@ -145,6 +145,7 @@ class _Life:
         )
         # With what a node that Azure takes away will end the try.
         self.doom: Ended | Restarted | None = None
+        self.after_doom: Callable[[], object] = lambda: None
         self.is_lost = False
         self._read: dict[str, int] = {}
 
@@ -266,6 +267,7 @@ class _Life:
             time.sleep(POLL_S)
         self.nodes.end(0.0)
         if self.doom is not None:
+            self.after_doom()
             raise self.doom
         code, log, tail = self.nodes.failure()
         if code:
@@ -296,6 +298,7 @@ class _Life:
             for log in self.shipper.logs:
                 log.ship()
                 log.begin_anew(keep=1 if trouble.what == "log rotated" else None)
+            trouble.then()
             return
         node = self.job.nodes[trouble.node]
         if trouble.what in {"preempted", "preempted, restarted"}:
@@ -309,4 +312,5 @@ class _Life:
             self.doom = Ended("Failed", "SystemError", message)
         with self.records.lock:
             self.cluster.lose(node)
+        self.after_doom = trouble.then
         self.is_lost = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -45,7 +46,8 @@ class RequestTrouble:
 class JobTrouble:
     """Befalls jobs whose name fits the glob `job`; `times` of them, None for all.
 
-    `when` is searched for in the lines of every log of the job; empty, it happens at once.
+    `when` is searched for in the lines of every log of the job; empty, it happens at once. Once it
+    has happened to lines or nodes (they are gone by then), `then` is called.
     """
 
     what: Literal[
@@ -64,6 +66,7 @@ class JobTrouble:
     node: int = 0
     notice_s: float = 0.0  # between SIGTERM and SIGKILL of a preempted node
     times: int | None = 1
+    then: Callable[[], object] = lambda: None
 
     def is_due(self, lines: str) -> bool:
         return not self.when or re.search(self.when, lines) is not None

@@ -30,7 +30,7 @@ Path(os.environ["TRAINYARD_OUTPUT_MODEL"], f"model-{rank}").write_text(rank)
 """
 FAILING = "import os\nif os.environ['RANK'] == '1':\n    raise SystemExit(3)\n"
 SLEEPING = "import time\nprint('asleep', flush=True)\ntime.sleep(600)\n"
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,16 @@ import pytest
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, JobTrouble, broken, throttled
 
-# Twelve lines a rank, over about a second; rank 1 ends with the code it is given.
+# Twelve lines a rank, over about a second; rank 1 ends with the code it is given. At step 5 the
+# ranks wait for the gate, where there is one: what is to happen then happens, however busy all are.
 PROGRAM = """
 import os, pathlib, sys, time
-rank, code = int(os.environ["RANK"]), int(sys.argv[1]) if len(sys.argv) > 1 else 0
+rank, code, gate = int(os.environ["RANK"]), int(sys.argv[1]), pathlib.Path(sys.argv[2])
 for step in range(12):
     print(f"step {step} of {rank}", flush=True)
     time.sleep(0.1)
+    while step == 5 and not gate.exists():
+        time.sleep(0.02)
 pathlib.Path("outputs").mkdir(exist_ok=True)
 if rank == 0:
     pathlib.Path("outputs/model.bin").write_bytes(b"m" * 1000)
@@ -33,8 +36,16 @@ def launch(azure: FakeAzure, tmp_path: Path) -> Iterator[AzureLaunch]:
     azure.records.is_workspace_deleted = False
 
 
-def write_job(launch: AzureLaunch, *, code: int = 0, retries: int = 0) -> Path:
-    command = ["python", "train.py", str(code)]
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """Closed."""
+    return tmp_path / "gate"
+
+
+def write_job(
+    launch: AzureLaunch, *, code: int = 0, retries: int = 0, gate: Path | None = None
+) -> Path:
+    command = ["python", "train.py", str(code), str(gate or launch.folder)]
     return launch.write_job(
         PROGRAM,
         script=None,
@@ -44,6 +55,10 @@ def write_job(launch: AzureLaunch, *, code: int = 0, retries: int = 0) -> Path:
         nodes=2,
         retry={"max": retries},
     )
+
+
+def jobs_of(launch: AzureLaunch, run: str) -> set[str]:
+    return {name for name in launch.azure.records.jobs if name.startswith(run)}
 
 
 def steps(text: str) -> list[str]:
@@ -81,52 +96,73 @@ def test_a_failure_names_rank_and_exit_code(launch: AzureLaunch) -> None:
     ]
 
 
-def test_what_azure_took_back_goes_on_as_the_same_run(launch: AzureLaunch) -> None:
-    launch.azure.script(JobTrouble(what="preempted", when="step 5 of 0"))
-    typed = launch.type("run", write_job(launch, retries=2), "-y", "--no-fetch")
+def test_what_azure_took_back_goes_on_as_the_same_run(launch: AzureLaunch, gate: Path) -> None:
+    launch.azure.script(JobTrouble(what="preempted", when="step 5 of 0", then=gate.touch))
+    typed = launch.type("run", write_job(launch, retries=2, gate=gate), "-y", "--no-fetch")
     run, *_ = typed.out.split()
     assert typed.code == 0, typed.err
     assert "attempt 2 of at most 3 is submitted" in typed.err
-    assert {name for name in launch.azure.records.jobs if name.startswith(run)} == {
-        run,
-        f"{run}_2",
-    }
-    seen = steps(typed.out)
-    # Of the first attempt at least what was there before its end, and all of the second.
-    assert set(seen) == set(STEPS)
-    assert seen.count("[0] step 4 of 0") == 2
-    assert seen.count("[0] step 11 of 0") == 1
+    assert jobs_of(launch, run) == {run, f"{run}_2"}
+    # Of the first attempt all that was there before its end, and all of the second.
+    of_rank_0 = [line for line in steps(typed.out) if line.startswith("[0]")]
+    assert of_rank_0 == sorted([*STEPS[:6], *STEPS[:12]], key=STEPS.index)
+    assert set(steps(typed.out)) == set(STEPS)
     shown = json.loads(launch.type("show", run, "--json").out)
     assert [each["name"] for each in shown["attempts"]] == [f"{run}.1", f"{run}.2"]
 
 
-def test_a_wait_resumes_but_no_more_often_than_allowed(launch: AzureLaunch) -> None:
-    launch.azure.script(JobTrouble(what="node failure", when="step 3 of 0", times=2))
-    run = launch.type("run", write_job(launch, retries=1), "-y", "-d").out.split()[0]
+def test_a_wait_resumes_but_no_more_often_than_allowed(launch: AzureLaunch, gate: Path) -> None:
+    launch.azure.script(JobTrouble(what="node failure", when="step 5 of 0", times=2))
+    job = write_job(launch, retries=1, gate=gate)
+    run = launch.type("run", job, "-y", "-d").out.split()[0]
     waited = launch.type("wait", run)
     assert waited.code == 100
     assert "attempt 2 of at most 2 is submitted" in waited.err
     assert re.search(rf"{run} failed after .*: a node failed: JobNodeLost: Node", waited.err)
-    assert {name for name in launch.azure.records.jobs if name.startswith(run)} == {
-        run,
-        f"{run}_2",
-    }
+    assert jobs_of(launch, run) == {run, f"{run}_2"}
     assert launch.type("wait", run).code == 100
 
 
+def test_what_was_cancelled_is_not_started_again_by_anybody(
+    launch: AzureLaunch, gate: Path, tmp_path: Path
+) -> None:
+    launch.azure.script(JobTrouble(what="preempted", when="step 5 of 0"))
+    job = write_job(launch, retries=2, gate=gate)
+    run = launch.type("run", job, "-y", "-d").out.split()[0]
+    assert launch.azure.wait(run).state == "Failed"
+    read = launch.type("logs", "-f", run)
+    assert (read.code, set(STEPS[:6]) - set(steps(read.out))) == (100, set())
+    assert f"{run} preempted after" in read.err
+    cancelled = launch.type("cancel", run)
+    assert (cancelled.code, cancelled.err) == (0, f"{run} cancelled\n")
+    (tmp_path / "colleague").mkdir()
+    colleague = AzureLaunch(launch.azure, tmp_path / "colleague")
+    listed = json.loads(colleague.type("ls", "--json", "--limit", "1").out)
+    assert [(each["id"], each["state"]) for each in listed] == [(run, "cancelled")]
+    for each in (colleague, launch):
+        waited = each.type("wait", run)
+        assert waited.code == 103
+        assert f"{run} cancelled after" in waited.err
+    again = launch.type("cancel", run)
+    assert (again.code, again.err) == (0, f"{run} was over already (cancelled)\n")
+    assert jobs_of(launch, run) == {run}
+
+
 @pytest.mark.parametrize("what", ["log rotated", "log truncated", "preempted, restarted"])
-def test_logs_that_azure_begins_anew_are_followed(launch: AzureLaunch, what: str) -> None:
-    launch.azure.script(JobTrouble(what=what, when="step 5 of 0"))
-    typed = launch.type("run", write_job(launch, retries=2), "-y", "--no-fetch")
+def test_logs_that_azure_begins_anew_are_followed(
+    launch: AzureLaunch, gate: Path, what: str
+) -> None:
+    launch.azure.script(JobTrouble(what=what, when="step 5 of 0", then=gate.touch))
+    typed = launch.type("run", write_job(launch, retries=2, gate=gate), "-y", "--no-fetch")
     run, *_ = typed.out.split()
     assert typed.code == 0, typed.err
     # It is begun again under the same name: ours must not be beside it.
-    assert {name for name in launch.azure.records.jobs if name.startswith(run)} == {run}
+    assert jobs_of(launch, run) == {run}
     seen = steps(typed.out)
     if what == "log rotated":
         assert seen == STEPS
     else:  # what was cut off before anybody could read it is gone
-        assert set(seen) >= set(STEPS[8:12])
+        assert set(seen) >= {*STEPS[6:12], *STEPS[18:]}
 
 
 def test_a_run_that_cannot_begin_says_why(launch: AzureLaunch) -> None:
@@ -139,14 +175,19 @@ def test_a_run_that_cannot_begin_says_why(launch: AzureLaunch) -> None:
     assert "manifest unknown" in launch.type("logs", run, "--preparation").out
 
 
-def test_a_run_that_waits_says_for_what_and_can_be_cancelled(launch: AzureLaunch) -> None:
+def test_a_run_that_waits_says_for_what_and_can_be_cancelled(
+    launch: AzureLaunch, tmp_path: Path
+) -> None:
     launch.azure.script(JobTrouble(what="quota"))
     run = launch.type("run", write_job(launch), "-y", "-d").out.split()[0]
-    waited = launch.type("wait", run, "--timeout", "7s")
-    assert waited.code == 101
-    assert "the quota is used up: Operation results in exceeding quota" in waited.err
+    assert launch.type("wait", run, "--timeout", "0").code == 101
+    (tmp_path / "colleague").mkdir()
+    colleague = AzureLaunch(launch.azure, tmp_path / "colleague")
+    followed = colleague.begin("logs", "-f", run)
+    quota = "the quota is used up: Operation results in exceeding quota"
+    followed.wait_for(lambda said: quota in said)
     assert launch.type("cancel", run).code == 0
-    assert launch.type("wait", run).code == 103
+    assert followed.end().code == 103
 
 
 def test_a_deleted_workspace_ends_what_is_followed(launch: AzureLaunch) -> None:

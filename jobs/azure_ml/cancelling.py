@@ -1,0 +1,50 @@
+"""Ends runs for good: what was cancelled is not started again by whoever looks at it later.
+
+Azure ML forgets a cancel of a job that is over. So a run that could be started again has it written
+beside its record, before Azure ML hears of it; that holds on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs import console
+from jobs.azure_ml.request import job_name
+from jobs.errors import EnvironmentFailure
+from jobs.spec import RunHandle
+
+if TYPE_CHECKING:
+    from jobs.azure_ml.runs import CloudRuns
+    from jobs.store import BlobStore
+
+
+def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
+    """See Engine.cancel."""
+    from jobs.azure_ml.submission import cancel_job
+
+    if _may_go_on(runs, handle):
+        try:
+            runs.blobs.create(_word(handle.id), b"")
+        except EnvironmentFailure as error:
+            # Its nodes cost money now; that it may be started again costs some later.
+            console.warn(f"{error.message}; so an attached `launch` may start {handle.id} again")
+        # Somebody may have started an attempt just before: it is to end, too.
+        runs.watch.forget(handle)
+    cancel_job(runs.wire, job_name(handle.id, runs.newest_attempt(handle)))
+    runs.watch.forget(handle)
+
+
+def is_cancelled(blobs: BlobStore, run: str) -> bool:
+    """Whether somebody has cancelled a run that could have been started again."""
+    return blobs.read(_word(run)) is not None
+
+
+def _may_go_on(runs: CloudRuns, handle: RunHandle) -> bool:
+    retry = runs.record(handle).plan.spec.retry
+    last = runs.attempts(handle)[-1]
+    is_over = last.standing.state.is_terminal() and last.standing.cause not in retry.on
+    return last.number <= retry.max and not is_over
+
+
+def _word(run: str) -> str:
+    return f"{run}/cancelled"
