@@ -80,7 +80,7 @@ class _Inputs(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _State(Struct, frozen=True, kw_only=True):
-    type: str
+    type: str = ""
     inputs: msgspec.Raw = msgspec.Raw(b"{}")
 
 
