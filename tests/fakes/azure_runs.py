@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ import msgspec
 
 from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.runs import CloudRuns
-from jobs.azure_ml.wire import Wire
+from jobs.azure_ml.wire import Reply, Wire
 from jobs.runs import write_file
 from jobs.spec import JobSpec, Plan, RunHandle, RunRecord
 from jobs.store import Blob
@@ -18,10 +18,14 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 RUN = "20261121-120000-0001"
+_GIVEN = {"codeId": "code", "environmentId": "image"}
 
 
 class ScriptedWire:
-    """Answers with `details` by job (the last of several again and again); or raises them."""
+    """Answers with `details` by job (the last of several again and again); or raises them.
+
+    What is `sent` is done at once; `after_put` runs then: a test races there.
+    """
 
     def __init__(self) -> None:
         self.workspace = WORKSPACE
@@ -31,6 +35,8 @@ class ScriptedWire:
         self.jobs: list[dict[str, Any]] = []
         self.num_listed = 0
         self.asked: list[str] = []
+        self.sent: list[str] = []
+        self.after_put: Callable[[], object] = lambda: None
 
     def find(self, path: str, **_: Any) -> Any:
         """See Wire."""
@@ -45,6 +51,18 @@ class ScriptedWire:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def put(self, path: str, body: Any, **_: Any) -> Reply:
+        """See Wire."""
+        name = path.rpartition("/")[2]
+        self.sent.append(f"PUT {name}")
+        self.details[name] = [details("Queued")]
+        self.after_put()
+        return Reply(status=201, headers={}, body=body)
+
+    def post(self, path: str, **_: Any) -> None:
+        """See Wire."""
+        self.sent.append(f"POST {path.partition('/jobs/')[2]}")
 
     def pages(self, path: str, **_: Any) -> Iterator[Any]:
         """See Wire; counts what was taken."""
@@ -98,7 +116,9 @@ class MemoryRuns(CloudRuns):
             schema=1,
             id=run,
             created="2026-11-21T12:00:00.000000Z",
-            plan=Plan(engine="azureml", spec=spec, request={}),
+            plan=Plan(
+                engine="azureml", spec=spec, request={"job": {"body": {"properties": _GIVEN}}}
+            ),
             git=None,
             image_digest=None,
             environment_digest="",

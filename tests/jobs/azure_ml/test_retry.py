@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from jobs.azure_ml.cancelling import cancel_run
 from jobs.azure_ml.history import Attempt, attempt_of
-from jobs.azure_ml.retry import NextAttempt, next_attempt
-from jobs.spec import JobRetry, JobSpec, Limits
-from tests.fakes.azure_runs import details
+from jobs.azure_ml.retry import NextAttempt, begin_again, next_attempt
+from jobs.spec import JobRetry, JobSpec, Limits, RunHandle, RunState
+from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.gangs import make_spec
 
 SOON = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -57,3 +59,45 @@ def test_an_attempt_is_due_by_cause_number_and_time_left(
 def test_what_ended_long_ago_is_left_as_it_is() -> None:
     late = datetime(2026, 11, 23, tzinfo=UTC)
     assert next_attempt(job(), attempts(PREEMPTED), late) is None
+
+
+@pytest.fixture
+def preempted(tmp_path: Path) -> tuple[MemoryRuns, RunHandle]:
+    """A run whose nodes were taken back just now."""
+    runs = MemoryRuns(tmp_path)
+    now = datetime.now(UTC).isoformat()
+    ended = {**details("Failed", PREEMPTED), "startTimeUtc": now, "endTimeUtc": now}
+    return runs, runs.add(job(), RUN, ended)
+
+
+def test_a_cancelled_run_is_not_begun_again(preempted: tuple[MemoryRuns, RunHandle]) -> None:
+    runs, handle = preempted
+    assert runs.status(handle).state is RunState.PREEMPTED
+    cancel_run(runs, handle)
+    assert runs.scripted.sent == [f"POST {RUN}/cancel"]
+    status = runs.status(handle)
+    assert (status.state, status.reason) == (
+        RunState.CANCELLED,
+        f"Azure took a node back: {PREEMPTED}",
+    )
+    assert not begin_again(runs, handle)
+    assert runs.scripted.sent == [f"POST {RUN}/cancel"]
+
+
+def test_an_attempt_that_is_sent_while_another_cancels_is_cancelled(
+    preempted: tuple[MemoryRuns, RunHandle],
+) -> None:
+    runs, handle = preempted
+    runs.scripted.after_put = lambda: runs.memory.create(f"{RUN}/cancelled", b"")
+    assert begin_again(runs, handle)
+    assert runs.scripted.sent == [f"PUT {RUN}_2", f"POST {RUN}_2/cancel"]
+
+
+def test_a_cancel_ends_the_attempt_that_another_has_begun_since(
+    preempted: tuple[MemoryRuns, RunHandle],
+) -> None:
+    runs, handle = preempted
+    assert runs.newest_attempt(handle) == 1
+    runs.scripted.details[f"{RUN}_2"] = [details("Queued")]
+    cancel_run(runs, handle)
+    assert runs.scripted.sent == [f"POST {RUN}_2/cancel"]
