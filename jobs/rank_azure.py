@@ -3,11 +3,12 @@
 Nobody prepares or watches a run there, so this does what the local engine's supervisor does: makes
 the run directory on the node, fetches secrets and what a stream needs by the node's identity, writes
 the log to where Azure ML reads it, brings results to the store. Places are `checkpoints` and
-`input.NAME`; the rest is in TRAINYARD_JOB (jobs/azure_ml/rank_settings.py). Standard library only.
+`input.NAME`; the rest is in variables (jobs/azure_ml/rank_settings.py). Standard library only.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 
 from jobs.rank import Ending, Rank, copy_tree
 
+RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
 SHAPE_FILE = ".trainyard/shape.json"  # what a store of blobs does not keep
 RUN_DIR = ".trainyard/run"  # beside the code: on the node's own disk, and another one for each job
@@ -32,7 +34,7 @@ LINGER_FOR_RESULTS_S = 10.0
 def main() -> int:
     """Run the rank that the environment and the arguments describe."""
     environ = dict(os.environ)
-    settings: dict[str, Any] = json.loads(environ[JOB_VARIABLE])
+    settings = read_settings(environ)
     run_dir = f"{os.getcwd()}/{RUN_DIR}"
     if sys.argv[1] == UPLOADS:
         from jobs.rank_uploads import bring_results
@@ -47,6 +49,12 @@ def main() -> int:
     places = dict(each.split("=", 1) for each in sys.argv[1:])
     job = make_run_dir(settings, run_dir, places)
     return start(settings, job, rank_variables(environ, is_chief_led=settings["chief"]))
+
+
+def read_settings(environ: dict[str, str]) -> dict[str, Any]:
+    """What the job's variables say, `run` and `attempt` among it."""
+    told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(environ[JOB_VARIABLE]))
+    return {**told, "run": environ[RUN_VARIABLE], "attempt": int(environ[ATTEMPT_VARIABLE])}
 
 
 def make_run_dir(settings: dict[str, Any], run_dir: str, places: dict[str, str]) -> dict[str, Any]:
@@ -71,7 +79,8 @@ def make_run_dir(settings: dict[str, Any], run_dir: str, places: dict[str, str])
 
 def rank_variables(environ: dict[str, str], *, is_chief_led: bool) -> dict[str, str]:
     """The environment as our launchers would have set it, where Azure ML does so otherwise."""
-    environ = {name: value for name, value in environ.items() if name != JOB_VARIABLE}
+    ours = (RUN_VARIABLE, ATTEMPT_VARIABLE, JOB_VARIABLE)
+    environ = {name: value for name, value in environ.items() if name not in ours}
     if "TF_CONFIG" not in environ:
         return environ
     config = json.loads(environ["TF_CONFIG"])
@@ -123,10 +132,10 @@ class AzureRank(Rank):
         self._uploads: _Helper | None = None
         if not self.world.local_rank:
             what = "main" if self.world.rank == 0 else "other"
-            self._uploads = _Helper(settings, UPLOADS, str(self.world.node), what)
+            self._uploads = _Helper(UPLOADS, str(self.world.node), what)
         # Held open as long as this process lives.
         if settings["chief"] and self.world.rank:
-            self._watcher = _Helper(settings, CHIEF, str(self.world.rank))
+            self._watcher = _Helper(CHIEF, str(self.world.rank))
 
     def give_up(self, problem: str) -> int:
         """End before the command began; `problem` is what the log says of it."""
@@ -289,15 +298,14 @@ class AzureRank(Rank):
 class _Helper:
     """This program once more, beside the rank; it ends when its input is closed."""
 
-    def __init__(self, settings: dict[str, Any], *arguments: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         outlet, self._inlet = os.pipe2(os.O_CLOEXEC)
         argv = [sys.executable, "-I", "-S", sys.argv[0], *arguments]
-        environ = {**os.environ, JOB_VARIABLE: json.dumps(settings)}
         actions = [(os.POSIX_SPAWN_DUP2, outlet, 0)]
         # What ends the ranks is not to end it, from its very start.
         masked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         self._child = os.posix_spawn(
-            sys.executable, argv, environ, file_actions=actions, setsigmask=masked
+            sys.executable, argv, os.environ, file_actions=actions, setsigmask=masked
         )
         os.close(outlet)
 

@@ -1,11 +1,13 @@
 """What an Azure ML job carries for its ranks: one file beside the code, a command, its environment.
 
 Pure. The file (`snapshot_file`) is the same for every run, so that equal code is uploaded once; what
-is of one run travels as TRAINYARD_JOB. Neither holds a secret: names of secrets only.
+is of one run travels as TRAINYARD_RUN, TRAINYARD_ATTEMPT and TRAINYARD_JOB. None holds a secret: names
+of secrets only.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import math
 import zipfile
@@ -17,6 +19,7 @@ from msgspec import Struct
 from jobs.spec import Cluster, DatasetVersion, Environment, JobSpec
 
 SNAPSHOT_FILE = ".trainyard/rank.pyz"
+RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
 CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
 _MODULES = (
@@ -41,14 +44,12 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 
 class NodeJob(Struct, frozen=True, kw_only=True):
-    """TRAINYARD_JOB, as jobs/rank_azure.py reads it; the same for all ranks of an attempt.
+    """TRAINYARD_JOB, as jobs/rank_azure.py reads it; the same for all ranks of a run.
 
     `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
     and `runs` are its containers.
     """
 
-    run: str
-    attempt: int
     command: tuple[str, ...]
     setup: tuple[str, ...]
     chief: bool
@@ -93,20 +94,22 @@ def environment_variables(
     spec: JobSpec, environment: Environment, *, run: str, attempt: int
 ) -> dict[str, str]:
     """All variables of the job: the job's own, the launcher's, and what rank.py has to know."""
-    job = node_job(spec, environment, run=run, attempt=attempt)
+    job = msgspec.json.encode(node_job(spec, environment), order="deterministic")
     return {
         **_launcher_environment(spec, environment.clusters[spec.cluster]),
         **spec.env,
-        JOB_VARIABLE: msgspec.json.encode(job, order="deterministic").decode(),
+        RUN_VARIABLE: run,
+        ATTEMPT_VARIABLE: str(attempt),
+        # Letters, digits, `-`, `_` and `=` alone: whatever hands variables on to the ranks (Azure ML's
+        # expressions, shells, mpirun) finds nothing in it to read.
+        JOB_VARIABLE: base64.urlsafe_b64encode(job).decode(),
     }
 
 
-def node_job(spec: JobSpec, environment: Environment, *, run: str, attempt: int) -> NodeJob:
+def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
     """What TRAINYARD_JOB says."""
     storage = environment.storage
     return NodeJob(
-        run=run,
-        attempt=attempt,
         command=spec.command,
         setup=spec.setup,
         chief=spec.chief,

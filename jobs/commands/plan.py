@@ -12,7 +12,7 @@ from jobs.commands import options
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
     parser.epilog = (
-        "With --json the exact request. What `launch run` would refuse for is a warning here, "
+        "With --json the exact request, and what the nodes read in it. What `launch run` would refuse for is a warning here, "
         "and among the notes of the JSON."
     )
     options.add_job(parser)
@@ -49,6 +49,10 @@ def plan(
     listing = code_listing(planned, environment)
     if json:
         request = planned.request | ({"code": listing} if listing else {})
+        if environment.engine != "local":
+            from jobs.azure_ml.rank_settings import node_job
+
+            request |= {"node_job": node_job(planned.spec, environment)}
         notes = (*planned.notes, *missing)
         console.out_json(msgspec.structs.replace(planned, request=request, notes=notes))
         return

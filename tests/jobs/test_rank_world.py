@@ -134,7 +134,7 @@ def test_the_first_of_azure_mls_workers_is_the_chief_of_a_job_that_wants_one(
     task: dict[str, object], becomes: dict[str, object]
 ) -> None:
     config = {"cluster": {"worker": ["a:1", "b:1", "c:1"], "ps": ["d:1"]}, "task": task}
-    environ = {"TF_CONFIG": json.dumps(config), "TRAINYARD_JOB": "{}"}
+    environ = {"TF_CONFIG": json.dumps(config), "TRAINYARD_JOB": "e30=", "TRAINYARD_RUN": "a"}
     seen = rank_variables(environ, is_chief_led=True)
     assert json.loads(seen.pop("TF_CONFIG")) == {
         "cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]},

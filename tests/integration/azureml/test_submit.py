@@ -90,6 +90,7 @@ def test_what_is_sent_is_what_the_plan_says(launch: AzureLaunch):
     assert [each["name"] for each in planned["code"]["files"]] == [
         *("job.yaml", "train.py", ".trainyard/rank.pyz")
     ]
+    assert planned["node_job"]["command"] == ["python", "train.py"]
     run = launch.type("run", job, *DETACHED).out.strip()
     (request,) = launch.azure.requests(method="PUT", path=f"/jobs/{run}")
     text = json.dumps(planned["job"]["body"])

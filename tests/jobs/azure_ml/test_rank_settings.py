@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -17,6 +19,7 @@ from jobs.azure_ml.rank_settings import (
     node_command,
     snapshot_file,
 )
+from jobs.rank_azure import read_settings
 from jobs.spec import DatasetVersion, Environment, InputSpec, KeyVault, Storage
 from tests.fakes.gangs import make_environment, make_spec
 
@@ -63,9 +66,9 @@ def test_variables_are_the_jobs_the_launchers_and_what_the_ranks_must_know() -> 
         inputs={"digits": InputSpec(dataset=DIGITS, mode="stream")},
     )
     variables = environment_variables(spec, environment(), run="20261121-0000", attempt=2)
-    assert json.loads(variables.pop("TRAINYARD_JOB")) == {
-        "run": "20261121-0000",
-        "attempt": 2,
+    told = variables.pop("TRAINYARD_JOB")
+    assert re.fullmatch("[A-Za-z0-9_=-]+", told)
+    assert json.loads(base64.urlsafe_b64decode(told)) == {
         "command": ["python", "train.py", "--epochs", "2"],
         "setup": ["make"],
         "chief": False,
@@ -82,7 +85,19 @@ def test_variables_are_the_jobs_the_launchers_and_what_the_ranks_must_know() -> 
             }
         },
     }
-    assert variables == {"A": "b", "HOROVOD_STALL_CHECK_TIME_SECONDS": "660"}
+    assert variables == {
+        "A": "b",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "660",
+        "TRAINYARD_RUN": "20261121-0000",
+        "TRAINYARD_ATTEMPT": "2",
+    }
+
+
+def test_a_node_reads_what_was_told_whatever_the_command_holds() -> None:
+    command = ["sh", "-c", "echo \"${{inputs.x}}; $HOME\" 'ü'\n% , = \\"]
+    variables = environment_variables(make_spec(command), environment(), run="a", attempt=3)
+    told = read_settings(variables)
+    assert (told["command"], told["run"], told["attempt"]) == (command, "a", 3)
 
 
 def test_tensorflow_has_a_thread_for_each_process_that_another_one_may_call() -> None:
