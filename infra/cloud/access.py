@@ -31,6 +31,7 @@ class Role(StrEnum):
     ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
     ACR_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
     ML_DATA_SCIENTIST = "f6c7c914-8db3-469d-8ca1-694a8f32e121"
+    ML_COMPUTE_OPERATOR = "e503ece1-11d0-4e8e-8e2c-7a6c3bf38815"
     NETWORK_CONNECTION_APPROVER = "b556d68e-0be0-4f35-a333-ad7ee1ce17ea"
 
 
@@ -141,7 +142,7 @@ class PeopleArgs:
 
 
 class People(pulumi.ComponentResource):
-    """What the groups of the settings may do: launch runs and bring data, or look."""
+    """What the groups of the settings may do: launch runs and bring data, scale clusters, or look."""
 
     def __init__(
         self, name: str, args: PeopleArgs, opts: pulumi.ResourceOptions | None = None
@@ -157,6 +158,9 @@ class People(pulumi.ComponentResource):
             ("files", Role.FILE_DATA_PRIVILEGED_CONTRIBUTOR, scopes.workspace_account),
             ("images", Role.ACR_PUSH, scopes.registry),
         )
+        # Of workspaces/computes/* Data Scientist may read alone; this one may scale clusters, and
+        # make and delete them, which `pulumi` then sees.
+        operator = (("computes", Role.ML_COMPUTE_OPERATOR, args.workspace),)
         reader = (
             ("workspace", Role.READER, args.workspace),
             ("data", Role.BLOB_DATA_READER, scopes.data_container),
@@ -166,6 +170,7 @@ class People(pulumi.ComponentResource):
         )
         for kind, groups, roles in (
             ("practitioner", people.practitioners, practitioner),
+            ("operator", people.operators, operator),
             ("reader", people.readers, reader),
         ):
             for group in groups:

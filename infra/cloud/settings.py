@@ -65,9 +65,10 @@ class CloudClusterSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleSettings:
-    """Object ids of the Entra groups that may launch runs, and that may look."""
+    """Object ids of the Entra groups that may launch runs, that may scale clusters, or may look."""
 
     practitioners: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
 
 
@@ -271,6 +272,7 @@ def _parse_people(top: Section) -> PeopleSettings:
     wanted = "object id of an Entra group (a GUID)"
     people = PeopleSettings(
         practitioners=section.take_list("practitioners", _GUID, wanted),
+        operators=section.take_list("operators", _GUID, wanted),
         readers=section.take_list("readers", _GUID, wanted),
     )
     section.close()

@@ -39,6 +39,7 @@ VAULT_SECRETS_USER = "4633458b-17de-408a-b874-0445c86b69e6"
 REGISTRY_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 REGISTRY_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
 DATA_SCIENTIST = "f6c7c914-8db3-469d-8ca1-694a8f32e121"
+COMPUTE_OPERATOR = "e503ece1-11d0-4e8e-8e2c-7a6c3bf38815"
 ENDPOINT_APPROVER = "b556d68e-0be0-4f35-a333-ad7ee1ce17ea"
 
 GIVES_RIGHTS_AWAY = {
@@ -67,6 +68,7 @@ _OF_WORKSPACE: Mapping[str, frozenset[str]] = {
 _OF_PEOPLE: Mapping[str, frozenset[str]] = {
     READER: frozenset({"workspace"}),
     DATA_SCIENTIST: frozenset({"workspace"}),
+    COMPUTE_OPERATOR: frozenset({"workspace"}),
     BLOB_CONTRIBUTOR: frozenset({"workspace account", "container"}),
     BLOB_READER: frozenset({"workspace account", "container"}),
     FILE_CONTRIBUTOR: frozenset({"workspace account"}),

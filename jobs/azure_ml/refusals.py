@@ -17,6 +17,12 @@ _ROLES = (
     ("Microsoft.MachineLearningServices/workspaces/", "AzureML Data Scientist"),
     ("Microsoft.MachineLearningServices/", "Reader"),
 )
+# The list of a stack's settings whose groups the stack gives the role on its workspace.
+_LISTS = {
+    "Reader": "people.readers",
+    "AzureML Compute Operator": "people.operators",
+    "AzureML Data Scientist": "people.practitioners",
+}
 _GONE = {"ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound"}
 _BEHIND_FIREWALL = re.compile(
     r"public (network )?access|private (endpoint|link)|firewall|virtual network|ip address",
@@ -124,10 +130,14 @@ def _forbidden(
     role = role_for(action[1] if action else "")
     doing = f" to do `{action[1]}`" if action else f": {text}"
     message = f"no role allows us{doing}"
-    assignee = person[1] if person else "WHO"
-    hint = (
-        f"whoever owns the stack adds our group to `people`, or: az role assignment create "
-        f'--assignee {assignee} --role "{role}" --scope {environment.workspace.id}'
+    scope = environment.workspace.id
+    hint = f"whoever owns the stack adds our group to `{_LISTS.get(role, 'people')}`, or: "
+    if action and "/locations/" in action[1]:
+        # What is asked of a region is of no workspace, and no stack gives roles on a subscription.
+        scope, hint = f"/subscriptions/{environment.subscription_id}", ""
+    hint += (
+        f"az role assignment create --assignee {person[1] if person else 'WHO'} "
+        f'--role "{role}" --scope {scope}'
     )
     return CloudRefusal, message, hint
 

@@ -66,7 +66,7 @@ def test_good_settings_become_types():
         },
         "images": {"pytorch": PINNED},
         "secrets": ["wandb-key"],
-        "people": {"practitioners": [GROUP]},
+        "people": {"practitioners": [GROUP], "operators": [GROUP]},
     }
     assert parse(CONFIG | more, "dev-alice") == CloudSettings(
         stack="dev-alice",
@@ -100,7 +100,7 @@ def test_good_settings_become_types():
         },
         images={"pytorch": PINNED},
         secrets=("wandb-key",),
-        people=PeopleSettings(practitioners=(GROUP,), readers=()),
+        people=PeopleSettings(practitioners=(GROUP,), operators=(GROUP,), readers=()),
     )
 
 

@@ -175,15 +175,19 @@ def test_clusters_read_the_named_secrets_and_no_others():
     }
 
 
-def test_people_get_what_launching_and_looking_need_and_not_more():
-    people = {"practitioners": [PRACTITIONERS, OTHERS], "readers": [READERS]}
+def test_people_get_what_launching_scaling_and_looking_need_and_not_more():
+    people = {
+        "practitioners": [PRACTITIONERS, OTHERS],
+        "operators": [PRACTITIONERS],
+        "readers": [READERS],
+    }
     inputs = [
         each.inputs
         for each in declare_stack("dev", people=people)
         if each.name.startswith("cloud-people-")
     ]
     assert {each["principalType"] for each in inputs} == {"Group"}
-    assert len({each["roleAssignmentName"] for each in inputs}) == len(inputs) == 17
+    assert len({each["roleAssignmentName"] for each in inputs}) == len(inputs) == 18
     given = {
         (
             each["principalId"].replace(OTHERS, PRACTITIONERS),
@@ -204,6 +208,7 @@ def test_people_get_what_launching_and_looking_need_and_not_more():
         (PRACTITIONERS, "ba92f5b4-2d11-453d-a403-e96b0029c9fe", own),  # Blob Data Contributor
         (PRACTITIONERS, "69566ab7-960f-475b-8e7c-b3118f30c6bd", own),  # File Data Contributor
         (PRACTITIONERS, "8311e382-0749-4cb8-b61a-304f252e45ec", registry),  # AcrPush
+        (PRACTITIONERS, "e503ece1-11d0-4e8e-8e2c-7a6c3bf38815", workspace),  # Compute Operator
         (READERS, "acdd72a7-3385-48ef-bd42-f606fba81ae7", workspace),  # Reader
         (READERS, "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1", f"{data}/containers/data"),
         (READERS, "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1", f"{data}/containers/runs"),

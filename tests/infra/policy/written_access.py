@@ -141,5 +141,6 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
     "access-people-scopes": (
         given(access.BLOB_CONTRIBUTOR),
         given(access.DATA_SCIENTIST),
+        given(access.COMPUTE_OPERATOR),
     ),
 }

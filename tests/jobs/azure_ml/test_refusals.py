@@ -13,6 +13,8 @@ from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 ENVIRONMENT = make_cloud_environment()
 OTHER, OURS = "72f988bf-86f1-41af-91ab-2d7cd011db47", "0e1d0000-0000-4000-8000-0000000000ff"
 JOBS = "Microsoft.MachineLearningServices/workspaces/jobs/write"
+COMPUTES = "Microsoft.MachineLearningServices/workspaces/computes/write"
+USAGES = "Microsoft.MachineLearningServices/locations/usages/read"
 
 
 def explained(status: int, code: str, message: str, what: str = ""):
@@ -49,9 +51,29 @@ def explained(status: int, code: str, message: str, what: str = ""):
             f"The client 'me@x' with object id '{OTHER}' does not have authorization to perform "
             f"action '{JOBS}' over scope '{WORKSPACE}/jobs/x' or the scope is invalid.",
             f"no role allows us to do `{JOBS}`",
-            "whoever owns the stack adds our group to `people`, or: az role assignment create "
-            f'--assignee {OTHER} --role "AzureML Data Scientist" --scope {WORKSPACE}',
+            "whoever owns the stack adds our group to `people.practitioners`, or: az role assignment "
+            f'create --assignee {OTHER} --role "AzureML Data Scientist" --scope {WORKSPACE}',
             id="no-role",
+        ),
+        pytest.param(
+            403,
+            "AuthorizationFailed",
+            f"The client 'me@x' with object id '{OTHER}' does not have authorization to perform "
+            f"action '{COMPUTES}' over scope '{WORKSPACE}/computes/x' or the scope is invalid.",
+            f"no role allows us to do `{COMPUTES}`",
+            "whoever owns the stack adds our group to `people.operators`, or: az role assignment "
+            f'create --assignee {OTHER} --role "AzureML Compute Operator" --scope {WORKSPACE}',
+            id="no-role-on-computes",
+        ),
+        pytest.param(
+            403,
+            "AuthorizationFailed",
+            f"The client 'me@x' with object id '{OTHER}' does not have authorization to perform "
+            f"action '{USAGES}' over scope '/subscriptions/{OURS}' or the scope is invalid.",
+            f"no role allows us to do `{USAGES}`",
+            f"az role assignment create --assignee {OTHER} "
+            f'--role "Reader" --scope /subscriptions/{ENVIRONMENT.subscription_id}',
+            id="no-role-in-the-subscription",
         ),
         pytest.param(
             403,
@@ -135,9 +157,9 @@ def test_an_answer_of_another_shape_is_no_crash(body):
     ("action", "role"),
     [
         ("Microsoft.MachineLearningServices/workspaces/computes/read", "Reader"),
-        ("Microsoft.MachineLearningServices/workspaces/computes/write", "AzureML Compute Operator"),
+        (COMPUTES, "AzureML Compute Operator"),
         (JOBS, "AzureML Data Scientist"),
-        ("Microsoft.MachineLearningServices/locations/usages/read", "Reader"),
+        (USAGES, "Reader"),
         ("Microsoft.Storage/anything", "Contributor"),
     ],
 )
