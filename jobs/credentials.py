@@ -21,8 +21,6 @@ STORAGE_SCOPE = "https://storage.azure.com/.default"
 _SPARE_S = 300.0
 # Where no other comes, this one is asked for again so much later.
 _PAUSE_S = 30.0
-# Whoever is refused so shortly after a renewal was refused with the token before.
-_JUST_NOW_S = 5.0
 # How `az`, MSAL and azure-core say that nobody answered.
 _NO_NETWORK = re.compile(
     r"max retries exceeded|network connection|network is unreachable|read timed out"
@@ -52,7 +50,6 @@ class Tokens:
     def __init__(self, credential: Any = None) -> None:
         self._given, self._found = credential, credential
         self._kept: dict[str, _Kept] = {}
-        self._renewed_s: dict[str, float] = {}
         self._lock = threading.RLock()
 
     @property
@@ -79,18 +76,16 @@ class Tokens:
                     raise
                 return kept.header
 
-    def renew(self, scope: str) -> bool:
-        """Ask again after a refusal (401); whether there is another token now."""
+    def renew(self, scope: str, refused: str) -> bool:
+        """Ask again after a header was refused (401); whether there is another one now."""
         with self._lock:
-            if time.monotonic() - self._renewed_s.get(scope, float("-inf")) < _JUST_NOW_S:
-                return True
-            before = self._kept.pop(scope, None)
+            kept = self._kept.get(scope)
+            if kept is not None and kept.header != refused:
+                return True  # somebody else was refused, too, and has asked
+            self._kept.pop(scope, None)
             # The one that there is would give the same token, until its time is over.
             self._found = self._given
-            is_other = self._ask(scope) != (before.header if before else "")
-            if is_other:
-                self._renewed_s[scope] = time.monotonic()
-            return is_other
+            return self._ask(scope) != refused
 
     def _ask(self, scope: str) -> str:
         credential = self.credential
@@ -102,7 +97,9 @@ class Tokens:
             raise no_token(error) from error
         self._kept[scope] = _Kept(
             header=f"Bearer {token.token}",
-            renew_at_s=max(token.expires_on - _SPARE_S, time.time() + _PAUSE_S),
+            renew_at_s=max(
+                token.expires_on - _SPARE_S, min(time.time() + _PAUSE_S, token.expires_on)
+            ),
             ends_s=token.expires_on,
         )
         return self._kept[scope].header

@@ -190,9 +190,11 @@ class Wire:
             message = f"`{url.partition('?')[0]}` is no address of Azure ML"
             raise EnvironmentFailure(message, hint=f"launch env show -s {self.environment.stack}")
         try:
-            response = self._exchange(method, url, body, headers)
-            if response.status_code == 401 and self.tokens.renew(MANAGEMENT_SCOPE):
-                response = self._exchange(method, url, body, headers)
+            proof = self.tokens.header(MANAGEMENT_SCOPE)
+            response = self._exchange(method, url, body, headers, proof)
+            if response.status_code == 401 and self.tokens.renew(MANAGEMENT_SCOPE, proof):
+                proof = self.tokens.header(MANAGEMENT_SCOPE)
+                response = self._exchange(method, url, body, headers, proof)
         except Passing:
             raise
         except Unreached as error:
@@ -210,14 +212,16 @@ class Wire:
             raise self._refusal(response.status_code, content, f"https://{host}", what) from None
         return Reply(status=response.status_code, headers=found, body=parsed)
 
-    def _exchange(self, method: str, url: str, body: Any, headers: Mapping[str, str] | None) -> Any:
+    def _exchange(
+        self, method: str, url: str, body: Any, headers: Mapping[str, str] | None, proof: str
+    ) -> Any:
         client = self._opened()
         from azure.core.exceptions import AzureError
         from azure.core.rest import HttpRequest
 
         sent = {
             "Accept": "application/json",
-            "Authorization": self.tokens.header(MANAGEMENT_SCOPE),
+            "Authorization": proof,
             **(headers or {}),
         }
         content = None if body is None else msgspec.json.encode(body)

@@ -37,6 +37,7 @@ class Session:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._talk: IO[bytes] | None = None
+        self._shown = ""  # the newest header that the process has got
 
     def open(self) -> None:
         """Start the process; raises what speaks against asking it at all."""
@@ -86,7 +87,8 @@ class Session:
             answer = self._exchange(process, {"do": do, **asked})
             error = answer.get("error")
             # A token that ended early, or was taken back.
-            if error and error["status"] == 401 and self._wire.tokens.renew(MANAGEMENT_SCOPE):
+            is_refused = error is not None and error["status"] == 401
+            if is_refused and self._wire.tokens.renew(MANAGEMENT_SCOPE, self._shown):
                 answer = self._exchange(process, {"do": do, **asked})
                 error = answer.get("error")
         if error:
@@ -107,8 +109,8 @@ class Session:
                 answer = msgspec.json.decode(line)
                 if "token" not in answer:
                     return answer
-                header = self._wire.tokens.header(MANAGEMENT_SCOPE)
-                said = {"token": header.removeprefix("Bearer ")}
+                self._shown = self._wire.tokens.header(MANAGEMENT_SCOPE)
+                said = {"token": self._shown.removeprefix("Bearer ")}
         except BrokenPipeError:
             pass
         except BaseException:

@@ -51,7 +51,7 @@ class Authority(Protocol):
         """Give the Authorization header; `path` as it is on the wire, header names lower case."""
         ...
 
-    def refused(self, status: int) -> bool:
+    def refused(self, status: int, header: str | None) -> bool:
         """Look for newer proof after a refusal (401 or 403); whether there is some."""
         ...
 
@@ -86,9 +86,9 @@ class SharedKey:
         """HMAC-SHA256 under the key, in base64."""
         return base64.b64encode(hmac.digest(self._key, text.encode(), "sha256")).decode()
 
-    def refused(self, status: int) -> bool:
+    def refused(self, status: int, header: str | None) -> bool:
         """See Authority; a key does not change."""
-        del status
+        del status, header
         return False
 
     def container_sas(self, container: str, permissions: str, expires: str) -> str:
@@ -120,9 +120,9 @@ class Sas:
         """See Authority; the query says it all."""
         del method, path, query, headers
 
-    def refused(self, status: int) -> bool:
+    def refused(self, status: int, header: str | None) -> bool:
         """See Authority."""
-        del status
+        del status, header
         return False
 
 
@@ -144,9 +144,9 @@ class SasFile:
         """See Authority; the query says it all."""
         del method, path, query, headers
 
-    def refused(self, status: int) -> bool:
+    def refused(self, status: int, header: str | None) -> bool:
         """See Authority. Raises EnvironmentFailure for a SAS that has ended."""
-        del status
+        del status, header
         before = self._token
         self._read()
         if self._token != before:
@@ -193,9 +193,9 @@ class Identity:
         del method, path, query, headers
         return self.tokens.header(STORAGE_SCOPE)
 
-    def refused(self, status: int) -> bool:
+    def refused(self, status: int, header: str | None) -> bool:
         """See Authority; a role that is missing comes with no token."""
-        return status == 401 and self.tokens.renew(STORAGE_SCOPE)
+        return status == 401 and self.tokens.renew(STORAGE_SCOPE, header or "")
 
 
 def check_store(url: str) -> None:

@@ -92,7 +92,7 @@ class Container:
         """
         tries = _Tries(CONTROL_TRIES if pace is None else TRANSFER_TRIES)
         while True:
-            head = self._head(method, name, query or {}, headers or {}, body)
+            head, proof = self._head(method, name, query or {}, headers or {}, body)
             try:
                 answer = yield from connection.request(
                     head, body, sink() if sink else None, expected
@@ -105,7 +105,8 @@ class Container:
                 return replace(answer, num_tries=tries.num) if tries.num > 1 else answer
             if answer.status in _THROTTLED and pace is not None:
                 pace.throttled()
-            is_renewed = answer.status in (401, 403) and self.authority.refused(answer.status)
+            is_refused = answer.status in (401, 403)
+            is_renewed = is_refused and self.authority.refused(answer.status, proof)
             wait_s = tries.wait_after_error(answer, is_renewed=is_renewed)
             yield self._tell(wait_s, _error_of(answer))
 
@@ -128,7 +129,8 @@ class Container:
         query: Mapping[str, str],
         headers: Mapping[str, str],
         body: bytes | FileRange,
-    ) -> bytes:
+    ) -> tuple[bytes, str | None]:
+        """A request without its body, and the header in it that proves who asks."""
         path = f"{self._path}/{quote(name)}" if name else self._path
         fields = {"x-ms-date": self._now(), "x-ms-version": API_VERSION, **headers}
         if method != "GET":
@@ -141,7 +143,8 @@ class Container:
         ask = urlencode(query, quote_via=quote) + ("&" if query and given else "") + given
         lines = "".join([f"{field}: {value}\r\n" for field, value in fields.items()])
         target = f"{path}?{ask}" if ask else path
-        return f"{method} {target} HTTP/1.1\r\nhost: {self.address.name}\r\n{lines}\r\n".encode()
+        head = f"{method} {target} HTTP/1.1\r\nhost: {self.address.name}\r\n{lines}\r\n"
+        return head.encode(), proof
 
     def _now(self) -> str:
         now = time.time()

@@ -117,11 +117,11 @@ def test_a_refused_sas_is_read_again_and_an_ended_one_named(tmp_path):
     file.write_text("se=2020-01-01T00:00:00Z&sig=old")
     given = SasFile(file)
     with pytest.raises(EnvironmentFailure, match="ended at 2020-01-01T00:00:00Z") as error:
-        given.refused(403)
+        given.refused(403, None)
     assert "write a new one there" in error.value.hint
     file.write_text("se=2099-01-01T00:00:00Z&sig=new")
-    assert (given.refused(403), given.query()) == (True, "se=2099-01-01T00:00:00Z&sig=new")
-    assert not given.refused(403)
+    assert (given.refused(403, None), given.query()) == (True, "se=2099-01-01T00:00:00Z&sig=new")
+    assert not given.refused(403, None)
 
 
 def test_a_role_that_is_missing_is_no_matter_of_the_token():
@@ -134,8 +134,8 @@ def test_a_role_that_is_missing_is_no_matter_of_the_token():
 
     identity = Identity(Tokens(Credential()))
     assert identity.header("GET", "/", {}, {}) == "Bearer t1"
-    assert not identity.refused(403)
-    assert identity.refused(401)
+    assert not identity.refused(403, "Bearer t1")
+    assert identity.refused(401, "Bearer t1")
     assert identity.header("GET", "/", {}, {}) == "Bearer t2"
     assert asked == ["https://storage.azure.com/.default"] * 2
 
