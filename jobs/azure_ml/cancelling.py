@@ -6,9 +6,11 @@ beside its record, before Azure ML hears of it; that holds on every machine.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs import console
+from jobs.azure_ml.intents import mark_submitted
 from jobs.azure_ml.request import job_name
 from jobs.errors import EnvironmentFailure
 from jobs.spec import RunHandle
@@ -31,6 +33,7 @@ def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
         # Somebody may have started an attempt just before: it is to end, too.
         runs.watch.forget(handle)
     cancel_job(runs.wire, job_name(handle.id, runs.newest_attempt(handle)))
+    mark_submitted(Path(handle.run_dir))  # if that was not known, the same again is another run
     runs.watch.forget(handle)
 
 

@@ -47,6 +47,7 @@ from jobs.transfers.copying import Copy
 SETTLE_S = 600.0
 SETTLE_WITHIN_S = 7 * 86400.0
 _BUSY_TRIES, _BUSY_S = 4, 1.0
+_GO_ON = "the same again goes on with it, and starts nothing twice; launch ls looks"
 # Azure ML's states that a job does not leave.
 _OVER = {"Completed", "Failed", "Canceled"}
 
@@ -71,9 +72,13 @@ def submit_run(
                 record = started.prepare(plan)
             except BaseException:
                 if is_new:  # else the job may have been sent
-                    shutil.rmtree(run_dir, ignore_errors=True)
+                    started.withdraw()
                 raise
-            started.send(record)
+            try:
+                started.send(record)
+            except KeyboardInterrupt:
+                started.say_uncertain()
+                raise
             mark_submitted(run_dir)
     except OSError as error:
         message = f"cannot make a run in `{workspace}`: {error.strerror or error}"
@@ -183,6 +188,7 @@ class Submission:
         self.wire = wire
         self.code = code
         self.known = Known(run_dir.parent.parent)
+        self._store: BlobStore | None = None  # that may have the record
 
     def prepare(self, plan: Plan) -> RunRecord:
         """Everything that the job needs, here and in Azure; gives the run's record."""
@@ -192,8 +198,21 @@ class Submission:
         store = open_runs_store(self.environment)
         if plan.spec.resume is not None:
             _hand_on_checkpoints(store, plan.spec.resume, record.id)
+        self._store = store
         store.create(_record_blob(record.id), (self.run_dir / "run.json").read_bytes())
         return record
+
+    def withdraw(self) -> None:
+        """Leave nothing of a run that Azure ML has not got."""
+        if self._store is not None:
+            with suppress(LaunchError):
+                self._store.delete([_record_blob(self.run_dir.name)])
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def say_uncertain(self) -> None:
+        """Tell who interrupts the sending that it may have been too late."""
+        end = f"launch cancel {self.run_dir.name} ends it"
+        console.warn(f"interrupted: {self._not_known()}; {_GO_ON}, {end}")
 
     def send(self, record: RunRecord) -> None:
         """The job itself; raises LaunchError, and unless that is uncertain nothing is left."""
@@ -209,7 +228,7 @@ class Submission:
                 if refusal.status == 409 and not is_last:
                     time.sleep(_BUSY_S)
                 elif refusal.status not in (400, 404) or is_last or not self._mended(record):
-                    self._withdraw(record)
+                    self.withdraw()
                     raise
             else:
                 return
@@ -290,18 +309,14 @@ class Submission:
             self._provide(record)
         return bool(gone)
 
-    def _withdraw(self, record: RunRecord) -> None:
-        """Leave nothing of a run that Azure ML refused."""
-        with suppress(LaunchError):
-            open_runs_store(self.environment).delete([_record_blob(record.id)])
-        shutil.rmtree(self.run_dir, ignore_errors=True)
-
     def _uncertain(self, refusal: CloudRefusal) -> CloudRefusal:
-        message = f"whether Azure ML has {self.run_dir.name} is not known: {refusal.message}"
-        hint = "the same again goes on with it, and starts nothing twice; launch ls looks"
+        message = f"{self._not_known()}: {refusal.message}"
         return CloudRefusal(
-            message, hint=hint, status=refusal.status, code=refusal.code, text=refusal.text
+            message, hint=_GO_ON, status=refusal.status, code=refusal.code, text=refusal.text
         )
+
+    def _not_known(self) -> str:
+        return f"whether Azure ML has {self.run_dir.name} is not known"
 
 
 # How an engine makes its own: of environment, run directory, wire and code.

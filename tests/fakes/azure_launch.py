@@ -6,10 +6,10 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -19,14 +19,13 @@ from tests.fakes.azureml import FakeAzure
 
 # Longer than anything takes here, however busy the machine.
 TIMEOUT_S = 300.0
-# A launch that is killed while its job is on the way: Azure must be slower than this.
-KILL_AFTER_S = 0.2
 Crash = Literal[
     "",
     "before the intent",
     "after the intent",
     "after the code",
     "after the image",
+    "after the record",
     "while the job is sent",
     "after the reply",
 ]
@@ -35,6 +34,7 @@ CRASHES: tuple[Crash, ...] = (
     "after the intent",
     "after the code",
     "after the image",
+    "after the record",
     "while the job is sent",
     "after the reply",
 )
@@ -161,16 +161,19 @@ def _arm(crash: Crash) -> None:
         _die_in(submission, "upload")
     elif crash == "after the image":
         _die_in(submission, "send_version")
+    elif crash == "after the record":
+        _die_in(way, "prepare")
     elif crash == "after the reply":
         _die_in(way, "_put")
     else:
         put = way._put
 
-        def put_late(self: Any, record: Any) -> None:
-            threading.Timer(KILL_AFTER_S, _die).start()
+        def put_and_die(self: Any, record: Any) -> None:
+            # The request is on its way, and nobody reads the answer.
+            _die_in(HTTPConnection, "getresponse", is_before=True)
             put(self, record)
 
-        way._put = put_late  # type: ignore[method-assign]
+        way._put = put_and_die  # type: ignore[method-assign]
 
 
 def _die_in(owner: Any, name: str, *, is_before: bool = False) -> None:

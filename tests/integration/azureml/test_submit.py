@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jobs.azure_ml.intents import INTENT
-from tests.fakes.azure_launch import CRASHES, KILL_AFTER_S, AzureLaunch, Crash
+from tests.fakes.azure_launch import CRASHES, AzureLaunch, Crash
 from tests.fakes.azureml import (
     FakeAzure,
     JobTrouble,
@@ -232,13 +233,35 @@ def test_azure_silent_about_a_job_is_said_and_the_same_again_goes_on(launch: Azu
     assert run_dir.name == again.out.strip()
 
 
+def test_ctrl_c_while_the_job_is_sent_says_that_it_may_be_on(launch: AzureLaunch):
+    before = jobs_of(launch.azure)
+    job = launch.write_job()
+    seen = len(launch.azure.requests(method="PUT", path="/jobs/"))
+    launch.azure.script(
+        RequestTrouble(method="PUT", path=PUT_JOB, delay_s=10),
+        JobTrouble(what="queued for ever"),
+    )
+    typed = launch.begin("run", job, *DETACHED)
+    typed.wait_for(lambda _: len(launch.azure.requests(method="PUT", path="/jobs/")) > seen)
+    typed.interrupt()
+    ended = typed.end()
+    (run_dir,) = launch.run_dirs()
+    run = run_dir.name
+    assert (ended.code, ended.out) == (130, "")
+    assert f"interrupted: whether Azure ML has {run} is not known; the same again " in ended.err
+    assert f"launch cancel {run} ends it" in ended.err
+    again = launch.type("run", job, *DETACHED)
+    assert (again.code, again.out) == (0, f"{run}\n")
+    assert jobs_of(launch.azure) - before == {run}
+
+
 def crash_and_go_on(launch: AzureLaunch, crash: Crash) -> None:
     """Kill a launch at a point, type the same again: one run, known to both sides."""
     before = jobs_of(launch.azure)
     job = launch.write_job()
     launch.azure.script(JobTrouble(what="queued for ever"))
     if crash == "while the job is sent":
-        slow = RequestTrouble(method="PUT", path=PUT_JOB, delay_s=3 * KILL_AFTER_S)
+        slow = RequestTrouble(method="PUT", path=PUT_JOB, delay_s=0.5)
         launch.azure.script(slow)
     killed = launch.type("run", job, *DETACHED, crash=crash)
     assert (killed.code, killed.out) == (-9, "")
@@ -271,11 +294,14 @@ def test_a_job_whose_launch_died_is_listed_though_nobody_types_it_again(
 ):
     before = jobs_of(launch.azure)
     if crash == "while the job is sent":
-        slow = RequestTrouble(method="PUT", path=PUT_JOB, delay_s=2 * KILL_AFTER_S)
+        slow = RequestTrouble(method="PUT", path=PUT_JOB, delay_s=0.5)
         launch.azure.script(slow)
     launch.type("run", launch.write_job(), *DETACHED, crash=crash)
     (run_dir,) = launch.run_dirs()
     listed = json.loads(launch.type("show", run_dir.name, "--json").out)
     assert listed["id"] == run_dir.name
-    (started,) = jobs_of(launch.azure) - before
-    assert started == run_dir.name
+    deadline = time.monotonic() + 60
+    while not (started := jobs_of(launch.azure) - before):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert started == {run_dir.name}
