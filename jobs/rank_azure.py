@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -162,14 +163,19 @@ class AzureRank(Rank):
 
             try:
                 Streams(self._settings, self.job["run_dir"], Identity(self.env)).lay(self.env)
-            except RankError as error:
-                self.log.feed(f"error: {error} ({error.hint})\n".encode())
+            except (RankError, OSError) as error:
+                hint = getattr(error, "hint", "the node's disk has to take what a stream keeps")
+                self.log.feed(f"error: {error} ({hint})\n".encode())
                 return Ending(1, None)
         return super()._build_node(folder)
 
     def _copy_code(self, folder: str) -> None:
-        """Azure ML has laid the code where this process was started."""
+        """Azure ML has laid the code where this process was started.
+
+        It may start the same job anew there: what a start left that was killed meanwhile goes.
+        """
         code = os.getcwd()
+        shutil.rmtree(folder, ignore_errors=True)
         copy_tree(code, folder, leave_out=("outputs", ".trainyard"))
         try:
             with open(f"{code}/{SHAPE_FILE}", encoding="utf-8") as file:

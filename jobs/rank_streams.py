@@ -32,13 +32,13 @@ class Streams:
     def lay(self, environ: dict[str, str]) -> None:
         """Make `inputs/NAME` for all of them; raises RankError, OSError."""
         cache = f"{self._run_dir}/cache"
-        os.makedirs(cache)
+        os.makedirs(cache, exist_ok=True)
         # As the job says, else half of what is free.
         wanted = environ.get(CACHE_VARIABLE, "")
         cache_bytes = int(wanted) if wanted.isdecimal() else shutil.disk_usage(cache).free // 2
         for name, stream in self._settings["streams"].items():
             folder = f"{self._run_dir}/inputs/{name}"
-            os.makedirs(folder)
+            os.makedirs(folder, exist_ok=True)
             try:
                 md5 = self._bring_index(stream["files"], stream["prefix"], folder)
             except (KeyError, ValueError, TypeError, AttributeError) as error:

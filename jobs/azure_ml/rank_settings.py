@@ -32,7 +32,18 @@ _MODULES = (
     "rank_uploads",
     "rank_vault",
 )
-_MAIN = "import sys\n\nfrom jobs.rank_azure import main\n\nsys.exit(main())\n"
+# Any Python can read so much of it as says that it is too old.
+_MAIN = """import sys
+
+if sys.version_info < (3, 9):
+    sys.exit(
+        "error: the image's `python` is %d.%d and the ranks need 3.9 or newer "
+        "(hint: put a newer one first on PATH in the image)" % tuple(sys.version_info[:2])
+    )
+from jobs.rank_azure import main
+
+sys.exit(main())
+"""
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 

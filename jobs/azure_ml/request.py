@@ -177,6 +177,13 @@ def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     if spec.parameter_servers > spec.nodes:
         told = f"{spec.parameter_servers} parameter servers share {spec.nodes}"
         notes.append(f"{told} node{'s' if spec.nodes > 1 else ''}")
+    if spec.launcher == "tensorflow" and spec.processes_per_node > 1:
+        # "Number of workers. If not specified, will default to the instance count" is all that is said:
+        # https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update#tensorflow
+        notes.append(
+            "whether Azure ML starts several workers of TensorFlow on a node is not documented; "
+            "--processes-per-node 1 is"
+        )
     cluster = environment.clusters[spec.cluster]
     if cluster.priority == "low_priority" and not spec.retry.max:
         notes.append("nodes of this cluster are taken away at any time; `retry` starts again")

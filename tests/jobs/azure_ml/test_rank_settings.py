@@ -123,3 +123,20 @@ def test_what_travels_needs_nothing_but_the_standard_library(tmp_path: Path) -> 
         [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_a_python_that_is_too_old_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "rank.pyz"
+    path.write_bytes(snapshot_file())
+    pretend = f"import runpy, sys; sys.version_info = (3, 8, 1); runpy.run_path({str(path)!r}, "
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", pretend + 'run_name="__main__")'],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: the image's `python` is 3.8 and the ranks need 3.9 or newer "
+        "(hint: put a newer one first on PATH in the image)\n",
+    )

@@ -191,7 +191,14 @@ def test_a_plan_is_the_request_with_two_places_left_open():
     ("changes", "note"),
     [
         ({"priority": "low"}, "whether a cluster of Azure ML heeds a job's priority"),
-        ({"launcher": "tensorflow", "parameter_servers": 3}, "3 parameter servers share 2 nodes"),
+        (
+            {"launcher": "tensorflow", "processes_per_node": 1, "parameter_servers": 3},
+            "3 parameter servers share 2 nodes",
+        ),
+        (
+            {"launcher": "tensorflow", "processes_per_node": 2},
+            "whether Azure ML starts several workers of TensorFlow on a node is not documented",
+        ),
         ({"cluster": "gpu"}, "nodes of this cluster are taken away at any time"),
     ],
 )

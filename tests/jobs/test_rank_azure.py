@@ -1,0 +1,79 @@
+"""rank.pyz in a folder of this machine, as Azure ML starts it; its store is no host of Azure's."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.azure_ml.rank_settings import snapshot_file
+
+SETTINGS: dict[str, Any] = {
+    "command": ["python", "program.py"],
+    "setup": [],
+    "chief": False,
+    "outputs": [],
+    "secrets": {},
+    "vault": None,
+    "store": "http://127.0.0.1:1/nowhere",
+    "data": "data",
+    "runs": "runs",
+    "streams": {},
+}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A job's code, laid by Azure ML."""
+    (tmp_path / ".trainyard").mkdir()
+    (tmp_path / ".trainyard" / "rank.pyz").write_bytes(snapshot_file())
+    (tmp_path / "program.py").write_text("print('trained')\n")
+    return tmp_path
+
+
+def start(node: Path, **settings: Any) -> tuple[int, list[str]]:
+    """Run one rank to its end; gives its exit code and its log without stamps."""
+    told = base64.urlsafe_b64encode(json.dumps({**SETTINGS, **settings}).encode()).decode()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", ".trainyard/rank.pyz", f"checkpoints={node}"],
+        cwd=node,
+        env={
+            "PATH": os.environ["PATH"],
+            "TRAINYARD_RUN": "a",
+            "TRAINYARD_ATTEMPT": "1",
+            "TRAINYARD_JOB": told,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.stderr
+    lines = [line.split(" ", 1)[1] for line in done.stdout.splitlines()]
+    return done.returncode, [line for line in lines if not line.startswith("warning: ")]
+
+
+def test_a_job_that_azure_begins_again_in_its_folder_prepares_it_anew(node: Path) -> None:
+    left = node / ".trainyard" / "run" / "nodes" / "0"
+    left.mkdir(parents=True)
+    (left / "program.py").write_text("half of it was there when the fir")
+    assert start(node) == (0, ["trained"])
+    # And once more, where that start came to its end.
+    assert start(node) == (0, ["trained"])
+
+
+def test_a_disk_that_takes_no_stream_ends_the_rank_with_a_record(node: Path) -> None:
+    run = node / ".trainyard" / "run"
+    run.mkdir()
+    (run / "cache").write_text("where a folder has to be")
+    code, (line,) = start(node, streams={"digits": {"files": "list", "prefix": "digits/"}})
+    assert code == 1
+    assert line.startswith("error: [Errno 17] File exists: ")
+    assert line.endswith(" (the node's disk has to take what a stream keeps)")
+    record = json.loads((run / "ranks" / "00000.json").read_text())
+    assert (record["stage"], record["exit_code"]) == ("setup", 1)
