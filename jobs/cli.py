@@ -105,7 +105,14 @@ def _call(words: list[str]) -> int:
         return _without_command(parser, parser.commands.get(verb, parser), arguments)
     values = vars(arguments)
     act: Act = values.pop("act")
-    return int(act(**values) or 0)
+    try:
+        return int(act(**values) or 0)
+    except LaunchError as error:
+        if error.hint and (file := values.get("env")):
+            from jobs.hints import for_file
+
+            error.hint = for_file(error.hint, file)
+        raise
 
 
 def _without_command(parser: CommandParser, asked: CommandParser, arguments: Namespace) -> int:

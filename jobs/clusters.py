@@ -167,11 +167,12 @@ def set_scale(
     wire: Wire, cluster: Cluster, live: LiveCluster, *, min_nodes: int, max_nodes: int
 ) -> None:
     """Change how few and how many nodes a cluster may have; returns when Azure has taken it."""
+    stack = wire.environment.stack
     if min_nodes > max_nodes:
         message = (
             f"cluster `{live.name}` cannot keep {min_nodes} nodes and have {max_nodes} at most"
         )
-        raise Refused(message, hint=f"launch cluster resize {live.name} {min_nodes}")
+        raise Refused(message, hint=f"launch cluster resize {live.name} {min_nodes} -s {stack}")
     scale = {
         "minNodeCount": min_nodes,
         "maxNodeCount": max_nodes,
@@ -183,7 +184,7 @@ def set_scale(
     reply = wire.patch(path, {"properties": {"properties": {"scaleSettings": scale}}}, what=what)
     if not wire.wait(reply, timeout_s=CHANGE_S, what=what):
         message = f"Azure has not said within {CHANGE_S:.0f} s that the scale is changed"
-        raise Refused(message, hint=f"launch cluster show {live.name}")
+        raise Refused(message, hint=f"launch cluster show {live.name} -s {stack}")
 
 
 def wait_until_empty(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +152,8 @@ def pause(*, cluster: str, stack: str, env: Path | None) -> None:
     try:
         wait_until_empty(wire, declared, _tell_waiting)
     except KeyboardInterrupt:
-        console.say(f"nodes still go by themselves; launch cluster show {live.name} tells")
+        words = _typed("show", live.name, *options.stack_words(stack, env))
+        console.say(f"nodes still go by themselves; {words} tells")
         raise
     was = f"; kept warm it cost {_warm_text(live, live.min_nodes)}" if live.min_nodes else ""
     console.out(f"cluster {live.name} has no node and costs nothing{was}")
@@ -166,15 +168,17 @@ def resume(*, cluster: str, nodes: int | None, yes: bool, stack: str, env: Path 
     wanted = nodes or declared.min_nodes or 1
     if wanted > live.max_nodes:
         message = f"cluster `{live.name}` may have {live.max_nodes} nodes, not {wanted}"
-        raise Refused(message, hint=f"launch cluster resize {live.name} {wanted}")
+        hint = _typed("resize", live.name, str(wanted), *options.stack_words(stack, env))
+        raise Refused(message, hint=hint)
     cost = _warm_text(live, wanted)
     what = console.count_text(wanted, "node")
     if not yes and not console.confirm(f"{what} kept warm: {cost}. Do it?"):
         message = "nothing is changed"
-        raise Refused(message, hint=f"launch cluster show {live.name}")
+        hint = _typed("show", live.name, *options.stack_words(stack, env))
+        raise Refused(message, hint=hint)
     set_scale(wire, declared, live, min_nodes=wanted, max_nodes=live.max_nodes)
     console.out(f"cluster {live.name} keeps {what} warm: {cost}")
-    words = " ".join(["launch", "cluster", "pause", live.name, *options.stack_words(stack, env)])
+    words = _typed("pause", live.name, *options.stack_words(stack, env))
     console.say(f"to end it: {words}")
 
 
@@ -186,7 +190,8 @@ def resize(*, cluster: str, nodes: int, stack: str, env: Path | None) -> None:
     declared, live = _read(wire, cluster)
     if nodes < live.min_nodes:
         message = f"cluster `{live.name}` keeps {live.min_nodes} nodes warm"
-        raise Refused(message, hint=f"launch cluster pause {live.name}")
+        hint = _typed("pause", live.name, *options.stack_words(stack, env))
+        raise Refused(message, hint=hint)
     set_scale(wire, declared, live, min_nodes=live.min_nodes, max_nodes=nodes)
     console.say(f"cluster `{live.name}` may have {nodes} nodes (it was {live.max_nodes})")
     most = live.price(nodes)
@@ -200,6 +205,10 @@ def resize(*, cluster: str, nodes: int, stack: str, env: Path | None) -> None:
     console.say(f"\nthe same as `pulumi config set --path {setting} {nodes} -s {where}`,")
     console.say(f"which goes into Pulumi.{where}.yaml, or the next `pulumi up` may take it back:")
     console.out(f"  trainyard:clusters:\n    {name}:\n      max_nodes: {nodes}")
+
+
+def _typed(*words: str) -> str:
+    return shlex.join(["launch", "cluster", *words])
 
 
 def _open(stack: str, env: Path | None) -> Wire:

@@ -51,7 +51,8 @@ def test_a_cluster_is_kept_warm_let_go_and_resized_and_keeps_all_else(launch: Az
     refused = launch.type("cluster", "resume", "cpu", "--nodes", "3", "--yes")
     assert refused.code == 3
     assert refused.err == (
-        "error: cluster `cpu` may have 2 nodes, not 3\n\nhint: launch cluster resize cpu 3\n"
+        "error: cluster `cpu` may have 2 nodes, not 3\n\n"
+        f"hint: launch cluster resize cpu 3 --env {launch.env_file}\n"
     )
     asked = launch.type("cluster", "resume", "cpu")
     assert asked.code == 2
