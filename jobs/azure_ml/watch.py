@@ -20,6 +20,7 @@ from jobs.azure_ml.history import Attempt, Listed, attempt_of, created_of
 from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.states import Standing
+from jobs.errors import Unreached
 from jobs.failure import summary_line
 from jobs.outcome import parse_time
 from jobs.runs import write_file
@@ -70,17 +71,17 @@ class Watch:
         self._looks: dict[str, Look] = {}
 
     def look(self, handle: RunHandle) -> Look:
-        """How the run stands; raises CloudRefusal where nobody has said so for long."""
+        """How the run stands; raises Unreached where nobody has said so for long."""
         now_s = time.monotonic()
         look = self._looks.get(handle.id)
         if look is not None and look.is_fresh(now_s):
             return look
         try:
             attempts = self._ask(handle)
-        except CloudRefusal as refusal:
-            if look is None or not _is_passing(refusal):
+        except Unreached as silence:
+            if look is None:
                 raise
-            return _wait_on(look, refusal)
+            return _wait_on(look, silence)
         if look is None or look.attempts != attempts:
             before_s = look.cluster_seen_s if look is not None else None
             look = Look(attempts=attempts, seen_s=now_s, changed_s=now_s, cluster_seen_s=before_s)
@@ -215,17 +216,13 @@ def _lost(number: int, reason: str) -> Attempt:
     return Attempt(number=number, status="", standing=standing)
 
 
-def _is_passing(refusal: CloudRefusal) -> bool:
-    return refusal.status is None or refusal.status in (408, 409, 429) or refusal.status >= 500
-
-
-def _wait_on(look: Look, refusal: CloudRefusal) -> Look:
+def _wait_on(look: Look, silence: Unreached) -> Look:
     """Take what was seen last, until that has gone on for too long."""
     now_s = time.monotonic()
     if look.silent_since_s is None:
         look.silent_since_s = now_s
-        console.warn(f"{refusal.message}; trying on for {PATIENCE_S / 60:.0f} min, the run goes on")
+        console.warn(f"{silence.message}; trying on for {PATIENCE_S / 60:.0f} min, the run goes on")
     if now_s - look.silent_since_s > PATIENCE_S:
-        raise refusal
+        raise silence
     look.seen_s = now_s
     return look

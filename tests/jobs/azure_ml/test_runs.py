@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from jobs.azure_ml import watch
-from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
+from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
 from jobs.errors import LaunchError, NotFound
 from jobs.failure import RankReport
 from jobs.runs import RunEvent
 from jobs.spec import JobRetry, RunState
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
+from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec
 
 SPEC = make_spec(["python"], stack="dev", nodes=2, processes_per_node=3)
@@ -35,7 +36,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refusal(status: int | None) -> CloudRefusal:
-    return CloudRefusal("no answer", hint=None, status=status, code="", text="")
+    environment, host = make_cloud_environment(), "https://management.azure.com"
+    if status is None:
+        return unreachable(OSError("no answer"), environment=environment, host=host)
+    return explain(status, b"no answer", environment=environment, what="", host=host)
 
 
 def job(run: str, status: str = "Completed", **resources: Any) -> dict[str, Any]:
@@ -129,7 +133,7 @@ def test_a_failure_is_told_by_the_rank_that_failed_first(runs: MemoryRuns) -> No
     assert (error.rank, error.message) == (1, "no luck")
 
 
-@pytest.mark.parametrize("status", [None, 429, 503])
+@pytest.mark.parametrize("status", [None, 408, 409, 429, 503])
 def test_an_azure_that_does_not_answer_is_waited_for(
     runs: MemoryRuns,
     capsys: pytest.CaptureFixture[str],
