@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
 
 FILES = ("metrics.jsonl", "summary.json", "error.json")
@@ -24,6 +25,7 @@ def fetch_run(run_dir: Path, into: Path) -> Path:
     """
     try:
         into.mkdir(parents=True, exist_ok=True)
+        mark_fetched(into)
         for name in FILES:
             _copy(run_dir / name, into / name)
         for folder in FOLDERS:
@@ -39,6 +41,11 @@ def fetch_run(run_dir: Path, into: Path) -> Path:
         hint = "free some space or choose another folder, then fetch again: it goes on"
         raise EnvironmentFailure(message, hint=hint) from error
     return into
+
+
+def mark_fetched(into: Path) -> None:
+    """Have the folder travel with no run's code."""
+    (into / FETCHED).open("ab").close()
 
 
 def _names(root: Path) -> Iterator[str]:

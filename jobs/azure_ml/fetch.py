@@ -26,7 +26,7 @@ from jobs.azure_ml.node_logs import IMAGE_BUILD, NODES
 from jobs.azure_ml.request import job_name
 from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
-from jobs.fetching import PART_SUFFIX
+from jobs.fetching import PART_SUFFIX, mark_fetched
 from jobs.progress import Counter, ProgressLine
 from jobs.runs import write_file
 from jobs.spec import RunHandle
@@ -91,7 +91,7 @@ class _Results:
 
     def bring(self) -> None:
         """Copy what is not here yet, or was another version."""
-        self._write_mark()  # from now on it is no code
+        mark_fetched(self._into)
         for _ in range(_ROUNDS):
             missing = [each for each in self._listed() if not self._is_here(*each)]
             if not missing:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.code import FETCHED, snapshot
 from jobs.errors import EnvironmentFailure
 from jobs.fetching import fetch_run
 from jobs.spec import RunState
@@ -41,6 +42,7 @@ def test_fetch_brings_outputs_logs_and_figures_and_nothing_else(
 ) -> None:
     into = fetch_run(run_dir, tmp_path / "x" / "into")
     assert names(into) == [
+        FETCHED,
         "logs/rank-00000.log",
         "metrics.jsonl",
         "outputs/a",
@@ -48,6 +50,15 @@ def test_fetch_brings_outputs_logs_and_figures_and_nothing_else(
         "summary.json",
     ]
     assert (into / "outputs/model/weights").read_text() == "w" * 100_000
+
+
+def test_what_is_fetched_is_no_code_of_the_next_run(run_dir: Path, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").touch()
+    fetch_run(run_dir, code / "results")
+    assert snapshot(code, tmp_path / "copy").left_out == ("results/",)
+    assert names(tmp_path / "copy") == ["train.py"]
 
 
 def test_what_is_there_is_not_copied_again_and_what_changed_is(
