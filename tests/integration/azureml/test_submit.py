@@ -147,7 +147,7 @@ def test_a_firewall_is_named_and_nothing_started(launch: AzureLaunch):
     launch.azure.script(firewall(account=launch.azure.place.data_account))
     typed = launch.type("run", launch.write_job(), *DETACHED)
     assert typed.code == 1
-    assert "the firewall of the store" in typed.err
+    assert "does not let this machine's address in" in typed.err
     assert "`allowed_ips`" in typed.err
     assert launch.run_dirs() == []
     assert jobs_of(launch.azure) == before
@@ -253,6 +253,23 @@ def test_ctrl_c_while_the_job_is_sent_says_that_it_may_be_on(launch: AzureLaunch
     again = launch.type("run", job, *DETACHED)
     assert (again.code, again.out) == (0, f"{run}\n")
     assert jobs_of(launch.azure) - before == {run}
+
+
+def test_ctrl_c_before_the_job_is_sent_leaves_no_record(launch: AzureLaunch):
+    runs = launch.azure.blobs.open(launch.azure.place.data_account, "runs")
+    before = [each.name for each in runs.list_blobs()]
+    seen = len(launch.azure.requests(method="PUT", path="/runs/"))
+    record = {"method": "PUT", "path": "/runs/*/run.json"}
+    launch.azure.script(
+        RequestTrouble(**record, drop="after"),
+        RequestTrouble(**record, status=503, code="ServerBusy", times=None),
+    )
+    typed = launch.begin("run", launch.write_job(), *DETACHED)
+    typed.wait_for(lambda _: len(launch.azure.requests(method="PUT", path="/runs/")) > seen + 1)
+    typed.interrupt()
+    ended = typed.end()
+    assert (ended.code, ended.out, launch.run_dirs()) == (130, "", [])
+    assert [each.name for each in runs.list_blobs()] == before
 
 
 def crash_and_go_on(launch: AzureLaunch, crash: Crash) -> None:
