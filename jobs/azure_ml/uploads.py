@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from jobs import console
+from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml.request import code_path
 from jobs.console import count_text, size_text
 from jobs.errors import EnvironmentFailure
@@ -54,7 +55,14 @@ def upload(
     given = wire.post(f"{path}/startPendingUpload", asked, what=what)
     place = _place_of(given.body["blobReferenceForConsumption"], name)
     _send(wire, place, files, made, what=what)
-    wire.put(path, {"properties": {"codeUri": place.uri, "isAnonymous": True}}, what=what)
+    try:
+        wire.put(path, {"properties": {"codeUri": place.uri, "isAnonymous": True}}, what=what)
+    except CloudRefusal as refusal:
+        # Somebody may have made the same known meanwhile: a version keeps its address.
+        known = wire.find(path, what=what) if refusal.status in (400, 409) else None
+        if known is None:
+            raise
+        return str(known["properties"]["codeUri"])
     return place.uri
 
 

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from azure.core.exceptions import ServiceRequestError
 
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.submission import cancel_job
-from jobs.azure_ml.wire import Reply, Wire
+from jobs.azure_ml.uploads import upload
+from jobs.azure_ml.wire import MANAGEMENT, Reply, Wire
 from jobs.credentials import our_tokens
-from jobs.errors import EnvironmentFailure
+from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
 from tests.fakes.azure_launch import AzureLaunch
-from tests.fakes.azureml import FakeAzure, broken, lost_reply, throttled, wrong_tenant
+from tests.fakes.azureml import (
+    FakeAzure,
+    RequestTrouble,
+    broken,
+    lost_reply,
+    throttled,
+    wrong_tenant,
+)
 from tests.fakes.azureml.judge import read_tables
 
 COMPUTES = "2023-08-01-preview"
@@ -146,3 +156,40 @@ def test_a_job_that_is_over_is_cancelled_in_silence(azure: FakeAzure, wire: Wire
     with pytest.raises(CloudRefusal) as caught:
         cancel_job(wire, "nothing")
     assert caught.value.status == 404
+
+
+class Overtaken(Wire):
+    """Somebody else makes known what is sent, just before it is made known here."""
+
+    def put(self, path: str, body: Any, **how: Any) -> Reply:
+        other = Wire(self.environment)
+        other.put(path, {"properties": {"codeUri": "https://other/code", "isAnonymous": True}})
+        return super().put(path, body, **how)
+
+
+def test_code_that_somebody_else_has_just_sent_is_taken_as_theirs(wire: Wire):
+    made = {"train.py": b"print(1)"}
+    overtaken = Overtaken(wire.environment)
+    assert upload(overtaken, "overtaken", [], made, what="sending") == "https://other/code"
+    assert upload(wire, "overtaken", [], made, what="sending") == "https://other/code"
+
+
+def test_code_that_is_refused_is_no_code_of_somebody_else(azure: FakeAzure, wire: Wire):
+    azure.script(RequestTrouble(method="PUT", path="*/codes/refused/*", status=400, code="No"))
+    with pytest.raises(CloudRefusal, match="sending: Azure answered 400 No"):
+        upload(wire, "refused", [], {"train.py": b"print(1)"}, what="sending")
+
+
+def test_a_login_without_a_network_is_an_azure_that_does_not_answer(wire: Wire):
+    class Lost:
+        def get_token(self, _scope: str) -> Any:
+            raise ServiceRequestError("Failed to resolve 'login.microsoftonline.com'")
+
+    with pytest.raises(CloudRefusal, match="Azure's login cannot be reached") as caught:
+        Wire(wire.environment, credential=Lost()).get(wire.workspace)
+    assert (caught.value.status, isinstance(caught.value, Unreached)) == (None, True)
+
+
+def test_a_pause_that_is_a_date_is_ours_to_choose(wire: Wire):
+    headers = {"location": f"{MANAGEMENT}/x", "retry-after": "Sun, 22 Nov 2026 00:00:00 GMT"}
+    assert not wire.wait(Reply(status=202, headers=headers, body={}), timeout_s=1)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jobs.azure_ml.refusals import WorkspaceGone, explain, role_for
-from jobs.errors import ExitCode
+from jobs.errors import ExitCode, Unreached
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 ENVIRONMENT = make_cloud_environment()
@@ -135,6 +135,7 @@ def test_each_refusal_says_what_mends_it(status, code, said, message, hint):
     assert (refusal.status, refusal.code) == (status, code)
     assert refusal.exit_code == ExitCode.ENVIRONMENT
     assert isinstance(refusal, WorkspaceGone) == (status == 404)
+    assert isinstance(refusal, Unreached) == (status in (409, 429, 500))
 
 
 def test_it_says_what_was_tried():
