@@ -40,7 +40,8 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
     `runtimes` maps a part of an image's name to the interpreter that stands for the image;
     `datastores` says whether clients get an account key. `flush_s` is how often logs reach the
     storage, `stage_s` how long each state before and after running lasts, `grace_s` the time
-    between SIGTERM and SIGKILL, `log_digits` the least number of digits of a rank in a log's name.
+    between SIGTERM and SIGKILL, `log_digits` the least number of digits of a rank in a log's name,
+    `place` what all is called.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         stage_s: float = 0.05,
         grace_s: float = 5.0,
         log_digits: int = 1,
+        place: Place | None = None,
     ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.place = place = Place()
+        self.place = place = place or Place()
         self.records = Records(place)
         self.troubles = Troubles()
         self.tokens = Tokens(

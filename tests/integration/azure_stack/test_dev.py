@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from jobs.pending_creates import PATHS, PREFIX, resource_id
+from jobs.stack import parse_environment
 from tests.fakes.azure_native import SUBSCRIPTION_ID
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 
@@ -25,6 +26,9 @@ def test_what_is_there_is_what_the_record_has_and_a_second_up_changes_nothing(st
     assert set(standing.owned().values()) == standing.live().keys()
     said = standing.up("--expect-no-changes")
     assert "unchanged" in said
+    output = standing.pulumi("stack", "output", "environment", "--json", "-s", "dev").stdout
+    environment = parse_environment(output.encode(), "stack `dev`")
+    assert {each.compute for each in environment.clusters.values()} == computes(standing).keys()
     assert f"pulumi config set azure-native:subscriptionId {SUBSCRIPTION_ID} -s dev" in said
     assert find_kept_secrets(standing) == []
 
@@ -94,18 +98,23 @@ def test_a_cluster_comes_and_goes_alone(standing):
     }
 
 
-def test_a_minimum_moved_by_launch_is_no_change_and_stays_after_a_refresh_alone(standing):
+def test_a_scale_moved_by_launch_is_no_change_and_a_minimum_stays_after_a_refresh_alone(standing):
     identifier = standing.owned()["cluster-cpu-compute"]
-    path = "properties.properties.scaleSettings.minNodeCount"
+    scale = "properties.properties.scaleSettings"
+    path = f"{scale}.minNodeCount"
     standing.change_live(identifier, path=path, value=2)
     assert standing.preview() == {}
     standing.refresh()
+    # As `launch cluster resize` does; then its line is written down, and is all that changes.
+    resized = standing.settings["clusters"]["cpu"]["max_nodes"] + 1
+    standing.change_live(identifier, path=f"{scale}.maxNodeCount", value=resized)
     assert standing.preview() == {}
 
     def minimum():
         return computes(standing)[identifier.rpartition("/")[2]]["scaleSettings"]["minNodeCount"]
 
-    standing.settings["clusters"]["cpu"]["max_nodes"] += 1
+    standing.settings["clusters"]["cpu"]["max_nodes"] = resized
+    assert standing.preview() == {"cluster-cpu-compute": "update"}
     standing.up()
     assert minimum() == 2
     # Without one the whole request says what Pulumi saw last.
