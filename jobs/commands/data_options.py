@@ -53,7 +53,7 @@ def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
     """Make the data asset of a version on Azure; the version stays where that fails."""
     if environment.engine != "azureml":
         return
-    from jobs.data_asset import make_asset
+    from jobs.azure_ml.data_assets import make_asset
 
     _write_asset(make_asset, record, environment)
 
@@ -62,10 +62,11 @@ def archive_asset(record: DatasetRecord, environment: Environment) -> None:
     """Hide the data asset of a version that was removed; the version is gone where that fails."""
     if environment.engine != "azureml":
         return
-    from jobs import data_asset
+    from jobs.azure_ml import data_assets
+    from jobs.data_asset import can_be_asset
 
-    if data_asset.can_be_asset(record.name):
-        _write_asset(data_asset.archive_asset, record, environment)
+    if can_be_asset(record.name):
+        _write_asset(data_assets.archive_asset, record, environment)
 
 
 def _write_asset(

@@ -237,8 +237,8 @@ def test_on_azure_a_version_becomes_a_data_asset(launching, store, monkeypatch, 
     def archive_asset(dataset, environment):
         made.append(f"no {dataset.name}@{dataset.version}")
 
-    monkeypatch.setattr("jobs.data_asset.make_asset", make_asset)
-    monkeypatch.setattr("jobs.data_asset.archive_asset", archive_asset)
+    monkeypatch.setattr("jobs.azure_ml.data_assets.make_asset", make_asset)
+    monkeypatch.setattr("jobs.azure_ml.data_assets.archive_asset", archive_asset)
     environment = msgspec.structs.replace(
         launching.environment, engine="azureml", subscription_id="S", resource_group="G"
     )

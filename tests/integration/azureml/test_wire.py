@@ -11,13 +11,15 @@ import msgspec
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
+from jobs.azure_ml.data_assets import archive_asset, make_asset
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.submission import cancel_job
 from jobs.azure_ml.uploads import upload
 from jobs.azure_ml.wire import MANAGEMENT, Reply, Wire
 from jobs.credentials import our_tokens
+from jobs.data_asset import datastore_uri
 from jobs.errors import EnvironmentFailure, Unreached
-from jobs.spec import Environment
+from jobs.spec import DatasetVersion, Environment
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import (
     FakeAzure,
@@ -193,3 +195,15 @@ def test_a_login_without_a_network_is_an_azure_that_does_not_answer(wire: Wire):
 def test_a_pause_that_is_a_date_is_ours_to_choose(wire: Wire):
     headers = {"location": f"{MANAGEMENT}/x", "retry-after": "Sun, 22 Nov 2026 00:00:00 GMT"}
     assert not wire.wait(Reply(status=202, headers=headers, body={}), timeout_s=1)
+
+
+def test_a_data_asset_is_made_once_and_archived(azure: FakeAzure, wire: Wire):
+    """The stand-in judges the body by the SDK's own model."""
+    environment = wire.environment
+    digits = DatasetVersion(name="digits", version=3, digest="ab" * 32, files=4, bytes=1000)
+    make_asset(digits, environment)
+    make_asset(digits, environment)
+    path = f"{wire.workspace}/data/digits/versions/3"
+    assert wire.get(path)["properties"]["dataUri"] == datastore_uri(digits, environment)
+    archive_asset(digits, environment)
+    assert wire.get(path)["properties"]["isArchived"] is True
