@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PERIOD_S = 0.75
 # Logs read in one period; the rest waits for the next one.
 MOST_READ = 50
+# So often the last bytes of an attempt are asked for that do not come; then it is ended without them.
+MOST_VAIN = 5
 # What is read at once of a log that is read from its end, and what of all together.
 BLOCK = 256 << 10
 _MEMORY = 128 << 20
@@ -158,12 +160,13 @@ class AttemptLogs:
     def _rest(self) -> list[LogLine]:
         """All that is left once the attempt is over."""
         lines: list[LogLine] = []
-        # A log whose bytes do not come is given up after some tries.
-        for _ in range(1000):
-            due = self._readings.due(MOST_READ)
-            if not due:
-                break
+        num_vain = 0
+        while num_vain < MOST_VAIN and (due := self._readings.due(MOST_READ)):
+            before = [each.offset for each in due]
             lines += chain.from_iterable(self._read(due, LONGEST_RANGE))
+            if [each.offset for each in due] == before:
+                num_vain += 1
+                time.sleep(PERIOD_S)
         for reading in self._readings.in_order():
             lines += reading.last_line(now())
         return merged(lines)

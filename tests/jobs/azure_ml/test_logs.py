@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,30 @@ def test_a_store_that_is_away_is_waited_for_and_no_line_is_lost(
     clock.happens = happens()
     assert told(read_logs(runs, handle, None, follow=True)) == [(0, "a"), (0, "b")]
     assert capsys.readouterr().err.count("away; trying on") == 1
+
+
+def test_last_bytes_that_do_not_come_are_asked_for_a_few_times(
+    runs: MemoryRuns, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = add(runs, details("Running"))
+    runs.logs.write(RUN, LOG.format(0), stamped(1, "a"))
+    reads: list[str] = []
+
+    def nothing(_job: str, parts: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+        reads.extend(name for name, *_ in parts)
+        return iter([b""] * len(parts))
+
+    def happens() -> Iterator[None]:
+        runs.logs.write(RUN, LOG.format(0), stamped(2, "b"))
+        monkeypatch.setattr(runs.logs, "read_parts", nothing)
+        runs.scripted.details[RUN] = [details("Completed", ended=30)]
+        yield
+
+    clock.happens = happens()
+    assert told(read_logs(runs, handle, None, follow=True)) == [(0, "a")]
+    assert logs.MOST_VAIN <= len(reads) <= logs.MOST_VAIN + 2
+    # They are given some time.
+    assert clock.now_s > (logs.MOST_VAIN - 1) * logs.PERIOD_S
 
 
 @pytest.mark.parametrize(
