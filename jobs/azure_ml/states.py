@@ -1,7 +1,8 @@
 """What Azure ML says of a job, as a state of ours, with the reason and the line that shows it (pure).
 
 Azure ML's codes are coarse (`UserError` for a preempted node), so its words are read, too. They are
-as users have quoted them in public issues.
+documented nowhere: beside each sign stands who has it, or that it is guessed. What no sign fits is shown
+in Azure ML's own words, and not started again.
 """
 
 from __future__ import annotations
@@ -52,15 +53,24 @@ _SAYING: dict[Cause, str] = {
 }
 # In this order: a preempted node is unusable, too.
 _SIGNS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
+    # PreemptionError: github.com/Azure/MachineLearningNotebooks/issues/1242. `preempted` is a node's
+    # state in azure-ai-ml 1.35 (_restclient/arm_ml_service). Evicted: Azure's word for spot machines.
     ("preemption", re.compile(r"pre-?empt|evicted|eviction", re.IGNORECASE)),
+    # Guessed.
     ("time_limit", re.compile(r"exceeded (its|the) (maximum|max)|JobTimeout|JobExceededMax")),
+    # `QuotaExceeded`, "Quota exceeded for": azureml-core 1.61 (_common/_error_definition).
     ("quota", re.compile(r"quota|ClusterCoreQuota", re.IGNORECASE)),
+    # Guessed, after the log that tells of it: azureml-logs/20_image_build_log.txt.
     ("image_build", re.compile(r"image ?build", re.IGNORECASE)),
+    # "manifest unknown" is a registry's (OCI distribution specification, error codes); else guessed.
     (
         "image_pull",
         re.compile(r"pull\w* (the )?(docker )?image|image ?pull|manifest unknown", re.IGNORECASE),
     ),
+    # ScriptExecution.StreamAccess: azureml-core 1.61 (data/abstract_dataset.py); else guessed.
     ("input", re.compile(r"DataAccess|data-capability|ScriptExecution\.StreamAccess")),
+    # `unusable` is a node's state, heartbeats are those of `NotResponding` in azure-ai-ml 1.35
+    # (operations/_run_history_constants.py); else guessed.
     (
         "node_failure",
         re.compile(
@@ -70,6 +80,7 @@ _SIGNS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
         ),
     ),
 )
+# "non-zero exit status" is Python's subprocess; the others are guessed.
 _EXIT_CODE = re.compile(
     r"exited with (?:status )?code:? (\d+)|exit(?:ed with)? ?code:? (\d+)|non-zero exit status (\d+)",
     re.IGNORECASE,

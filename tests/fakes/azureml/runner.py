@@ -16,7 +16,8 @@ from tests.fakes.azureml.shipping import Log, Shipper
 from tests.fakes.azureml.specs import Process
 from tests.fakes.azureml.troubles import JobTrouble, Troubles
 
-# As users have quoted them in public issues (preemption, image, quota), else in their style.
+# PreemptionError is of github.com/Azure/MachineLearningNotebooks/issues/1242, the rest is guessed in
+# its style: see jobs/azure_ml/states.py.
 PREEMPTED = (
     "AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check if the "
     "run has failed or restarted. Reason: Received pre-emption warning signal"
