@@ -13,7 +13,8 @@ from typing import Any
 from jobs.azure_ml.environments import version_for
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.data_asset import datastore_path, datastore_uri
-from jobs.spec import Environment, InputSpec, JobSpec, Plan
+from jobs.resolve import duration_s
+from jobs.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
 
 # The last one that knows of a job's priority.
 JOB_API_VERSION = "2024-04-01-preview"
@@ -187,7 +188,17 @@ def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     cluster = environment.clusters[spec.cluster]
     if cluster.priority == "low_priority" and not spec.retry.max:
         notes.append("nodes of this cluster are taken away at any time; `retry` starts again")
-    return tuple(notes)
+    return (*notes, *hang_notes(spec.limits))
+
+
+def hang_notes(limits: Limits) -> list[str]:
+    """What becomes of a `limits.hang` that was given."""
+    if limits.hang_s == duration_s(JobLimits().hang):
+        return []
+    note = (
+        "`limits.hang` is not watched on Azure ML: what hangs is ended by `limits.wall_clock` alone"
+    )
+    return [note if limits.wall_clock_s else f"{note}, which is not set"]
 
 
 def iso_duration(seconds: float) -> str:

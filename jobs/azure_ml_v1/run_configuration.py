@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs.azure_ml.environments import image_version, is_reference
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
-from jobs.azure_ml.request import MARK, RUN, checkpoints_prefix
+from jobs.azure_ml.request import MARK, RUN, checkpoints_prefix, hang_notes
 from jobs.errors import LaunchError
 from jobs.spec import Environment, InputSpec, JobSpec, Plan
 
@@ -216,7 +216,7 @@ def _notes(spec: JobSpec) -> tuple[str, ...]:
         notes.append("`retry` has no effect: the engine azureml starts a preempted run again")
     if spec.priority != "normal":
         notes.append("`priority` has no effect with azureml-core")
-    return tuple(notes)
+    return (*notes, *hang_notes(spec.limits))
 
 
 # What the rest of a RunConfiguration of azureml-core 1.61 is where nobody sets it.

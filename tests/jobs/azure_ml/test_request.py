@@ -37,6 +37,7 @@ def job(launcher: str = "horovod", **changes: Any) -> JobSpec:
     """A job of two nodes with two ranks each on the cluster `cpu`."""
     fields: dict[str, Any] = {
         "name": "resnet",
+        "limits": Limits(wall_clock_s=None, hang_s=1800),
         "stack": "dev",
         "image": IMAGE,
         "launcher": launcher,
@@ -200,6 +201,14 @@ def test_a_plan_is_the_request_with_two_places_left_open():
             "whether Azure ML starts several workers of TensorFlow on a node is not documented",
         ),
         ({"cluster": "gpu"}, "nodes of this cluster are taken away at any time"),
+        (
+            {"limits": Limits(wall_clock_s=None, hang_s=600)},
+            "`limits.wall_clock` alone, which is not set",
+        ),
+        (
+            {"limits": Limits(wall_clock_s=9, hang_s=600)},
+            "`limits.hang` is not watched on Azure ML",
+        ),
     ],
 )
 def test_a_plan_notes_what_may_surprise(changes, note):

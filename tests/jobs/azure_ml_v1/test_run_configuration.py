@@ -25,7 +25,7 @@ SUPPORT = (
 
 def job(**changes: Any) -> JobSpec:
     fields: dict[str, Any] = {"stack": "dev", "image": IMAGE, "compute": "cpu-1a2b3c", **changes}
-    return make_spec(["python", "train.py"], **fields)
+    return make_spec(["python", "train.py"], hang_s=1800, **fields)
 
 
 def test_a_run_has_its_id_its_experiment_and_our_tag():
@@ -62,11 +62,17 @@ def test_secrets_are_names_only():
     [
         ({}, (SUPPORT,)),
         (
-            {"retry": JobRetry(max=1), "priority": "high"},
+            {
+                "retry": JobRetry(max=1),
+                "priority": "high",
+                "limits": Limits(wall_clock_s=60, hang_s=600),
+            },
             (
                 SUPPORT,
                 "`retry` has no effect: the engine azureml starts a preempted run again",
                 "`priority` has no effect with azureml-core",
+                "`limits.hang` is not watched on Azure ML: what hangs is ended by "
+                "`limits.wall_clock` alone",
             ),
         ),
     ],
