@@ -17,6 +17,7 @@ from jobs.errors import EnvironmentFailure, Unreached
 
 MANAGEMENT_SCOPE = "https://management.azure.com/.default"
 STORAGE_SCOPE = "https://storage.azure.com/.default"
+INSTALL_HINT = "pip install 'trainyard[azure]', in a clone uv sync --extra azure"
 # A token that ends sooner is renewed.
 _SPARE_S = 300.0
 # Where no other comes, this one is asked for again so much later.
@@ -136,7 +137,7 @@ def _found_credential() -> Any:
         from azure.identity import DefaultAzureCredential
     except ImportError as error:
         message = f"azure-identity cannot be loaded: {error}"
-        raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
+        raise EnvironmentFailure(message, hint=INSTALL_HINT) from None
     import logging
 
     # Says at length, to stderr, which ways to log in it has tried; our error says what to do.

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from jobs import console
 from jobs.azure_ml.refusals import CloudRefusal, Passing, WorkspaceGone, explain, unreachable
-from jobs.credentials import MANAGEMENT_SCOPE, Tokens, our_tokens
+from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
 from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
 
@@ -273,7 +273,7 @@ def _make_client() -> PipelineClient[Any, Any]:
         from azure.core.pipeline.policies import CustomHookPolicy, RequestIdPolicy, RetryPolicy
     except ImportError as error:
         message = f"azure-core cannot be loaded: {error}"
-        raise EnvironmentFailure(message, hint="uv sync --extra azure") from None
+        raise EnvironmentFailure(message, hint=INSTALL_HINT) from None
 
     retry = cast("Any", RetryPolicy)(
         retry_total=_RETRIES,
