@@ -176,7 +176,7 @@ def check(
     typed += [word for name in allowed for word in ("--allow-replace", name)]
     if changes and (refusal := find_refusal(changes, stack, typed)):
         raise refusal
-    usable = all(each.ok for each in [*(parts or ()), *quota])
+    usable = all(each.ok for each in [*(parts or ()), *(quota or ())])
     return int(ExitCode.SUCCEEDED if usable else ExitCode.ENVIRONMENT)
 
 
@@ -217,8 +217,8 @@ def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet
 
 def _check_quota(
     stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
-) -> list[QuotaCheck]:
-    """What the quota holds of the clusters to come, or that are there; none where nobody tells."""
+) -> list[QuotaCheck] | None:
+    """What the quota holds of the clusters to come, or that are there; None where nobody tells."""
     from jobs.quota import LIMITS_PAGE
     from jobs.quota_check import check_clusters, declared_environment
 
@@ -235,7 +235,9 @@ def _check_quota(
         checks = check_clusters(Wire(environment))
     except EnvironmentFailure as failure:
         console.say(f"the quota was not looked at: {failure.message}")
-        return []
+        if failure.hint:
+            console.say(f"to have it looked at: {failure.hint}")
+        return None
     if checks and not is_quiet:
         header = ["QUOTA", "STATE", "LIMIT", "USED", "NEEDED", "SHORT", "CLUSTERS"]
         rows = [

@@ -274,6 +274,12 @@ def test_check_holds_the_clusters_against_the_quota(launch: AzureLaunch) -> None
     }
     assert quota[FAMILY_QUOTA]["short"] == 0
 
+    launch.azure.script(forbidden(path="*/usages"))
+    blind = launch.type("env", "check", "--json")
+    assert json.loads(blind.out)["quota"] is None
+    assert "the quota was not looked at: " in blind.err
+    assert "to have it looked at: whoever owns the stack adds our group to " in blind.err
+
 
 def launch_bare(launch: AzureLaunch, *words: str | Path) -> Any:
     """Without an environment file, which `env import` makes."""
