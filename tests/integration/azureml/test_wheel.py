@@ -51,7 +51,7 @@ class Practitioner:
     folder: Path
 
     def type(
-        self, *words: str, images: dict[str, str] | None = None
+        self, *words: str, images: dict[str, str] | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         (self.folder / "dev.json").write_text(
             json.dumps(self.azure.environment(images=PINNED if images is None else images))
@@ -61,6 +61,7 @@ class Practitioner:
             "PATH": os.defpath,
             "TRAINYARD_PRICES": "table",
             "XDG_STATE_HOME": str(self.folder / "state"),
+            **variables,
         }
         command = [self.launch, *words, "--env", "dev.json"]
         return subprocess.run(
@@ -132,3 +133,15 @@ def test_an_image_that_the_environment_lacks_cannot_be_built_from_a_wheel(
         "hint: give the image as a registry has it (REGISTRY/NAME@sha256:...), "
         "or use a clone's launch\n"
     )
+
+
+def test_who_installed_the_wheel_without_azures_packages_is_told_how_to_get_them(
+    practitioner: Practitioner,
+):
+    hidden = practitioner.folder / "hidden"
+    (hidden / "azure").mkdir(parents=True)
+    (hidden / "azure" / "__init__.py").touch()
+    typed = practitioner.type("ls", PYTHONPATH=str(hidden))
+    assert (typed.returncode, typed.stdout) == (1, "")
+    assert "cannot be loaded: No module named 'azure." in typed.stderr
+    assert "hint: pip install 'trainyard[azure]'" in typed.stderr
