@@ -60,7 +60,7 @@ def test_a_run_with_mounted_data_is_rerun_from_its_checkpoint_and_compared(
     names = [f"step-{step:09}-aaaaaaaa" for step in (1, 2, 3, 4)]
     assert said == [f"[0] begins with {names[:2]}"]
     shown = json.loads(launch.type("show", again, "--json").out)
-    assert [each["name"] for each in shown["checkpoints"]] == names[::-1]
+    assert (shown["checkpoints"]["count"], shown["checkpoints"]["newest"]["step"]) == (4, 4)
 
     compared = json.loads(launch.type("diff", run, again, "--json").out)
     assert [each["key"] for each in compared["differences"]] == ["args.scale", "resumed from"]
