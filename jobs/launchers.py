@@ -14,12 +14,13 @@ from itertools import pairwise
 from msgspec import Struct
 
 from jobs.errors import LaunchError, Refused
+from jobs.program_file import PROGRAM_FILE
 from jobs.spec import Cluster, JobSpec, Launcher
 
 LOOPBACK = "127.0.0.1"
 STREAM_CACHE = "TRAINYARD_STREAM_CACHE_BYTES"
-# Quick start: no site, no environment of the interpreter's own. rank.py needs neither.
-RANK_ARGV = ("python", "-I", "-S", "rank.py", "rank.json")
+# Quick start: no site, no environment of the interpreter's own. A rank needs neither.
+RANK_ARGV = ("python", "-I", "-S", PROGRAM_FILE, "rank.json")
 
 
 class RankRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""What a gang finds when it starts: the run's folders, its inputs, rank.py and RANK.json."""
+"""What a gang finds when it starts: the run's folders, its inputs, rank.pyz and RANK.json."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.gpus import count_gpus
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
+from jobs.program_file import PROGRAM_FILE, rank_program
 from jobs.runs import reserve_ending
 from jobs.signatures import forget_signatures_of_the_dead
 from jobs.spec import Environment, JobSpec
@@ -50,7 +51,7 @@ def prepare(
         (run_dir / name).mkdir(exist_ok=True)
     for name in spec.outputs:
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
-    (run_dir / "rank.py").write_bytes(Path(__file__).with_name("rank.py").read_bytes())
+    (run_dir / PROGRAM_FILE).write_bytes(rank_program())
     inputs = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
     job = RankJob(
         run_dir=str(run_dir),

@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jobs.rank import Ending, Rank, copy_tree
+from jobs.rank import Ending, Rank
+from jobs.rank_folder import copy_tree
 
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"

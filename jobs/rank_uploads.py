@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from jobs.rank import die_with_parent, stamp
+from jobs.rank import die_with_parent
 from jobs.rank_identity import STORAGE, Identity, RankError
+from jobs.rank_log import stamp
 from jobs.rank_store import Answer, Container, Refused, block_id, unreachable
 
 INTERVAL_S = 10.0

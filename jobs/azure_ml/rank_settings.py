@@ -8,22 +8,20 @@ of secrets only.
 from __future__ import annotations
 
 import base64
-import io
 import math
-import zipfile
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from jobs.program_file import PROGRAM_FILE, RANK_MODULES, zip_program
 from jobs.spec import Cluster, DatasetVersion, Environment, JobSpec
 
-SNAPSHOT_FILE = ".trainyard/rank.pyz"
+SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
 CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
 _MODULES = (
-    "rank",
+    *RANK_MODULES,
     "rank_azure",
     "rank_chief",
     "rank_identity",
@@ -44,7 +42,6 @@ from jobs.rank_azure import main
 
 sys.exit(main())
 """
-_WHEN = (1980, 1, 1, 0, 0, 0)
 
 
 class Stream(Struct, frozen=True, kw_only=True):
@@ -75,18 +72,7 @@ class NodeJob(Struct, frozen=True, kw_only=True):
 
 def snapshot_file() -> bytes:
     """The content of SNAPSHOT_FILE: what starts each rank, as a program that Python runs as it is."""
-    here = Path(__file__).parent.parent
-    files = {"__main__.py": _MAIN, "jobs/__init__.py": ""}
-    for name in _MODULES:
-        files[f"jobs/{name}.py"] = (here / f"{name}.py").read_text(encoding="utf-8")
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
-        for name, text in files.items():
-            info = zipfile.ZipInfo(name, date_time=_WHEN)
-            # Else it would say on which system it was made.
-            info.create_system, info.external_attr = 3, 0o644 << 16
-            archive.writestr(info, text.encode())
-    return made.getvalue()
+    return zip_program(_MAIN, _MODULES)
 
 
 def node_command(spec: JobSpec) -> str:

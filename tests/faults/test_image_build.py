@@ -25,6 +25,7 @@ from jobs.container_build import build_image, build_log, record_folder
 from jobs.container_engines import find_engine
 from jobs.containers import Recipe, read_recipe
 from jobs.package_index import find_settings
+from jobs.program_file import rank_program
 from tests.fakes.containers import buildah, buildah_storage
 from trainer.data.digits import prepare_digits
 from trainer.data.events import Events
@@ -131,13 +132,13 @@ def test_the_same_content_is_there_already(built: Built) -> None:
 
 
 def test_two_ranks_train_in_it_under_its_own_mpirun(built: Built, tmp_path: Path) -> None:
-    """As an engine starts it: rank.py travels beside the code, the trainers are the image's."""
+    """As an engine starts it: rank.pyz travels beside the code, the trainers are the image's."""
     digits, run = tmp_path / "digits", tmp_path / "run"
     prepare_digits(digits, Events(as_json=True))
     assert read_idx(digits, "t10k-labels-idx1-ubyte")
     for name in ("code", "nodes", "logs", "ranks", "outputs/model", "checkpoints"):
         (run / name).mkdir(parents=True)
-    shutil.copy(ROOT / "jobs" / "rank.py", run)
+    (run / "rank.pyz").write_bytes(rank_program())
     program = ["python", "-m", "trainer.pytorch.mnist", "--data", "/data"]
     job = {
         "run_dir": f"{HOME}/run",
@@ -150,7 +151,7 @@ def test_two_ranks_train_in_it_under_its_own_mpirun(built: Built, tmp_path: Path
     transports = ("--mca", "btl", "self,sm", "--mca", "pml", "ob1")
     built.run(
         *("mpirun", "-np", "2", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", *transports),
-        *("python", "-I", "-S", "run/rank.py", "run/rank.json"),
+        *("python", "-I", "-S", "run/rank.pyz", "run/rank.json"),
         volumes=(f"{digits}:/data:ro", f"{run}:{HOME}/run"),
     )
     summary = json.loads((run / "summary.json").read_text())

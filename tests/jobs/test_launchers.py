@@ -64,7 +64,7 @@ def test_each_local_node_sees_gpus_of_its_own(
 def test_horovod_ranks_are_told_who_they_are_and_stay_on_loopback() -> None:
     spec = make_spec(["python", "a.py"], launcher="horovod", nodes=2, processes_per_node=2)
     request = gang_request(spec, make_cluster(nodes=2))
-    assert request.argv == ("python", "-I", "-S", "rank.py", "rank.json")
+    assert request.argv == ("python", "-I", "-S", "rank.pyz", "rank.json")
     assert request.env == {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
@@ -94,7 +94,7 @@ def test_mpirun_gets_no_environment_on_its_command_line() -> None:
     request = gang_request(spec, make_cluster())
     assert request.argv == mpirun_argv(2)
     assert not any("hunter2" in word or word == "-x" for word in request.argv)
-    assert request.argv[-5:] == ("python", "-I", "-S", "rank.py", "rank.json")
+    assert request.argv[-5:] == ("python", "-I", "-S", "rank.pyz", "rank.json")
     assert [rank.env for rank in request.ranks] == [{}, {}]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.rank import LONGEST_LINE, Log, struck_out
+from jobs.rank_log import LONGEST_LINE, Log, struck_out
 
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
 
@@ -148,7 +148,7 @@ def test_log_cut_off_by_a_full_disk_goes_on_with_a_whole_line(
         room[0] -= done
         return done
 
-    monkeypatch.setattr("jobs.rank.os.write", write_while_there_is_room)
+    monkeypatch.setattr("jobs.rank_log.os.write", write_while_there_is_room)
     written.feed(b"two is cut off here\n", b"three\n")
     monkeypatch.undo()
     assert written.log.error == "log: No space left on device"

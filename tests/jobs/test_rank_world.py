@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jobs.rank import World, map_world, rank_environment
 from jobs.rank_azure import rank_variables
+from jobs.rank_world import World, map_world, rank_environment
 
 # What each starter sets for rank 5 of 8 on the second of two nodes.
 STARTERS = {

@@ -1,0 +1,118 @@
+"""Who a rank is, whatever started it, and the environment that its command sees.
+
+It maps the variables of our gang, torchrun, Open MPI, Intel MPI, Azure ML and Batch AI to those of
+docs/run-directory.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+DEFAULT_MASTER_PORT = "6105"  # the one that Azure ML's own guide uses
+
+
+class World(NamedTuple):
+    """Who a rank is among the others."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    node: int
+    master_addr: str
+    master_port: str
+
+
+def map_world(environ: dict[str, str], processes_per_node: int | None = None) -> World:
+    """Read the world from the variables of whatever started this process.
+
+    With `processes_per_node` ranks are dealt to nodes in that number, whatever the launcher
+    believes: locally all "nodes" are one machine, and mpirun sees only that machine. A parameter
+    server, numbered after the ranks, is where it was told to be.
+    """
+    rank, size, local_rank, local_size, node = _identity(environ)
+    if processes_per_node and rank < size:
+        local_size = processes_per_node
+        node, local_rank = divmod(rank, processes_per_node)
+    batch, _, _ = environ.get("AZ_BATCH_MASTER_NODE", "").partition(":")
+    address = environ.get("MASTER_ADDR") or batch or environ.get("AZ_BATCHAI_MPI_MASTER_NODE", "")
+    port = environ.get("MASTER_PORT") or DEFAULT_MASTER_PORT
+    return World(rank, size, local_rank, local_size, node, address or "127.0.0.1", port)
+
+
+def _identity(environ: dict[str, str]) -> tuple[int, int, int, int, int]:
+    families = (
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+        (
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_COMM_WORLD_SIZE",
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    )
+    for rank, size, local_rank, local_size in families:
+        if rank in environ and size in environ:
+            num_ranks = int(environ[size])
+            num_nodes = int(environ.get("AZUREML_NODE_COUNT") or 1)
+            per_node = int(environ.get(local_size) or max(1, num_ranks // num_nodes))
+            mine = int(environ[rank])
+            local = int(environ.get(local_rank) or mine % per_node)
+            node = environ.get("NODE_RANK") or environ.get("GROUP_RANK") or mine // per_node
+            return mine, num_ranks, local, per_node, int(node)
+    if "TF_CONFIG" in environ:
+        return _task(json.loads(environ["TF_CONFIG"]))
+    return 0, 1, 0, 1, 0
+
+
+def _task(config: dict[str, Any]) -> tuple[int, int, int, int, int]:
+    """The place of a task of TensorFlow's: the chief, then the workers, then the servers.
+
+    Nodes are told by their addresses, in the order in which the tasks have them.
+    """
+    cluster, mine = config["cluster"], config["task"]
+    order = ("chief", "worker", "ps")
+    tasks = [
+        (kind, index, address.rpartition(":")[0])
+        for kind in order
+        for index, address in enumerate(cluster.get(kind, ()))
+    ]
+    rank = [task[:2] for task in tasks].index((mine["type"], int(mine["index"])))
+    hosts = [host for _, _, host in tasks]
+    here = [number for number, host in enumerate(hosts) if host == hosts[rank]]
+    size = len(tasks) - len(cluster.get("ps", ()))
+    local_size = max(1, sum(number < size for number in here))
+    return rank, size, here.index(rank), local_size, list(dict.fromkeys(hosts)).index(hosts[rank])
+
+
+def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any]) -> dict[str, str]:
+    """The environment that the job's command sees: its own, plus who it is and where things are."""
+    run_dir = job["run_dir"]
+    env = dict(environ)
+    env.update(
+        RANK=str(world.rank),
+        WORLD_SIZE=str(world.size),
+        LOCAL_RANK=str(world.local_rank),
+        LOCAL_WORLD_SIZE=str(world.local_size),
+        NODE_RANK=str(world.node),
+        MASTER_ADDR=world.master_addr,
+        MASTER_PORT=world.master_port,
+        TRAINYARD_RUN_DIR=run_dir,
+        TRAINYARD_CHECKPOINT_DIR=job.get("checkpoints") or f"{run_dir}/checkpoints",
+        PYTHONUNBUFFERED="1",
+        PYTHONFAULTHANDLER="1",
+    )
+    for name, path in job.get("inputs", {}).items():
+        env[f"TRAINYARD_INPUT_{name.upper()}"] = path
+    for name in job.get("outputs", []):
+        env[f"TRAINYARD_OUTPUT_{name.upper()}"] = f"{run_dir}/outputs/{name}"
+    cpus = job.get("cpus")
+    share = len(cpus[world.rank]) if cpus else (os.cpu_count() or 1) // world.local_size
+    env.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+    if job.get("gpus") and "CUDA_VISIBLE_DEVICES" not in env:
+        env["CUDA_VISIBLE_DEVICES"] = job["gpus"][world.node]
+    if job.get("interpreter"):
+        env["PATH"] = os.path.dirname(job["interpreter"]) + os.pathsep + env.get("PATH", "")
+    return env
