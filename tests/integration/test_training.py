@@ -18,13 +18,16 @@ import pytest
 from jobs.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from jobs.spec import RunState
+from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
+from tests.fakes.torch_ranks import Zygote
 from trainer.data.digits import prepare_digits
 from trainer.data.events import Events
 from trainer.data.idx import read_idx, write_idx
 
 REPO = Path(__file__).parents[2]
-PROGRAM = ("python", "-m", "trainer.pytorch.mnist")
+MODULE = "trainer.pytorch.mnist"
+PROGRAM = ("python", "-m", MODULE)
 RUN_TIMEOUT_S = 300
 
 
@@ -88,12 +91,20 @@ def gangs(python, tmp_path_factory) -> Iterator[Gangs]:
     made.end()
 
 
-def train(gangs: Gangs, *arguments: str, ranks: int, launcher: str) -> Trained:
-    """Run the program on so many ranks and wait for its good end."""
+@pytest.fixture(scope="module")
+def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
+    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(gangs, digits) -> Trained:
+    """The demo's training: two ranks, Horovod, under the local engine."""
     handle = gangs.submit(
-        [*PROGRAM, *arguments],
-        launcher=launcher,
-        processes_per_node=ranks,
+        [*PROGRAM, "--data", str(digits), "--strategy", "horovod"],
+        launcher="horovod",
+        processes_per_node=2,
         code=str(REPO),
         code_only=("trainer",),
         outputs=("model",),
@@ -104,13 +115,6 @@ def train(gangs: Gangs, *arguments: str, ranks: int, launcher: str) -> Trained:
     status = gangs.wait(handle, RUN_TIMEOUT_S)
     assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
     return read_run(Path(handle.run_dir))
-
-
-@pytest.fixture(scope="module")
-def on_two_ranks(gangs, digits) -> Trained:
-    """The demo's training: two ranks, Horovod."""
-    arguments = ("--data", str(digits), "--strategy", "horovod")
-    return train(gangs, *arguments, ranks=2, launcher="horovod")
 
 
 class TestDigits:
@@ -156,23 +160,33 @@ print(digest.hexdigest())
         assert rates[-1][1] == on_two_ranks.summary["images_per_s"]
 
     def test_one_rank_with_the_same_total_batch_comes_to_the_same_within_a_point(
-        self, on_two_ranks, gangs, digits
+        self, on_two_ranks, zygote, digits, tmp_path
     ):
-        alone = train(gangs, "--data", str(digits), ranks=1, launcher="none")
-        assert alone.summary["strategy"] == "single"
-        assert alone.summary["test_accuracy"] >= 0.97
-        difference = alone.summary["test_accuracy"] - on_two_ranks.summary["test_accuracy"]
-        assert abs(difference) <= 0.01
+        arguments = ("--data", str(digits))
+        alone = picture_runs.train(
+            zygote, MODULE, *arguments, folder=tmp_path, strategy="single"
+        ).summary
+        assert (alone["strategy"], alone["world_size"]) == ("single", 1)
+        assert alone["test_accuracy"] >= 0.97
+        assert abs(alone["test_accuracy"] - on_two_ranks.summary["test_accuracy"]) <= 0.01
 
 
 class TestRanks:
-    def test_equal_seeds_give_equal_losses_under_each_strategy_and_under_both(self, gangs, small):
+    def test_equal_seeds_give_equal_losses_under_each_strategy_and_under_both(
+        self, zygote, small, tmp_path
+    ):
         arguments = ("--data", str(small), "--epochs", "2", "--log-every", "1")
         runs = [
-            train(gangs, *arguments, "--strategy", strategy, ranks=2, launcher=launcher)
-            for strategy, launcher in (("horovod", "horovod"), ("ddp", "torch"), ("ddp", "torch"))
+            picture_runs.train(
+                *(zygote, MODULE, *arguments),
+                folder=tmp_path / str(number),
+                strategy=strategy,
+                size=2,
+            )
+            for number, strategy in enumerate(("horovod", "ddp", "ddp"))
         ]
         losses = [run.curve("train", "loss") + run.curve("test", "loss") for run in runs]
+        assert len(losses[0]) > 2
         assert losses[1] == losses[2]
         # Two ranks add in one order only, so that even the libraries agree to the bit.
         assert losses[0] == losses[1]
