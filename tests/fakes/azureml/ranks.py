@@ -105,7 +105,7 @@ class Ranks:
 
     def wait_for_line(self, run: str, line: str, name: str = "std_log_process_0.txt") -> None:
         """Block until a rank has written a line."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while True:
             try:
                 if line in self.log(run, name):

@@ -186,7 +186,7 @@ def test_horovod_reduces_over_the_ranks_of_two_nodes(azure: FakeAzure, client: C
         distribution={"distributionType": "Mpi", "processCountPerInstance": 1},
         resources={"instanceCount": 2, "shmSize": "2g"},
     )
-    job = azure.wait("horovod", timeout_s=120)
+    job = azure.wait("horovod")
     assert job.state == "Completed", job.error
     lines = [client.log("horovod", f"user_logs/std_log_process_{rank}.txt") for rank in range(2)]
     assert [line.splitlines()[-1] for line in lines] == ["0 2 0 3.0", "1 2 0 3.0"]
@@ -291,7 +291,7 @@ def test_a_time_limit_ends_a_job(azure: FakeAzure, client: Client) -> None:
 def wait_for(is_so: Callable[[], bool]) -> None:
     import time
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 200
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.02)

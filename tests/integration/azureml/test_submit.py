@@ -317,7 +317,7 @@ def test_a_job_whose_launch_died_is_listed_though_nobody_types_it_again(
     (run_dir,) = launch.run_dirs()
     listed = json.loads(launch.type("show", run_dir.name, "--json").out)
     assert listed["id"] == run_dir.name
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while not (started := jobs_of(launch.azure) - before):
         assert time.monotonic() < deadline
         time.sleep(0.05)
