@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 from tests import campaign
 
 TESTS = Path(__file__).parent
-# Each takes a minute or more: begun last, one of them would leave all other processes idle.
-LONGEST = (
+# Each takes half a minute or more: begun last, one of them would leave all other processes idle.
+# These compute, with two ranks or more ...
+COMPUTING = (
     "integration/test_maskrcnn.py",
-    "integration/local_stack/test_killed.py",
     "faults/test_resume_tf.py",
     "integration/test_training.py",
     "integration/test_resnet50_tf.py",
@@ -23,7 +24,23 @@ LONGEST = (
     "integration/test_parity.py",
     "integration/test_hymenoptera.py",
     "faults/test_resume_pytorch.py",
+    "integration/test_data_to_training.py",
+    "integration/azureml/test_training.py",
 )
+# ... and these wait half of their time, for servers and looks by the clock, so they go beside.
+WAITING = (
+    "integration/local_stack/test_killed.py",
+    "integration/azureml/test_follow.py",
+    "integration/azureml/test_submit.py",
+    "integration/local_stack/test_faults.py",
+    "integration/azureml/test_fake_azure.py",
+    "integration/local_stack/test_lifecycle.py",
+    "integration/azureml/test_ranks.py",
+    "integration/azureml/test_fake_azure_sdks.py",
+    "integration/azureml/test_engine_contract.py",
+    "integration/azure_stack/test_stages.py",
+)
+LONGEST = tuple(chain.from_iterable(zip(COMPUTING, WAITING, strict=True)))
 LONG = ("integration", "faults")
 
 
