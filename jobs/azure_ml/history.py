@@ -96,7 +96,10 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 
 def listed_runs(jobs: Iterable[Mapping[str, Any]]) -> Iterable[Listed]:
-    """Yield the runs that jobs, newest first, belong to; each once."""
+    """Yield the runs that jobs, newest first, belong to; each once.
+
+    That is how a workspace lists its jobs; no reference promises it.
+    """
     seen: set[str] = set()
     for job in jobs:
         listed = _listed(job)

@@ -109,6 +109,46 @@ def test_tokens_that_end_while_a_run_is_on_are_not_noticed(launch: AzureLaunch) 
     assert num_node_tokens(azure) >= 2
 
 
+# Says who asked, then what the test has written down for that resource: a token, or what went wrong.
+AZ = """#!/bin/sh
+folder=$(dirname "$0")
+echo "$6" >> "$folder/asked"
+[ -f "$folder/trouble" ] && { cat "$folder/trouble" >&2; exit 1; }
+exec cat "$folder/${6#https://}"
+"""
+
+
+def test_az_is_asked_once_for_each_token_and_its_troubles_are_told_apart(
+    launch: AzureLaunch,
+) -> None:
+    folder = launch.folder / "bin"
+    folder.mkdir()
+    (folder / "az").write_text(AZ)
+    (folder / "az").chmod(0o700)
+    ends = int(time.time()) + 3600
+    for host in ("management.azure.com", "storage.azure.com"):
+        token = launch.azure.tokens.give(f"https://{host}")
+        (folder / host).write_text(json.dumps({"accessToken": token, "expires_on": ends}))
+    del launch.environ["AZURE_CLIENT_SECRET"]
+    launch.environ["AZURE_TOKEN_CREDENTIALS"] = "AzureCliCredential"
+    launch.environ["PATH"] = f"{folder}:{launch.environ['PATH']}"
+    typed = launch.type("run", launch.write_job("print(1)"), "-y", "-d")
+    assert typed.code == 0, typed.err
+    asked = (folder / "asked").read_text().split()
+    assert sorted(asked) == ["https://management.azure.com", "https://storage.azure.com"]
+    for said, told in (
+        ("ERROR: Please run 'az login' to set up an account.", "not logged in to Azure: "),
+        (
+            "ERROR: HTTPSConnectionPool(host='login.microsoftonline.com', port=443): Max retries "
+            "exceeded with url: /x (Caused by NameResolutionError('no address'))",
+            "Azure's login cannot be reached: ",
+        ),
+    ):
+        (folder / "trouble").write_text(said)
+        typed = launch.type("ls")
+        assert (typed.code, told in typed.err) == (1, True), typed.err
+
+
 class Laptop:
     """A credential whose network comes and goes."""
 
