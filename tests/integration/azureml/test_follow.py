@@ -175,19 +175,21 @@ def test_a_run_that_cannot_begin_says_why(launch: AzureLaunch) -> None:
     assert "manifest unknown" in launch.type("logs", run, "--preparation").out
 
 
-def test_a_run_that_waits_says_for_what_and_can_be_cancelled(
-    launch: AzureLaunch, tmp_path: Path
+def test_a_run_that_waits_says_for_what_goes_on_after_ctrl_c_and_can_be_cancelled(
+    launch: AzureLaunch,
 ) -> None:
     launch.azure.script(JobTrouble(what="quota"))
-    run = launch.type("run", write_job(launch), "-y", "-d").out.split()[0]
-    assert launch.type("wait", run, "--timeout", "0").code == 101
-    (tmp_path / "colleague").mkdir()
-    colleague = AzureLaunch(launch.azure, tmp_path / "colleague")
-    followed = colleague.begin("logs", "-f", run)
+    attached = launch.begin("run", write_job(launch), "-y")
     quota = "the quota is used up: Operation results in exceeding quota"
-    followed.wait_for(lambda said: quota in said)
+    attached.wait_for(lambda said: quota in said)
+    attached.interrupt()
+    left = attached.end()
+    run = left.out.strip()
+    assert left.code == 130
+    assert f"detached; {run} goes on (queued)\n" in left.err
+    assert launch.type("wait", run, "--timeout", "0").code == 101
     assert launch.type("cancel", run).code == 0
-    assert followed.end().code == 103
+    assert launch.type("wait", run).code == 103
 
 
 def test_a_deleted_workspace_ends_what_is_followed(launch: AzureLaunch) -> None:
