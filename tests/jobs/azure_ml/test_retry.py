@@ -84,6 +84,16 @@ def test_a_cancelled_run_is_not_begun_again(preempted: tuple[MemoryRuns, RunHand
     assert runs.scripted.sent == [f"POST {RUN}/cancel"]
 
 
+def test_what_another_has_cancelled_since_it_was_seen_is_not_begun_again(
+    preempted: tuple[MemoryRuns, RunHandle],
+) -> None:
+    runs, handle = preempted
+    assert runs.status(handle).state is RunState.PREEMPTED
+    runs.memory.create(f"{RUN}/cancelled", b"")
+    assert not begin_again(runs, handle)
+    assert runs.scripted.sent == []
+
+
 def test_an_attempt_that_is_sent_while_another_cancels_is_cancelled(
     preempted: tuple[MemoryRuns, RunHandle],
 ) -> None:
