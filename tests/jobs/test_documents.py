@@ -1,5 +1,6 @@
 """The documents name every key, verb and exit code, and their example works."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -79,6 +80,36 @@ def test_the_first_example_can_be_planned(launching):
     typed = launching.type("plan", job, "--set", "inputs={}", "--json")
     assert typed.code == 0, typed.err
     assert typed.json()["spec"]["command"] == ["python", "train.py", "--epochs", "3"]
+
+
+def told_messages():
+    """What the tables on Azure's messages quote, cut where a name, a number or the rest is meant."""
+    text = (DOCS / "azure-messages.md").read_text()
+    cells = [row.split("|")[1] for row in text.splitlines() if row[:1] == "|"]
+    quoted = [told for cell in cells for told in re.findall(r"`([^`]+)`", cell)]
+    meant = r"\b[A-Z]+\b|\d+|\.\.+|:"
+    parts = [part.strip(" ,;") for told in quoted for part in re.split(meant, told)]
+    return [part for part in parts if " " in part]
+
+
+def said_texts():
+    """Every text in the sources of `launch`, in one piece, without backticks."""
+    for source in sorted((project_root() / "jobs").rglob("*.py")):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    part.value if isinstance(part, ast.Constant) else "?" for part in node.values
+                ]
+                yield "".join(parts).replace("`", "")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value.replace("`", "")
+
+
+def test_every_message_that_the_page_on_azures_messages_explains_is_one_that_launch_says():
+    said = "\n".join(said_texts())
+    told = told_messages()
+    assert len(told) > 50
+    assert [part for part in told if part not in said] == []
 
 
 @pytest.mark.parametrize(
