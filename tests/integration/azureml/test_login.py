@@ -132,7 +132,7 @@ def test_az_is_asked_once_for_each_token_and_its_troubles_are_told_apart(
     del launch.environ["AZURE_CLIENT_SECRET"]
     launch.environ["AZURE_TOKEN_CREDENTIALS"] = "AzureCliCredential"
     launch.environ["PATH"] = f"{folder}:{launch.environ['PATH']}"
-    typed = launch.type("run", launch.write_job("print(1)"), "-y", "-d")
+    typed = launch.type("run", launch.write_job("print(1)"), "-y")
     assert typed.code == 0, typed.err
     asked = (folder / "asked").read_text().split()
     assert sorted(asked) == ["https://management.azure.com", "https://storage.azure.com"]
