@@ -13,7 +13,7 @@ _ASSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 
 def datastore_uri(dataset: DatasetVersion, environment: Environment) -> str:
-    """Where Azure ML finds a version; the workspace's datastore is called as the container."""
+    """Where Azure ML finds a version."""
     return datastore_path(environment, environment.storage.containers.data, dataset.content_prefix)
 
 
@@ -24,7 +24,7 @@ def datastore_path(environment: Environment, container: str, path: str) -> str:
     return (
         f"azureml://subscriptions/{environment.subscription_id}"
         f"/resourcegroups/{environment.resource_group}/workspaces/{environment.workspace.name}"
-        f"/datastores/{container.replace('-', '_')}/paths/{path}"
+        f"/datastores/{environment.storage.datastore(container)}/paths/{path}"
     )
 
 

@@ -1,7 +1,7 @@
 """Makes an environment of a workspace that no stack of ours made, from what Azure tells of it.
 
-Only reads. Data and runs must lie in two containers that the workspace has datastores for, called
-as they are: jobs name their places by datastore, `launch` names them by container.
+Only reads. Data and runs lie in containers that the workspace has datastores for: jobs name their
+places by datastore, `launch` names them by container.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from jobs.spec import (
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
 
+# The containers that stacks of ours have.
+DATA, RUNS = "data", "runs"
+REGISTRY_API_VERSION = "2023-07-01"
 _WORKSPACE_ID = re.compile(
     r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)/providers"
     r"/Microsoft\.MachineLearningServices/workspaces/(?P<name>[^/]+)/?",
@@ -40,11 +43,16 @@ CloudEngine = Literal["azureml", "azureml_v1"]
 
 
 def import_workspace(
-    resource_id: str, *, data: str, runs: str, engine: CloudEngine, credential: Any = None
+    resource_id: str,
+    *,
+    data: str | None,
+    runs: str | None,
+    engine: CloudEngine,
+    credential: Any = None,
 ) -> Environment:
     """The environment of a workspace; `data` and `runs` are containers of one storage account.
 
-    Raises LaunchError for what is no workspace's id, NotFound for containers without a datastore,
+    Where neither is named and the workspace has none of stacks of ours, both are its own. Raises LaunchError for what is no workspace's id, NotFound for containers without a datastore,
     CloudRefusal where Azure does not answer.
     """
     from jobs.azure_ml.wire import Wire
@@ -59,7 +67,7 @@ def import_workspace(
         location=found.location,
         workspace=Workspace(name=_last(found.id), id=found.id, endpoint=f"https://{url.hostname}"),
         storage=_find_storage(wire, data, runs),
-        registry=_registry(found.properties.container_registry),
+        registry=_find_registry(wire, found.properties.container_registry),
         key_vault=_key_vault(found.properties.key_vault),
     )
     if found.properties.v1_legacy_mode and engine == "azureml":
@@ -110,6 +118,7 @@ class _Store(Struct, frozen=True, kw_only=True, rename="camel"):
     container_name: str = ""
     endpoint: str = "core.windows.net"
     protocol: str = "https"
+    is_default: bool = False
 
 
 class _StoreRow(Struct, frozen=True, kw_only=True):
@@ -117,46 +126,58 @@ class _StoreRow(Struct, frozen=True, kw_only=True):
     properties: _Store
 
 
-def _find_storage(wire: Wire, data: str, runs: str) -> Storage:
-    """The account that has both containers behind datastores of their names."""
+def _find_storage(wire: Wire, data: str | None, runs: str | None) -> Storage:
+    """The account that has both containers behind datastores."""
     rows = [
         msgspec.convert(each, type=_StoreRow)
         for each in wire.pages(f"{wire.workspace}/datastores", what="listing datastores")
     ]
-    fitting = {
-        (each.properties.account_name, each.properties.container_name): each.properties
-        for each in rows
-        if each.properties.datastore_type == "AzureBlob"
-        and each.name == each.properties.container_name.replace("-", "_")
-    }
-    for (account, container), store in fitting.items():
-        if container == data and (account, runs) in fitting:
-            return Storage(
-                account=account,
-                blob_endpoint=f"{store.protocol}://{account}.blob.{store.endpoint}/",
-                containers=Containers(data=data, runs=runs),
-            )
-    raise _no_storage(wire.environment, rows, sorted(fitting), data, runs)
+    blobs = [each for each in rows if each.properties.datastore_type == "AzureBlob"]
+    wanted = Containers(data=data or DATA, runs=runs or RUNS)
+    for account in dict.fromkeys(each.properties.account_name for each in blobs):
+        stores = [each for each in blobs if each.properties.account_name == account]
+        if {wanted.data, wanted.runs} <= {each.properties.container_name for each in stores}:
+            return _storage(stores, wanted)
+    own = next((each for each in blobs if each.properties.is_default), None)
+    if data is None and runs is None and own is not None:
+        name = own.properties.container_name
+        console.say(f"data and runs go to the workspace's own container `{name}`")
+        return _storage([own], Containers(data=name, runs=name))
+    raise _no_storage(wire.environment, blobs, wanted)
+
+
+def _storage(stores: Sequence[_StoreRow], containers: Containers) -> Storage:
+    """Of datastores of one account."""
+    datastores: dict[str, str] = {}
+    for name in dict.fromkeys((containers.data, containers.runs)):
+        called = sorted(each.name for each in stores if each.properties.container_name == name)
+        if name.replace("-", "_") not in called:
+            datastores[name] = called[0]
+    account = stores[0].properties
+    return Storage(
+        account=account.account_name,
+        blob_endpoint=f"{account.protocol}://{account.account_name}.blob.{account.endpoint}/",
+        containers=containers,
+        datastores=datastores,
+    )
 
 
 def _no_storage(
-    environment: Environment,
-    rows: Sequence[_StoreRow],
-    fitting: Sequence[tuple[str, str]],
-    data: str,
-    runs: str,
+    environment: Environment, rows: Sequence[_StoreRow], wanted: Containers
 ) -> NotFound:
     workspace = environment.workspace.name
-    named = ", ".join(f"{container} in {account}" for account, container in fitting) or "none"
-    message = (
-        f"workspace `{workspace}` has no datastores for the containers `{data}` and `{runs}` of one "
-        f"account; those that are called as their container: {named}"
+    there = sorted(
+        {(each.properties.container_name, each.properties.account_name) for each in rows}
     )
-    accounts = sorted({each.properties.account_name for each in rows} - {""})
-    account = accounts[0] if accounts else "ACCOUNT"
+    named = ", ".join(f"{container} in {account}" for container, account in there) or "none"
+    message = (
+        f"workspace `{workspace}` has no datastores for the containers `{wanted.data}` and "
+        f"`{wanted.runs}` of one account; those that it has: {named}"
+    )
+    account = there[0][1] if there else "ACCOUNT"
     lines = [f"--data CONTAINER --runs CONTAINER, or make them, in account {account} say:"]
-    there = {container for owner, container in fitting if owner == account}
-    for name in dict.fromkeys(each for each in (data, runs) if each not in there):
+    missing = [each for each in (wanted.data, wanted.runs) if (each, account) not in there]
+    for name in dict.fromkeys(missing):
         store = name.replace("-", "_")
         lines += [
             f"  az storage container create --name {name} --account-name {account} "
@@ -169,8 +190,19 @@ def _no_storage(
     return NotFound(message, hint="\n".join(lines))
 
 
-def _registry(resource_id: str | None) -> Registry | None:
-    return Registry(login_server=f"{_last(resource_id)}.azurecr.io") if resource_id else None
+def _find_registry(wire: Wire, resource_id: str | None) -> Registry | None:
+    """Its address has more in it than its name where Azure was asked to make that its own."""
+    from jobs.azure_ml.refusals import CloudRefusal
+
+    if not resource_id:
+        return None
+    try:
+        found = wire.get(resource_id, api_version=REGISTRY_API_VERSION, what="asking the registry")
+    except CloudRefusal as refusal:
+        server = f"{_last(resource_id).lower()}.azurecr.io"
+        console.warn(f"the registry's address `{server}` is taken from its name: {refusal.message}")
+        return Registry(login_server=server)
+    return Registry(login_server=found["properties"]["loginServer"])
 
 
 def _key_vault(resource_id: str | None) -> KeyVault | None:

@@ -44,12 +44,20 @@ class Containers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The blob store. `folder` is local only: where Azurite keeps its data and key file."""
+    """The blob store. `folder` is local only: where Azurite keeps its data and key file.
+
+    `datastores` are Azure ML's names for containers, where they are not called as these.
+    """
 
     account: str
     blob_endpoint: str
     containers: Containers
     folder: str | None = None
+    datastores: dict[str, str] = {}
+
+    def datastore(self, container: str) -> str:
+        """What Azure ML calls a container; no name there has a dash."""
+        return self.datastores.get(container, container.replace("-", "_"))
 
 
 class Registry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

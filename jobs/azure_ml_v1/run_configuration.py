@@ -120,7 +120,7 @@ def _command(spec: JobSpec) -> str:
 def _input(name: str, given: InputSpec, environment: Environment) -> dict[str, Any]:
     path = given.dataset.content_prefix
     return {
-        "dataLocation": _location(environment.storage.containers.data, path),
+        "dataLocation": _location(environment, environment.storage.containers.data, path),
         "createOutputDirectories": False,
         "mechanism": given.mode,
         "environmentVariableName": name,
@@ -134,7 +134,7 @@ def _checkpoints(environment: Environment, run: str) -> dict[str, Any]:
     """Mounted, as azureml-core's OutputFileDatasetConfig says it."""
     container = environment.storage.containers.runs
     return {
-        "outputLocation": _location(container, checkpoints_prefix(run)),
+        "outputLocation": _location(environment, container, checkpoints_prefix(run)),
         "mechanism": "mount",
         "additionalOptions": {
             "pathOnCompute": None,
@@ -150,9 +150,8 @@ def _checkpoints(environment: Environment, run: str) -> dict[str, Any]:
     }
 
 
-def _location(container: str, path: str) -> dict[str, Any]:
-    # A datastore is called as its container; Azure ML allows no dash in its name.
-    store = container.replace("-", "_")
+def _location(environment: Environment, container: str, path: str) -> dict[str, Any]:
+    store = environment.storage.datastore(container)
     return {
         "dataset": None,
         "dataPath": {"datastoreName": store, "relativePath": path},

@@ -18,8 +18,9 @@ TEXT = "Write an environment for an Azure ML workspace that no stack of yours ma
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
     parser.epilog = (
-        "Reads only. The two containers need datastores of their names. `images` is empty: put "
-        "NAME and REFERENCE there for jobs that name an image by its folder."
+        "Reads only. The two containers are of one account, and the workspace has datastores for "
+        "them. `images` is empty: put NAME and REFERENCE there for jobs that name an image by its "
+        "folder."
     )
     parser.add_argument(
         "--workspace",
@@ -31,8 +32,8 @@ def configure(parser: CommandParser) -> None:
         parser.add_argument(
             f"--{name}",
             metavar="CONTAINER",
-            default=name,
-            help=f"The blob container of {text} (%(default)s).",
+            help=f"The blob container of {text}; else `{name}`, or where there is none the "
+            "workspace's own.",
         )
     parser.add_argument(
         "--engine",
@@ -45,7 +46,12 @@ def configure(parser: CommandParser) -> None:
 
 
 def import_environment(
-    *, workspace: str, data: str, runs: str, engine: CloudEngine, output: Path | None
+    *,
+    workspace: str,
+    data: str | None,
+    runs: str | None,
+    engine: CloudEngine,
+    output: Path | None,
 ) -> None:
     """Write an environment for an Azure ML workspace that no stack of yours made."""
     from jobs.env_import import import_workspace

@@ -17,6 +17,10 @@ WS = (
     "/subscriptions/{sub}/resourceGroups/{group}/providers"
     "/Microsoft.MachineLearningServices/workspaces/{ws}"
 )
+REGISTRY = (
+    "/subscriptions/{sub}/resourceGroups/{group}/providers"
+    "/Microsoft.ContainerRegistry/registries/{registry}"
+)
 LOCATION = "/subscriptions/{sub}/providers/Microsoft.MachineLearningServices/locations/{location}"
 
 
@@ -204,6 +208,12 @@ class Workspace(ArmService):
                 },
             }
         )
+
+    @on("GET", REGISTRY)
+    def registry(self, request: Request, registry: str, **_: str) -> Reply:
+        if registry != self.place.registry:
+            raise Refusal(404, "ResourceNotFound", f"The Resource '{registry}' was not found.")
+        return answer({"properties": {"loginServer": self.records.registry_address}})
 
     @on("GET", WS + "/datastores")
     def list_datastores(self, request: Request, **_: str) -> Reply:

@@ -246,6 +246,7 @@ class Records:
         self.limits: dict[str, int] = {}
         self.workspace_limits: dict[str, int] = {}
         self.is_workspace_deleted = False
+        self.registry_address = f"{place.registry}.azurecr.io"
 
     def jobs_newest_first(self) -> Iterator[Job]:
         with self.lock:

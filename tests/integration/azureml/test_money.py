@@ -218,12 +218,65 @@ def test_a_workspace_of_others_is_imported_and_used(launch: AzureLaunch) -> None
         **ours,
         "stack": azure.place.workspace,
         "clusters": clusters,
-        "storage": {**storage, "folder": None},
+        "storage": {**storage, "folder": None, "datastores": {}},
     }
 
     launch_bare(launch, "env", "import", "--workspace", azure.place.workspace_id, "-o", file)
     launch.env_file = file
     assert f"{GPU}  Standard_NC24ads_A100_v4" in launch.type("cluster", "ls").out
+
+
+def test_a_workspace_as_azure_makes_it_is_imported_and_its_own_container_used(
+    launch: AzureLaunch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, place = launch.azure.records, launch.azure.place
+    fresh = {name: each for name, each in records.datastores.items() if name[:9] == "workspace"}
+    monkeypatch.setattr(records, "datastores", fresh)
+    monkeypatch.setattr(records, "registry_address", "tydevregistry-a3171.azurecr.io")
+    imported = launch_bare(launch, "env", "import", "--workspace", place.workspace_id)
+    assert imported.code == 0, imported.err
+    container = f"azureml-blobstore-{place.workspace_guid}"
+    assert imported.err == f"data and runs go to the workspace's own container `{container}`\n"
+    found = json.loads(imported.out)
+    assert found["registry"] == {"login_server": "tydevregistry-a3171.azurecr.io"}
+    assert found["storage"] == {
+        "account": place.workspace_account,
+        "blob_endpoint": f"https://{place.workspace_account}.blob.core.windows.net/",
+        "containers": {"data": container, "runs": container},
+        "folder": None,
+        "datastores": {container: "workspaceblobstore"},
+    }
+
+    launch.env_file = launch.folder / "fresh.json"
+    launch.env_file.write_text(imported.out)
+    words = launch.folder / "words"
+    words.mkdir()
+    (words / "a.txt").write_text("from the workspace's own container")
+    pushed = launch.type("data", "push", words, "words")
+    assert pushed.code == 0, pushed.err
+    job = launch.write_job(
+        "import os, shutil; shutil.copy(os.environ['TRAINYARD_INPUT_WORDS'] + '/a.txt', "
+        "'outputs/a.txt')",
+        image=f"registry.azurecr.io/python@sha256:{'a' * 64}",
+        inputs={"words": {"dataset": "words", "mode": "mount"}},
+    )
+    ran = launch.type("run", job, "--yes")
+    assert ran.code == 0, ran.err
+    run = ran.out.split()[0]
+    assert (launch.folder / run / "outputs" / "a.txt").read_text() == (words / "a.txt").read_text()
+    sent = launch.azure.job(run).body["outputs"]["trainyard_checkpoints"]["uri"]
+    assert sent.endswith(f"/datastores/workspaceblobstore/paths/checkpoints/{run}/")
+
+
+def test_a_registry_that_may_not_be_looked_at_is_known_by_its_name(launch: AzureLaunch) -> None:
+    launch.azure.script(forbidden(path="*/registries/*"))
+    workspace = launch.azure.place.workspace_id
+    imported = launch_bare(launch, "env", "import", "--workspace", workspace)
+    registry = {"login_server": "tydevregistry.azurecr.io"}
+    assert (imported.code, json.loads(imported.out)["registry"]) == (0, registry)
+    assert (
+        "the registry's address `tydevregistry.azurecr.io` is taken from its name" in imported.err
+    )
 
 
 def test_an_import_needs_datastores_for_both_containers(launch: AzureLaunch) -> None:
