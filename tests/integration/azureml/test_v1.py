@@ -298,6 +298,17 @@ def test_a_process_of_azureml_core_that_dies_is_told_of_and_started_again(
     assert session.details("20200101-000000-0000") is None
 
 
+def test_a_token_that_ends_is_renewed_for_azureml_core(
+    azure: FakeAzure, engine: AzureMlV1Engine
+) -> None:
+    session = engine.store.session
+    assert session.details("20200101-000000-0000") is None
+    num_given = len(azure.requests(method="POST", path="/oauth2/v2.0/token"))
+    azure.tokens.expire()
+    assert session.details("20200101-000000-0000") is None
+    assert len(azure.requests(method="POST", path="/oauth2/v2.0/token")) == num_given + 1
+
+
 class Workspace:
     """A wire that knows of a workspace only."""
 
