@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import requests
+from azure.core.exceptions import ResourceNotFoundError
 
 from tests.fakes.azureml.fake import FakeAzure
 
@@ -76,3 +78,30 @@ class Client:
         container = self.azure.blobs.open(self.azure.place.workspace_account, "azureml")
         blob = container.get_blob_client(f"ExperimentRun/dcid.{name}/{log}")
         return blob.download_blob().readall().decode()
+
+    def has_log(self, name: str) -> bool:
+        """Whether a job of one process has a log, be it empty."""
+        prefix = f"ExperimentRun/dcid.{name}/user_logs/std_log.txt"
+        account = self.azure.place.workspace_account
+        return prefix in set(self.azure.blobs.names(account, "azureml", prefix))
+
+    def log_so_far(self, name: str) -> str:
+        """The log of a job of one process; empty before there is one."""
+        try:
+            return self.log(name, "user_logs/std_log.txt")
+        except ResourceNotFoundError:
+            return ""
+
+    def error(self, name: str) -> tuple[str, str]:
+        """Code and message of a job that failed, at its end."""
+        error = self.azure.wait(name).error
+        assert error is not None
+        return error["error"]["code"], error["error"]["message"]
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Block until this holds."""
+    deadline = time.monotonic() + 200
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -13,6 +13,7 @@ from jobs.errors import LaunchError
 from jobs.images import PROJECT, runtime_python
 from tests.environments.laying import lay_environment
 from tests.fakes.azureml import FakeAzure
+from tests.fakes.azureml.client import Client
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,12 @@ def azure(standing_azure: FakeAzure) -> Iterator[FakeAzure]:
     """The same, without what another test has scripted."""
     yield standing_azure
     standing_azure.troubles.clear()
+
+
+@pytest.fixture
+def client(azure: FakeAzure) -> Client:
+    """Speaks to it as no SDK would."""
+    return Client(azure)
 
 
 @pytest.fixture(scope="session")
