@@ -20,6 +20,7 @@ from typing import Any
 
 from jobs.rank import Ending, Rank
 from jobs.rank_folder import copy_tree
+from jobs.rank_world import World
 
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
@@ -31,6 +32,10 @@ UPLOADS, CHIEF = "--uploads", "--chief"
 SECRET_VARIABLES = ("MSI_SECRET", "IDENTITY_HEADER", "AZUREML_RUN_TOKEN")
 # How long a rank that has failed stays for the node's results, which are being brought.
 LINGER_FOR_RESULTS_S = 10.0
+_DEALT_OTHERWISE = (
+    b"warning: mpirun does not fill one node after the other: NODE_RANK is wrong, and `setup` may run "
+    b"more than once a node\n"
+)
 
 
 def main() -> int:
@@ -135,6 +140,8 @@ class AzureRank(Rank):
         if not self.world.local_rank:
             what = "main" if self.world.rank == 0 else "other"
             self._uploads = _Helper(UPLOADS, str(self.world.node), what)
+        if "OMPI_COMM_WORLD_RANK" in environ and not _fills_nodes(self.world):
+            self.log.feed(_DEALT_OTHERWISE)
         # Held open as long as this process lives.
         if settings["chief"] and self.world.rank:
             self._watcher = _Helper(CHIEF, str(self.world.rank))
@@ -300,6 +307,11 @@ class AzureRank(Rank):
             self.log.feed(
                 f"warning: how this rank ended does not reach the store: {why}\n".encode()
             )
+
+
+def _fills_nodes(world: World) -> bool:
+    """Whether ranks fill one node after the other: under MPI the node is told from that."""
+    return world.local_rank == world.rank % world.local_size
 
 
 class _Helper:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,10 @@ def node(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(node: Path, **settings: Any) -> tuple[int, list[str]]:
-    """Run one rank to its end; gives its exit code and its log without stamps."""
+def start(
+    node: Path, environ: Mapping[str, str] | None = None, **settings: Any
+) -> tuple[int, list[str]]:
+    """Run one rank to its end; gives its exit code and its log, without stamps and the store's."""
     told = base64.urlsafe_b64encode(json.dumps({**SETTINGS, **settings}).encode()).decode()
     done = subprocess.run(
         [sys.executable, "-I", "-S", ".trainyard/rank.pyz", f"checkpoints={node}"],
@@ -48,6 +51,7 @@ def start(node: Path, **settings: Any) -> tuple[int, list[str]]:
             "TRAINYARD_RUN": "a",
             "TRAINYARD_ATTEMPT": "1",
             "TRAINYARD_JOB": told,
+            **(environ or {}),
         },
         capture_output=True,
         text=True,
@@ -55,7 +59,7 @@ def start(node: Path, **settings: Any) -> tuple[int, list[str]]:
     )
     assert not done.stderr
     lines = [line.split(" ", 1)[1] for line in done.stdout.splitlines()]
-    return done.returncode, [line for line in lines if not line.startswith("warning: ")]
+    return done.returncode, [line for line in lines if "is not shown to" not in line]
 
 
 def test_a_job_that_azure_begins_again_in_its_folder_prepares_it_anew(node: Path) -> None:
@@ -77,3 +81,16 @@ def test_a_disk_that_takes_no_stream_ends_the_rank_with_a_record(node: Path) -> 
     assert line.endswith(" (the node's disk has to take what a stream keeps)")
     record = json.loads((run / "ranks" / "00000.json").read_text())
     assert (record["stage"], record["exit_code"]) == ("setup", 1)
+
+
+@pytest.mark.parametrize("local_rank", [1, 0])
+def test_an_mpirun_that_deals_ranks_otherwise_is_told_of(node: Path, local_rank: int) -> None:
+    """Rank 1 of four on two nodes: its node's second, or the first of the other one."""
+    of_mpirun = {"RANK": "1", "SIZE": "4", "LOCAL_RANK": str(local_rank), "LOCAL_SIZE": "2"}
+    environ = {f"OMPI_COMM_WORLD_{name}": value for name, value in of_mpirun.items()}
+    code, lines = start(node, environ)
+    warning = (
+        "warning: mpirun does not fill one node after the other: NODE_RANK is wrong, and `setup` may "
+        "run more than once a node"
+    )
+    assert (code, lines) == (0, [*([] if local_rank else [warning]), "trained"])

@@ -119,6 +119,8 @@ def test_a_training_that_azure_takes_back_ends_as_if_nothing_had_been(
     saved = (found.pop("checkpoints_saved"), wanted.pop("checkpoints_saved"))
     assert 0 < saved[0] < saved[1]
     assert wanted.pop("resumed_from_step") is None
+    stored = launch.azure.blobs.names(launch.azure.place.data_account, "runs", "checkpoints/")
+    assert any(name.startswith(f"checkpoints/{home.name}/step-000000250-") for name in stored)
     assert found == wanted
     assert (home / MODEL).read_bytes() == (undisturbed / MODEL).read_bytes()
     assert "earlier metrics are not there" not in typed.out
