@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from jobs.credentials import Tokens
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.transfers.authority import Identity, SharedKey
 from jobs.transfers.connection import Answer, Connection, Steps, drive
@@ -147,9 +148,7 @@ class AzureStore:
         if isinstance(authority, SharedKey):
             return authority.container_sas(self._name, "rl", _iso(now + valid_s))
         if isinstance(authority, Identity):
-            return _delegated_sas(
-                self._container, self._name, authority.tokens.credential, now, valid_s
-            )
+            return _delegated_sas(self._container, self._name, authority.tokens, now, valid_s)
         message = "a SAS cannot make another one"
         raise LaunchError(message, hint="use an identity that may read the store: az login")
 
@@ -202,8 +201,22 @@ def _iso(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
+class _Handed:
+    """A credential for Azure's SDK that gives the token which we have."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def get_token(self, *scopes: str, **_: object) -> Any:
+        """See azure.core.credentials.TokenCredential."""
+        from azure.core.credentials import AccessToken
+
+        token = self._tokens.header(scopes[0]).removeprefix("Bearer ")
+        return AccessToken(token, int(time.time()) + 60)
+
+
 def _delegated_sas(
-    container: Container, name: str, credential: Any, now: float, valid_s: int
+    container: Container, name: str, tokens: Tokens, now: float, valid_s: int
 ) -> str:
     """Sign by a key that the store lends to an identity for so long."""
     from datetime import UTC, datetime
@@ -216,6 +229,7 @@ def _delegated_sas(
     start = datetime.fromtimestamp(now - 300, UTC)
     end = datetime.fromtimestamp(now + valid_s, UTC)
     try:
+        credential: Any = _Handed(tokens)
         service = BlobServiceClient(f"https://{address.name}", credential=credential)
         key = service.get_user_delegation_key(start, end)
     except AzureError as error:
