@@ -23,6 +23,8 @@ Fake are
 - images: a part of the image's name picks a local interpreter (`runtimes`), first on PATH. Nothing
   is pulled or built;
 - Entra ID: tokens are unsigned; who asks matters to the vault only, roles do not;
+- MLflow: MLFLOW_TRACKING_URI is set as on Azure, and nobody answers there. Jobs get no run token,
+  so a trainer that tracks its figures says so and goes on;
 - quotas are told, and kept by nobody: script "quota" to be short of one.
 
 What goes wrong is scripted: `azure.script(throttled(path="*/jobs/*"))`, `azure.script(JobTrouble(
