@@ -108,7 +108,9 @@ def test_the_programs_own_hint_goes_before_ours(tmp_path, monkeypatch):
     assert caught.value.message == (
         "`digits` was not prepared: scikit-learn is not installed here, and the digits come with it"
     )
-    assert caught.value.hint == "uv sync --group data in a clone, pip install scikit-learn elsewhere"
+    assert (
+        caught.value.hint == "uv sync --group data in a clone, pip install scikit-learn elsewhere"
+    )
 
 
 def test_a_program_that_breaks_is_shown_as_it_broke(tmp_path, monkeypatch, capsys):
