@@ -121,13 +121,18 @@ class _Results:
 
     def _listed(self) -> Iterator[tuple[Blob, Path]]:
         for prefix in (*FIGURES, "outputs/"):
-            for blob in self._blobs.list(f"{self._run}/{prefix}"):
+            blobs = list(self._blobs.list(f"{self._run}/{prefix}"))
+            # To a store `a` and `a/b` are two files, as two attempts may have left them.
+            folders = {folder for blob in blobs for folder in _folders(blob.name)}
+            for blob in blobs:
                 name = blob.name.removeprefix(f"{self._run}/")
                 if "/" not in name and name not in FIGURES:
                     continue
                 target = local_path(self._into, name)
-                if target is None:
+                if target is None or blob.name in folders:
                     console.warn(f"`{name}` is no name for a file here; it stays in the store")
+                    if target is not None and target.is_file():
+                        target.unlink()  # fetched before there was a folder of that name
                 else:
                     yield blob, target
 
@@ -244,6 +249,12 @@ class _Logs:
             return True
         (content,) = self._artifacts.read_parts(self._job, [(name, start - len(tail), start)])
         return content == tail
+
+
+def _folders(name: str) -> Iterator[str]:
+    """Yield the folders on the way to a blob."""
+    parts = name.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts)))
 
 
 def _tail(file: BinaryIO) -> bytes:

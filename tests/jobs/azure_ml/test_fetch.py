@@ -82,6 +82,19 @@ def test_what_is_new_or_changed_comes_later(
     assert files(tmp_path / "here") == {**WHOLE, **changed, **log}
 
 
+def test_what_an_attempt_before_called_a_file_may_be_a_folder_now(
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetch_run(runs, handle, tmp_path / "here")
+    runs.memory.blobs[f"{RUN}/outputs/empty/not"] = b"x"
+    capsys.readouterr()
+    fetch_run(runs, handle, tmp_path / "here")
+    expected = {name: content for name, content in WHOLE.items() if name != "outputs/empty"}
+    assert files(tmp_path / "here") == {**expected, "outputs/empty/not": b"x"}
+    said = "`outputs/empty` is no name for a file here; it stays in the store\n"
+    assert said in capsys.readouterr().err
+
+
 def test_a_cut_off_fetch_goes_on_where_it_was(
     runs: MemoryRuns, handle: RunHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
