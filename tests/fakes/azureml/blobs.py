@@ -24,7 +24,7 @@ from tests.fakes.azureml.messages import Reply, Request
 
 SUFFIX = ".blob.core.windows.net"
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 200.0
 
 
 def blob_refusal(
