@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from jobs.azure_ml.cancelling import cancel_run
 from jobs.azure_ml.history import Attempt, attempt_of
+from jobs.azure_ml.intents import Intent, read_intent, write_intent
 from jobs.azure_ml.retry import NextAttempt, begin_again, next_attempt
 from jobs.spec import JobRetry, JobSpec, Limits, RunHandle, RunState
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
@@ -111,3 +113,14 @@ def test_a_cancel_ends_the_attempt_that_another_has_begun_since(
     runs.scripted.details[f"{RUN}_2"] = [details("Queued")]
     cancel_run(runs, handle)
     assert runs.scripted.sent == [f"POST {RUN}_2/cancel"]
+
+
+def test_the_same_again_after_a_cancel_is_another_run(
+    preempted: tuple[MemoryRuns, RunHandle],
+) -> None:
+    """Also where whoever sent the job was interrupted, and does not know whether it arrived."""
+    runs, handle = preempted
+    run_dir = Path(handle.run_dir)
+    write_intent(run_dir, Intent(plan_digest="p", code="c", since_s=time.time()))
+    cancel_run(runs, handle)
+    assert read_intent(run_dir) is None
