@@ -129,7 +129,8 @@ PAGES = {
             "- Plans: wall time. The stack holds nothing but its output, on a file backend.",
             "- Lines: one job of six minutes on two nodes, a line a second on each, followed by "
             "`launch logs -f` and by the peer at the same time, at a stand-in whose stores give out "
-            "an account key, without which the peer reads no logs.",
+            "an account key, without which the peer reads no logs. These two rows are of that one "
+            "job's lines, and no medians.",
         ),
     ),
     "previews": Page(
