@@ -13,7 +13,7 @@ from jobs.attempts import attempts_of
 from jobs.console import styled
 from jobs.cost import price_per_hour, price_text, spent, spent_text
 from jobs.engines.base import Attended, Engine
-from jobs.errors import ExitCode, Refused
+from jobs.errors import ExitCode, LaunchError, Refused
 from jobs.follow import follow
 from jobs.outcome import COLOURS, commands_while_on, exit_code, explanation, headline, next_commands
 from jobs.plan_text import plan_text
@@ -53,6 +53,11 @@ def start(
         status = _follow(engine, handle, is_quiet=wish.json)
     except KeyboardInterrupt:
         return detached(engine, handle, wish.stack)
+    except LaunchError:
+        console.say(f"\n{handle.id} may go on; nobody follows it now")
+        console.say(commands_while_on(handle.id, wish.stack))
+        console.say()
+        raise
     if wish.json:
         console.out_json(status)
     say_summary(engine, handle, status, environment, wish.stack)

@@ -62,6 +62,7 @@ def submit_run(
     Raises LaunchError; then there is no run, but where Azure did not say whether it took the job:
     the intent stays, and the same again goes on with it.
     """
+    wire.require_endpoint()
     workspace = workspace_folder(environment)
     code = read_code(plan.spec, exclude=(workspace,))
     intent = Intent(plan_digest=plan_digest(plan), code=code.listing.name, since_s=time.time())

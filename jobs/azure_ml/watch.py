@@ -5,6 +5,7 @@ What has ended is kept in the run's folder, and not asked for again.
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,6 +90,12 @@ class Watch:
         look.seen_s, look.silent_since_s = now_s, None
         self._look_at_cluster(handle, look, now_s)
         return look
+
+    def expect(self, handle: RunHandle) -> None:
+        """Take it that the run waits: it was just submitted, and a silent Azure is waited for."""
+        waits = Attempt(number=1, status="NotStarted", standing=Standing(state=RunState.QUEUED))
+        now_s = time.monotonic()
+        self._looks[handle.id] = Look(attempts=[waits], seen_s=-math.inf, changed_s=now_s)
 
     def forget(self, handle: RunHandle) -> None:
         """Ask anew next time: something was done to the run."""

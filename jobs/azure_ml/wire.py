@@ -69,6 +69,10 @@ class Wire:
         """The host of the workspace's own services: run history, artifacts, v1."""
         return self.environment.workspace.endpoint.rstrip("/")
 
+    def require_endpoint(self) -> None:
+        """Raise EnvironmentFailure where a run could be started and not be followed."""
+        self._require_azure(self.endpoint)
+
     def get(
         self,
         path: str,
@@ -175,6 +179,13 @@ class Wire:
         url = f"{host}{path}{'?' if asked else ''}{urlencode(asked)}"
         return self._follow(method, url, what, body, headers)
 
+    def _require_azure(self, url: str) -> None:
+        # Our token opens the subscription: it goes nowhere else, whatever an answer says, or the
+        # file of an environment.
+        if not _is_azures(url):
+            message = f"`{url.partition('?')[0]}` is no address of Azure ML"
+            raise EnvironmentFailure(message, hint=f"launch env show -s {self.environment.stack}")
+
     def _follow(
         self,
         method: str,
@@ -184,11 +195,7 @@ class Wire:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         host = urlsplit(url).netloc
-        if not _is_azures(url):
-            # Our token opens the subscription: it goes nowhere else, whatever an answer says, or
-            # the file of an environment.
-            message = f"`{url.partition('?')[0]}` is no address of Azure ML"
-            raise EnvironmentFailure(message, hint=f"launch env show -s {self.environment.stack}")
+        self._require_azure(url)
         try:
             proof = self.tokens.header(MANAGEMENT_SCOPE)
             response = self._exchange(method, url, body, headers, proof)

@@ -70,7 +70,9 @@ class AzureMlEngine:
         from jobs.azure_ml.submission import submit_run
 
         del secrets
-        return submit_run(self.environment, plan, self.wire)
+        handle = submit_run(self.environment, plan, self.wire)
+        self.store.watch.expect(handle)
+        return handle
 
     def status(self, handle: RunHandle) -> RunStatus:
         """Say where the run stands; see `Engine.status`."""

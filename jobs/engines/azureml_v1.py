@@ -38,7 +38,9 @@ class AzureMlV1Engine(AzureMlEngine):
         from jobs.azure_ml_v1.submission import submit_v1
 
         del secrets
-        return submit_v1(self.environment, plan, self.wire, self.store.session)
+        handle = submit_v1(self.environment, plan, self.wire, self.store.session)
+        self.store.watch.expect(handle)
+        return handle
 
     def cancel(self, handle: RunHandle) -> None:
         """End the run; silent when it is over; see `Engine.cancel`."""

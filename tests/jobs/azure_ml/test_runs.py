@@ -133,6 +133,15 @@ def test_a_failure_is_told_by_the_rank_that_failed_first(runs: MemoryRuns) -> No
     assert (error.rank, error.message) == (1, "no luck")
 
 
+def test_a_silent_azure_is_waited_for_from_the_submit_on(
+    runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = runs.add(SPEC, RUN, refusal(503), details("Completed", ended=70))
+    runs.watch.expect(handle)
+    assert [runs.status(handle).state for _ in range(2)] == [RunState.QUEUED, RunState.COMPLETED]
+    assert "trying on for 15 min, the run goes on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("status", [None, 408, 409, 429, 503])
 def test_an_azure_that_does_not_answer_is_waited_for(
     runs: MemoryRuns,

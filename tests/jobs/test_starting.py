@@ -1,0 +1,60 @@
+"""What `launch run` says of a run on Azure that it cannot follow, or must not start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from jobs.azure_ml.request import plan_job
+from jobs.azure_ml.submission import submit_run
+from jobs.azure_ml.wire import Wire
+from jobs.engines.base import Engine
+from jobs.errors import EnvironmentFailure
+from jobs.spec import RunHandle, RunStatus
+from jobs.starting import Wish, start
+from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
+from tests.fakes.gangs import make_spec
+
+RUN = "20261121-120000-0001"
+ENVIRONMENT = make_cloud_environment()
+SPEC = make_spec(["python"], stack="dev", cluster="cpu", compute="cpu-1a2b3c", image=IMAGE)
+
+
+class Unfollowed:
+    """An engine that starts runs, and cannot say how they stand."""
+
+    def submit(self, *_: Any) -> RunHandle:
+        """See Engine."""
+        return RunHandle(id=RUN, engine="azureml", run_dir="runs")
+
+    def status(self, _: RunHandle) -> RunStatus:
+        """See Engine."""
+        message = "the store refuses us"
+        raise EnvironmentFailure(message, hint="another role")
+
+
+def test_a_run_that_cannot_be_followed_is_named_with_what_ends_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = plan_job(SPEC, ENVIRONMENT)
+    wish = Wish(yes=True, stack=("--env", "dev.json"))
+    with pytest.raises(EnvironmentFailure, match="refuses us"):
+        start(plan, {}, ENVIRONMENT, cast("Engine", Unfollowed()), wish)
+    said = capsys.readouterr()
+    assert said.out == f"{RUN}\n"
+    assert f"{RUN} may go on; nobody follows it now" in said.err
+    assert f"launch cancel {RUN} --env dev.json" in said.err
+
+
+def test_what_could_not_be_followed_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    workspace = msgspec.structs.replace(ENVIRONMENT.workspace, endpoint="https://evil.example")
+    environment = make_cloud_environment(workspace=workspace)
+    with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
+        submit_run(environment, plan_job(SPEC, environment), Wire(environment, credential=object()))
+    assert list(tmp_path.iterdir()) == []
