@@ -18,9 +18,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from jobs.errors import LaunchError
+from jobs.hints import for_file
 from jobs.spec import Environment
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
@@ -86,7 +87,11 @@ def diagnose(stack: str, env_file: Path | None) -> Iterator[Check]:
             yield _missing("project", error.message, error.hint)
             return
         yield from check_set_up(project)
-    yield from check_environment_of(stack, env_file)
+    for check in check_environment_of(stack, env_file):
+        if env_file is not None and check.mend is not None:
+            yield structs.replace(check, mend=for_file(check.mend, env_file))
+        else:
+            yield check
 
 
 def check_python(version: tuple[int, int]) -> Check:
