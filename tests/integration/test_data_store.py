@@ -276,7 +276,7 @@ def test_a_store_that_cannot_be_started_is_one_message_with_a_hint(tmp_path):
     done = never_up.launch("data", "ls")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the local store is down and does not start: ")
-    assert "hint: launch env repair -s local" in done.stderr
+    assert "hint: for whoever owns the stack: launch env repair -s local" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -285,7 +285,7 @@ def test_a_missing_key_is_named(store, tmp_path):
     done = store_at(tmp_path, port).launch("data", "ls")
     assert (done.returncode, done.stdout) == (1, "")
     assert f"error: the store's key `{tmp_path}/storage/account.key` cannot be read" in done.stderr
-    assert "hint: pulumi up -s local" in done.stderr
+    assert "hint: for whoever owns the stack: pulumi up -s local" in done.stderr
 
 
 @pytest.mark.parametrize(
