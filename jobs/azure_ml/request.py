@@ -195,10 +195,8 @@ def hang_notes(limits: Limits) -> list[str]:
     """What becomes of a `limits.hang` that was given."""
     if limits.hang_s == duration_s(JobLimits().hang):
         return []
-    note = (
-        "`limits.hang` is not watched on Azure ML: what hangs is ended by `limits.wall_clock` alone"
-    )
-    return [note if limits.wall_clock_s else f"{note}, which is not set"]
+    note = "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends what hangs"
+    return [note if limits.wall_clock_s else f"{note}, and none is set"]
 
 
 def iso_duration(seconds: float) -> str:

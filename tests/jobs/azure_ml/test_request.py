@@ -203,11 +203,11 @@ def test_a_plan_is_the_request_with_two_places_left_open():
         ({"cluster": "gpu"}, "nodes of this cluster are taken away at any time"),
         (
             {"limits": Limits(wall_clock_s=None, hang_s=600)},
-            "`limits.wall_clock` alone, which is not set",
+            "ends what hangs, and none is set",
         ),
         (
             {"limits": Limits(wall_clock_s=9, hang_s=600)},
-            "`limits.hang` is not watched on Azure ML",
+            "Azure ML does not watch `hang`",
         ),
     ],
 )

@@ -71,8 +71,8 @@ def test_secrets_are_names_only():
                 SUPPORT,
                 "`retry` has no effect: the engine azureml starts a preempted run again",
                 "`priority` has no effect with azureml-core",
-                "`limits.hang` is not watched on Azure ML: what hangs is ended by "
-                "`limits.wall_clock` alone",
+                "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends "
+                "what hangs",
             ),
         ),
     ],
