@@ -152,7 +152,11 @@ def _image(job: JobFile, environment: Environment) -> str:
     if job.image not in environment.images and not is_reference and not is_built:
         message = f"stack `{environment.stack}` has no image `{job.image}`"
         near = get_close_matches(job.image, list(environment.images), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "launch image push makes one"
+        hint = (
+            f"did you mean `{near[0]}`?"
+            if near
+            else "launch image push makes one; or `image:` a registry's reference"
+        )
         raise LaunchError(message, hint=hint)
     return environment.images.get(job.image, job.image)
 

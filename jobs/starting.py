@@ -127,7 +127,7 @@ def _ask_for_money(plan: Plan, environment: Environment, wish: Wish) -> None:
     price = price_per_hour(plan.spec, cluster)
     if wish.yes or price == 0:
         return
-    question = f"This spends money ({price_text(plan.spec, cluster)}). Start it?"
+    question = f"This spends money: {price_text(plan.spec, cluster)}. Start it?"
     if not console.confirm(question):
         again = shlex.join(["launch", "plan", plan.spec.name])
         message = "not started"

@@ -134,7 +134,7 @@ def _print_status(
         ("exit code", "" if status.exit_code is None else str(status.exit_code)),
         ("cluster", f"{status.cluster} of stack {status.stack}"),
         ("size", size_text(spec.nodes, spec.processes_per_node)),
-        ("image", f"{spec.image} {record.image_digest or ''}".rstrip()),
+        ("image", _image_text(spec.image, record.image_digest)),
         ("command", shlex.join(spec.command)),
         ("inputs", ", ".join(_inputs(record))),
         ("resumed from", f"{resume.run} at step {resume.step}" if resume else ""),
@@ -146,6 +146,11 @@ def _print_status(
         *places,
     ]
     console.out(console.fields([pair for pair in pairs if pair[1]]))
+
+
+def _image_text(image: str, digest: str | None) -> str:
+    is_pinned = digest is None or image.endswith(digest)
+    return image if is_pinned else f"{image} {digest}"
 
 
 def _inputs(record: RunRecord) -> list[str]:

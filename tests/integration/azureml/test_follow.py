@@ -81,6 +81,8 @@ def test_a_run_is_seen_through_and_comes_home(launch: AzureLaunch) -> None:
     assert (shown["state"], shown["exit_code"]) == ("completed", 0)
     assert shown["places"]["studio"].startswith(f"https://ml.azure.com/runs/{run}?wsid=/")
     assert shown["places"]["container"].endswith(f"/runs/{run}/")
+    pinned = f"image       registry.azurecr.io/python@sha256:{'a' * 64}\n"
+    assert pinned in launch.type("show", run).out
     assert launch.type("logs", run, "--tail", "1", "--rank", "1").out == "[1] step 11 of 1\n"
 
 
