@@ -24,7 +24,9 @@ COMPUTING = (
     "integration/test_parity.py",
     "integration/test_hymenoptera.py",
     "faults/test_resume_pytorch.py",
+    "integration/test_local_engine_deaths.py",
     "integration/test_data_to_training.py",
+    "integration/test_local_engine_scripts.py",
     "integration/azureml/test_training.py",
 )
 # ... and these wait half of their time, for servers and looks by the clock, so they go beside.
@@ -39,6 +41,8 @@ WAITING = (
     "integration/azureml/test_fake_azure_sdks.py",
     "integration/azureml/test_engine_contract.py",
     "integration/azure_stack/test_stages.py",
+    "integration/azure_stack/test_dev.py",
+    "integration/azure_stack/test_troubles.py",
 )
 LONGEST = tuple(chain.from_iterable(zip(COMPUTING, WAITING, strict=True)))
 LONG = ("integration", "faults")
