@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-import subprocess
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -43,16 +43,18 @@ def test_stock_script_trains_and_what_it_writes_to_outputs_comes_back(
     names = sorted(each.name for each in (fetched / "outputs").iterdir())
     assert names == ["weights-0.pt", "weights-1.pt"]
     # Both ranks trained one model: they saw different data, and hold the same weights.
-    assert weights(gangs, fetched, 0) == weights(gangs, fetched, 1)
+    assert weights(fetched, 0) == weights(fetched, 1) != {}
     states = [event.state for event in read_events(Path(handle.run_dir))]
     assert states == ["queued", "preparing", "running", "completed"]
 
 
-def weights(gangs: Gangs, fetched: Path, rank: int) -> str:
-    program = "import sys, torch; print(torch.load(sys.argv[1])['weight'].tolist())"
-    file = fetched / "outputs" / f"weights-{rank}.pt"
-    interpreter = str(gangs.runtime("pytorch"))
-    return subprocess.check_output([interpreter, "-c", program, str(file)], text=True)
+def weights(fetched: Path, rank: int) -> dict[str, bytes]:
+    """The bytes of every tensor in a file of torch.save, which is a zip archive."""
+    with zipfile.ZipFile(fetched / "outputs" / f"weights-{rank}.pt") as archive:
+        inside = {name.partition("/")[2]: name for name in archive.namelist()}
+        return {
+            name: archive.read(path) for name, path in inside.items() if name.startswith("data/")
+        }
 
 
 class Canary:
