@@ -64,7 +64,9 @@ def test_ranks_on_two_nodes_find_the_contract_and_their_results_come_home(
         name = f"std_log_process_{rank}.txt"
         stamped = ranks.client.log(run, f"user_logs/{name}").splitlines()
         assert all(map(STAMPED.fullmatch, stamped)), stamped
-        assert ranks.log(run, name) == [
+        # Told where node 0 had sent its own before.
+        stays = "warning: outputs/same.txt stays on node 1: another node has one, too"
+        assert [line for line in ranks.log(run, name) if line != stays] == [
             "preparing",
             json.dumps([str(rank), "2", "0", "1", str(rank), "127.0.0.1"]),
             "the key is *** and the node's ***",
