@@ -9,18 +9,20 @@ the log to where Azure ML reads it, brings results to the store. Places are `che
 from __future__ import annotations
 
 import base64
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from jobs.rank import Ending, Rank
 from jobs.rank_folder import copy_tree
-from jobs.rank_world import World
+from jobs.rank_world import World, map_world
 
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
@@ -54,14 +56,37 @@ def main() -> int:
         watch_chief(settings, run_dir, int(sys.argv[2]))
         return 0
     places = dict(each.split("=", 1) for each in sys.argv[1:])
-    job = make_run_dir(settings, run_dir, places)
-    return start(settings, job, rank_variables(environ, is_chief_led=settings["chief"]))
+    environ = rank_variables(environ, is_chief_led=settings["chief"])
+    with begin(run_dir, map_world(environ).rank):
+        job = make_run_dir(settings, run_dir, places)
+        return start(settings, job, environ)
 
 
 def read_settings(environ: dict[str, str]) -> dict[str, Any]:
     """What the job's variables say, `run` and `attempt` among it."""
     told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(environ[JOB_VARIABLE]))
     return {**told, "run": environ[RUN_VARIABLE], "attempt": int(environ[ATTEMPT_VARIABLE])}
+
+
+@contextlib.contextmanager
+def begin(run_dir: str, rank: int) -> Generator[None]:
+    """Take part in a start of the job: within, the run directory is that start's.
+
+    Azure ML may start the same job anew in the same folder. A rank that has begun there before,
+    while no other is at work, is the first of a new start, and takes away what the last one left.
+    """
+    begun = f"{run_dir}/begun-{rank}"
+    os.makedirs(run_dir, exist_ok=True)
+    with open(f"{run_dir}.lock", "ab") as lock:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(begun):
+                shutil.rmtree(run_dir, ignore_errors=True)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        os.makedirs(run_dir, exist_ok=True)
+        with open(begun, "wb"):
+            pass
+        yield
 
 
 def make_run_dir(settings: dict[str, Any], run_dir: str, places: dict[str, str]) -> dict[str, Any]:
@@ -180,7 +205,7 @@ class AzureRank(Rank):
     def _copy_code(self, folder: str) -> None:
         """Azure ML has laid the code where this process was started.
 
-        It may start the same job anew there: what a start left that was killed meanwhile goes.
+        What is there already was left by ranks that were killed before all had begun.
         """
         code = os.getcwd()
         shutil.rmtree(folder, ignore_errors=True)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from jobs.azure_ml.rank_settings import snapshot_file
+from jobs.rank_azure import begin
 
 SETTINGS: dict[str, Any] = {
     "command": ["python", "program.py"],
@@ -69,6 +70,35 @@ def test_a_job_that_azure_begins_again_in_its_folder_prepares_it_anew(node: Path
     assert start(node) == (0, ["trained"])
     # And once more, where that start came to its end.
     assert start(node) == (0, ["trained"])
+
+
+def test_a_failing_worker_does_not_pass_for_one_that_served_in_the_start_before(
+    node: Path,
+) -> None:
+    run = node / ".trainyard" / "run"
+    with begin(str(run), 1):
+        (run / "served-1").touch()
+    (node / "program.py").write_text("raise SystemExit(3)")
+    cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
+    config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+    assert start(node, {"TF_CONFIG": json.dumps(config)}, chief=True) == (3, [])
+
+
+def test_only_a_rank_that_comes_once_more_begins_a_start(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    left = run / "left"
+    with begin(str(run), 0):
+        left.touch()
+    # The first one is over already when the second one comes.
+    with begin(str(run), 1):
+        assert left.exists()
+        with begin(str(run), 0):
+            assert left.exists()
+    with begin(str(run), 1):
+        assert not left.exists()
+        left.touch()
+        with begin(str(run), 0):
+            assert left.exists()
 
 
 def test_a_disk_that_takes_no_stream_ends_the_rank_with_a_record(node: Path) -> None:
