@@ -1,7 +1,7 @@
 """Asks Resource Manager and a workspace's own services: JSON in and out, retried, errors explained.
 
-azure-core carries the requests: it keeps to Retry-After and tries again what was throttled, broken
-or cut off. All that we send can be sent twice: names are ours.
+azure-core carries the requests: it keeps to Retry-After, up to a minute of it, and tries again what
+was throttled, broken or cut off. All that we send can be sent twice: names are ours.
 """
 
 from __future__ import annotations
@@ -282,7 +282,14 @@ def _make_client() -> PipelineClient[Any, Any]:
         message = f"azure-core cannot be loaded: {error}"
         raise EnvironmentFailure(message, hint=INSTALL_HINT) from None
 
-    retry = cast("Any", RetryPolicy)(
+    class Retries(RetryPolicy[Any, Any]):
+        """Pauses as long as Azure asks, and no longer than we wait for it elsewhere."""
+
+        def get_retry_after(self, response: Any) -> float | None:
+            asked_s = super().get_retry_after(response)
+            return None if asked_s is None else min(asked_s, LONGEST_PAUSE_S)
+
+    retry = cast("Any", Retries)(
         retry_total=_RETRIES,
         retry_connect=_RETRIES,
         retry_read=_RETRIES,
@@ -301,4 +308,7 @@ def _tell_pause(given: Any) -> None:
     response = given.http_response
     asked: str = response.headers.get("Retry-After") or ""
     if response.status_code >= 400 and asked.isdecimal() and int(asked) >= SILENCE_S:
-        console.say(f"Azure asks us to wait {asked} s")
+        sooner = f"; it is tried again after {LONGEST_PAUSE_S:.0f} s"
+        console.say(
+            f"Azure asks us to wait {asked} s{sooner if int(asked) > LONGEST_PAUSE_S else ''}"
+        )

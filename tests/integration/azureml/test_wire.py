@@ -76,6 +76,21 @@ def test_a_pause_that_azure_asks_for_is_kept_and_talked_about(
     assert capsys.readouterr().err == "Azure asks us to wait 3 s\n"
 
 
+def test_a_pause_of_many_minutes_is_cut_short(
+    azure: FakeAzure,
+    wire: Wire,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("jobs.azure_ml.wire.LONGEST_PAUSE_S", 1.0)
+    azure.script(throttled(retry_after_s=600, path="*/workspaces/*"))
+    wire.get(wire.workspace)
+    first, second = azure.requests(method="GET", path=wire.workspace)[-2:]
+    assert 1 <= second.when_s - first.when_s < 600
+    told = "Azure asks us to wait 600 s; it is tried again after 1 s\n"
+    assert capsys.readouterr().err == told
+
+
 def test_a_post_whose_answer_was_lost_is_sent_again(azure: FakeAzure, wire: Wire):
     path = f"{wire.workspace}/computes/cpu-1a2b3c/listNodes"
     azure.script(lost_reply(path="*/listnodes", method="POST"), broken(path="*/listnodes"))
