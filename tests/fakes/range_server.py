@@ -30,13 +30,14 @@ class RangeServer:
     """Serves `folder`; `trouble(number)` says what goes wrong with request `number`, from 0.
 
     Answers as Azure's blobs do: MD5 of the range where it is asked for, that of the blob, ETag,
-    If-Match, 403 where the query is not the valid signature.
+    If-Match, 403 where the query is not the valid signature, or 401 where `token` is what opens it.
     """
 
     def __init__(self, folder: Path, *, delay_s: float = 0.0, port: int = 0) -> None:
         self.folder = folder
         self.delay_s = delay_s
         self.sas = "sig=first"
+        self.token: str | None = None
         self.trouble: Callable[[int], Trouble | None] = lambda _: None
         self.ranges: Counter[tuple[str, str]] = Counter()
         self.sent_bytes = 0
@@ -112,7 +113,11 @@ class _Handler(BaseHTTPRequestHandler):
         if trouble.status:
             self._answer(trouble.status, b"", trouble.headers)
             return
-        if parts.query != store.sas:
+        if store.token is not None:
+            if self.headers.get("Authorization") != f"Bearer {store.token}":
+                self._answer(401, b"", {"x-ms-error-code": "InvalidAuthenticationInfo"})
+                return
+        elif parts.query != store.sas:
             self._answer(403, b"", {"x-ms-error-code": "AuthenticationFailed"})
             return
         path = unquote(parts.path).removeprefix("/account/data/")

@@ -410,6 +410,44 @@ def test_an_expired_signature_that_nobody_renewed_is_named_but_not_shown(streami
     )
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_token_that_ends_while_it_is_read_is_read_again_and_waited_for(streaming, is_late):
+    """The node writes a new one before the end, or only after the store has refused the old one."""
+    key = streaming.folder / "token"
+    key.write_text("first")
+    streaming.server.token = "first"
+    store = RangeStore(streaming.server.endpoint, key, kind="token")
+    (shard, *_) = sorted((streaming.packed / "train").glob("*.tar"))
+    file = RemoteFile(path=f"train/{shard.name}", bytes=shard.stat().st_size)
+    content = shard.read_bytes()
+    assert store.read(file, 0, 10) == content[:10]
+    streaming.server.token = "second"
+    if not is_late:
+        key.write_text("second")
+        assert store.read(file, 10, 20) == content[10:30]
+        return
+    asked = streaming.server.num_requests
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(store.read, file, 10, 20)
+        wait_until(lambda: streaming.server.num_requests > asked)
+        key.write_text("second")
+        assert reading.result() == content[10:30]
+
+
+def test_a_token_that_nobody_renews_is_named(streaming):
+    key = streaming.folder / "token"
+    key.write_text("first")
+    streaming.server.token = "second"
+    store = RangeStore(streaming.server.endpoint, key, kind="token", patience_s=0.2)
+    with pytest.raises(TrainingError) as error:
+        store.read(RemoteFile(path="train/x", bytes=10), 0, 10)
+    assert str(error.value) == (
+        f"the store {streaming.server.endpoint} does not give `train/x`: 401 "
+        "InvalidAuthenticationInfo "
+        "(hint: look at the store, then start the run again from its checkpoint)"
+    )
+
+
 @pytest.mark.parametrize("content", ["", "sig=a b", "sig=a\r\nHost: x"])
 def test_what_is_no_signature_is_not_shown(tmp_path, content):
     (tmp_path / "sas").write_text(content)

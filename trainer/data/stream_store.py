@@ -193,6 +193,9 @@ class RangeStore:
                 self._key = _read_key(self._key_file, self._kind)
             if self._key != refused:
                 return
+        if self._kind == "token" and answer.status == 401:
+            # The node renews it by itself; a signature is renewed by nobody, and a 403 stays.
+            raise _PassingError(_status(answer))
         message = f"the store {self._endpoint} lets us in no more: {_status(answer)}"
         hint = f"the {self._kind} of this run has expired: start it again from its checkpoint"
         raise TrainingError(message, hint=hint)
