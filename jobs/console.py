@@ -16,6 +16,8 @@ Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cya
 READER_GONE = 141
 
 _STYLE_CODE = re.compile(r"\x1b\[[0-9;]*m")
+# What a terminal obeys, but colours (their codes are matched whole), tabs and ends of lines.
+_CONTROL = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CODES: dict[Style, str] = {
     "bold": "1",
     "dim": "2",
@@ -30,12 +32,12 @@ _CODES: dict[Style, str] = {
 
 def out(text: str = "") -> None:
     """Write a line of data to stdout."""
-    _write(sys.stdout, text + "\n")
+    _write(sys.stdout, text, "\n")
 
 
 def say(text: str = "") -> None:
     """Write a line of talk to stderr."""
-    _write(sys.stderr, text + "\n")
+    _write(sys.stderr, text, "\n")
 
 
 def out_json(value: Any) -> None:
@@ -87,7 +89,7 @@ def confirm(question: str) -> bool:
     if not is_terminal(sys.stdin):
         message = f"{question} Nobody is there to answer"
         raise LaunchError(message, hint="add --yes to go ahead without being asked")
-    _write(sys.stderr, f"{question} [y/N] ")
+    _write(sys.stderr, f"{question} [y/N] ", "")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -165,7 +167,11 @@ def _padded(cell: str, width: int, *, is_right: bool) -> str:
     return padding + cell if is_right else cell + padding
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO, text: str, end: str) -> None:
+    # A program's words may be in it, and are not to rename or clear somebody's terminal.
+    if not text.isprintable() and is_terminal(stream):
+        text = _CONTROL.sub(_shown, text)
+    text += end
     try:
         stream.write(text)
         stream.flush()
@@ -177,3 +183,8 @@ def _write(stream: TextIO, text: str) -> None:
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "replace").decode(encoding))
         stream.flush()
+
+
+def _shown(control: re.Match[str]) -> str:
+    code = control[0]
+    return code if len(code) > 1 else f"\\x{ord(code):02x}"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from jobs.attempts import AttemptBrief
 
 
+TENTH_OF_A_CENT = 0.001
+
+
 def price_per_hour(spec: JobSpec, cluster: Cluster) -> float | None:
     """The price of all nodes of the job; None where it is not known."""
     price = cluster.price_per_node_hour
@@ -36,7 +39,8 @@ def price_text(spec: JobSpec, cluster: Cluster) -> str:
     text = f"{money_text(price, cluster.currency)}/h"
     if spec.limits.wall_clock_s is not None:
         most = price * spec.limits.wall_clock_s / 3600
-        text += f", at most {money_text(most, cluster.currency)}"
+        at_most = "" if _is_tiny(most) else "at most "
+        text += f", {at_most}{money_text(most, cluster.currency)}"
     return text + as_of_text(cluster)
 
 
@@ -78,7 +82,8 @@ def spent_text(cost: Spent) -> str:
     )
     nodes = count_text(cost.num_nodes, "node")
     as_of = f", {_list_price(cost.price_as_of)}" if cost.price_as_of else ""
-    return f"about {amount} ({nodes} x {duration_text(cost.ran_s)} at {rate}/h{as_of})"
+    about = "" if _is_tiny(cost.amount) else "about "
+    return f"{about}{amount} ({nodes} x {duration_text(cost.ran_s)} at {rate}/h{as_of})"
 
 
 def _run_time_s(attempt: AttemptBrief, now: datetime) -> float:
@@ -89,7 +94,12 @@ def _run_time_s(attempt: AttemptBrief, now: datetime) -> float:
 def money_text(amount: float, currency: str | None) -> str:
     """An amount; small ones with a tenth of a cent, as nodes are priced."""
     digits = 3 if 0 < amount < 1 else 2
-    return f"{amount:.{digits}f} {currency or ''}".rstrip()
+    number = f"under {TENTH_OF_A_CENT}" if _is_tiny(amount) else f"{amount:.{digits}f}"
+    return f"{number} {currency or ''}".rstrip()
+
+
+def _is_tiny(amount: float) -> bool:
+    return 0 < amount < TENTH_OF_A_CENT
 
 
 def as_of_text(cluster: Cluster) -> str:

@@ -30,6 +30,13 @@ _NO_NETWORK = re.compile(
     r"|failed to invoke the azure cli",
     re.IGNORECASE,
 )
+# How they say that the login itself is throttled, or out of order.
+# The numbers: https://learn.microsoft.com/entra/identity-platform/reference-error-codes
+_BUSY = re.compile(
+    r"AADSTS(90006|90024|90033|90055)\b|HTTP Error: (429|5\d\d)|too many requests"
+    r"|temporarily_unavailable",
+    re.IGNORECASE,
+)
 _LONGEST = 300
 # It looks for a service that only Azure's own machines have.
 _SOURCE_OF_NODES = "ManagedIdentityCredential"
@@ -118,10 +125,13 @@ def no_token(error: Exception) -> EnvironmentFailure:
 
     text = str(getattr(error, "message", "") or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    of_login = [line for line in lines if not line.startswith(_SOURCE_OF_NODES)]
+    if busy := next((line for line in of_login if _BUSY.search(line)), ""):
+        message = f"Azure's login is busy, or out of order: {busy[:_LONGEST]}"
+        return Unreached(message, hint="the same again in a minute")
     told = next((line for line in lines if "AADSTS" in line), "")
     if not told:
-        silent = [line for line in lines if _NO_NETWORK.search(line)]
-        silent = [line for line in silent if not line.startswith(_SOURCE_OF_NODES)]
+        silent = [line for line in of_login if _NO_NETWORK.search(line)]
         if isinstance(error, ServiceRequestError | ServiceResponseError):
             silent = silent or lines[:1] or [type(error).__name__]
         if silent:

@@ -143,7 +143,7 @@ def _find_storage(wire: Wire, data: str | None, runs: str | None) -> Storage:
         name = own.properties.container_name
         console.say(f"data and runs go to the workspace's own container `{name}`")
         return _storage([own], Containers(data=name, runs=name))
-    raise _no_storage(wire.environment, blobs, wanted)
+    raise _no_storage(wire.environment, blobs, wanted, own)
 
 
 def _storage(stores: Sequence[_StoreRow], containers: Containers) -> Storage:
@@ -163,8 +163,9 @@ def _storage(stores: Sequence[_StoreRow], containers: Containers) -> Storage:
 
 
 def _no_storage(
-    environment: Environment, rows: Sequence[_StoreRow], wanted: Containers
+    environment: Environment, rows: Sequence[_StoreRow], wanted: Containers, own: _StoreRow | None
 ) -> NotFound:
+    """Where one of the two is there, the other is to be made beside it."""
     workspace = environment.workspace.name
     there = sorted(
         {(each.properties.container_name, each.properties.account_name) for each in rows}
@@ -174,11 +175,14 @@ def _no_storage(
         f"workspace `{workspace}` has no datastores for the containers `{wanted.data}` and "
         f"`{wanted.runs}` of one account; those that it has: {named}"
     )
-    account = there[0][1] if there else "ACCOUNT"
+    beside = [each for name, each in there if name in (wanted.data, wanted.runs)]
+    account = beside[0] if beside else own.properties.account_name if own else "ACCOUNT"
     lines = [f"--data CONTAINER --runs CONTAINER, or make them, in account {account} say:"]
     missing = [each for each in (wanted.data, wanted.runs) if (each, account) not in there]
     for name in dict.fromkeys(missing):
         store = name.replace("-", "_")
+        if any(each.name == store for each in rows):
+            store = f"{store}_{account}"  # theirs is of another account
         lines += [
             f"  az storage container create --name {name} --account-name {account} "
             "--auth-mode login",

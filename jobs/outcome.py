@@ -74,11 +74,13 @@ def next_commands(
     *,
     checkpoint_step: int | None = None,
     has_preparation: bool = False,
+    is_fetched: bool = False,
 ) -> str:
     """A small tree of commands to paste; `stack` are the words that name the stack.
 
     `checkpoint_step` is that of the run's newest checkpoint, where it has one. `has_preparation`
-    says that there are logs of how its nodes were made ready.
+    says that there are logs of how its nodes were made ready, `is_fetched` that what it made is
+    brought home anyhow.
     """
     branches: list[tuple[str, Sequence[str]]] = []
     if not status.state.is_terminal():
@@ -103,6 +105,8 @@ def next_commands(
             go_on = f"go on from step {checkpoint_step}"
             branches.insert(0, (go_on, ["rerun", status.id, "--resume"]))
         branches.append(("once more", ["rerun", status.id]))
+    if is_fetched:
+        branches = [each for each in branches if each[1][0] != "fetch"]
     return _commands(branches, stack)
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from jobs import console
 from jobs.clusters import read_cluster
 from jobs.console import count_text
+from jobs.cost import money_text
 from jobs.errors import LaunchError, Refused
 from jobs.spec import Cluster, Environment, JobSpec
 
@@ -60,7 +61,7 @@ def read_quotas(wire: Wire) -> list[_Usage]:
         f"/subscriptions/{environment.subscription_id}/providers"
         f"/Microsoft.MachineLearningServices/locations/{environment.location}/usages"
     )
-    rows = list(wire.pages(path, what="looking at the quota"))
+    rows = list(wire.pages(path))
     return msgspec.convert(rows, type=list[_Usage])
 
 
@@ -158,7 +159,7 @@ def _refusal(
     )
     fitting = worst.limit // cluster.cpus_per_node
     hints = [f"--nodes {fitting} fits"] if fitting else []
-    hints += [f"{words} fits" for words in others]
+    hints += others
     hints.append(f"ask for more at {LIMITS_PAGE}")
     return Refused(message, hint="; ".join(hints))
 
@@ -166,20 +167,27 @@ def _refusal(
 def _fitting(
     spec: JobSpec, planned: Environment, environment: Environment, usages: Iterable[_Usage]
 ) -> Iterable[str]:
-    """The words that name each other cluster of an environment that could hold the job."""
+    """What to type for each other cluster of the same kind that could hold the job, and its price."""
     from jobs.resolve import process_slots
 
     mine = planned.clusters[spec.cluster]
     rows = list(usages)
     for name, cluster in environment.clusters.items():
-        if cluster is mine or (mine.gpus_per_node and not cluster.gpus_per_node):
+        if cluster is mine or bool(mine.gpus_per_node) != bool(cluster.gpus_per_node):
             continue
         if cluster.max_nodes < spec.nodes or process_slots(cluster) < spec.processes_per_node:
             continue
         most = most_nodes(cluster, quotas_of(cluster, environment, rows))
         if most is None or most >= spec.nodes:
             stack = "" if environment is planned else f"-s {environment.stack} "
-            yield f"{stack}--cluster {name}"
+            yield f"{stack}--cluster {name} fits ({_price(cluster, spec.nodes)})"
+
+
+def _price(cluster: Cluster, num_nodes: int) -> str:
+    price = cluster.price_per_node_hour
+    if price is None:
+        return "at a price that is unknown"
+    return f"{money_text(price * num_nodes, cluster.currency)}/h"
 
 
 def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:

@@ -141,9 +141,11 @@ def _reference(dataset: DatasetVersion) -> str:
     return f"{dataset.name}@{dataset.version}"
 
 
-def _limits(spec: JobSpec) -> dict[str, str]:
+def _limits(spec: JobSpec) -> dict[str, str | float]:
     # Fixed point: a duration has no exponent.
-    limits = {"hang": f"{spec.limits.hang_s:f}s"}
-    if spec.limits.wall_clock_s is not None:
+    limits: dict[str, str | float] = {"hang": f"{spec.limits.hang_s:f}s"}
+    if spec.limits.cost is not None:
+        limits["cost"] = spec.limits.cost
+    elif spec.limits.wall_clock_s is not None:
         limits["wall_clock"] = f"{spec.limits.wall_clock_s:f}s"
     return limits

@@ -60,10 +60,7 @@ def resolve(
         setup=job.setup,
         env=job.env,
         secrets=job.secrets,
-        limits=Limits(
-            wall_clock_s=wall_clock_s(job.limits, cluster, nodes),
-            hang_s=duration_s(job.limits.hang),
-        ),
+        limits=limits_of(job.limits, cluster, nodes),
         retry=job.retry,
         shm_size=job.shm_size,
         priority=job.priority,
@@ -127,17 +124,20 @@ def duration_s(text: str) -> float:
     return float(text[:-1]) * _UNITS_S[text[-1]]
 
 
-def wall_clock_s(limits: JobLimits, cluster: Cluster, nodes: int) -> float | None:
-    """The wall-clock limit, and the one that the limit on cost comes to, whichever is less."""
+def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
+    """In seconds: of the wall-clock limit and what the limit on cost comes to, the lesser."""
     given = duration_s(limits.wall_clock) if limits.wall_clock else None
+    in_seconds = Limits(wall_clock_s=given, hang_s=duration_s(limits.hang))
     price = cluster.price_per_node_hour
     if limits.cost is None or price == 0:
-        return given
+        return in_seconds
     if price is None:
         message = f"the price of `{cluster.size}` is unknown, so `limits.cost` cannot be kept"
         raise LaunchError(message, hint="give `limits.wall_clock` instead")
-    affordable = limits.cost / (price * nodes) * 3600
-    return affordable if given is None else min(given, affordable)
+    affordable_s = limits.cost / (price * nodes) * 3600
+    if given is not None and given < affordable_s:
+        return in_seconds
+    return Limits(wall_clock_s=affordable_s, hang_s=in_seconds.hang_s, cost=limits.cost)
 
 
 def _image(job: JobFile, environment: Environment) -> str:

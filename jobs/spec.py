@@ -111,6 +111,11 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     clusters: dict[str, Cluster]
     images: dict[str, str]
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether no stack has made it: `launch env import` calls it as its workspace."""
+        return self.stack == self.workspace.name
+
 
 # --- The job file (docs/schemas/job-1.json) ------------------------------------------------
 
@@ -199,10 +204,11 @@ class InputSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The job's limits in seconds."""
+    """The job's limits in seconds; `cost` is what `wall_clock_s` comes from where that is less."""
 
     wall_clock_s: float | None
     hang_s: float
+    cost: float | None = None
 
 
 class ResumePoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -60,7 +60,7 @@ def start(
         raise
     if wish.json:
         console.out_json(status)
-    say_summary(engine, handle, status, environment, wish.stack)
+    say_summary(engine, handle, status, environment, wish.stack, is_fetched=wish.fetch)
     if wish.fetch and isinstance(engine, Attended):
         folder = engine.fetch(handle, Path(handle.id))
         console.say(f"\noutputs and logs are in {folder}")
@@ -73,8 +73,13 @@ def say_summary(
     status: RunStatus,
     environment: Environment,
     stack: Sequence[str],
+    *,
+    is_fetched: bool = False,
 ) -> None:
-    """Say how the run ended, first line first, what it cost, and what can be typed next."""
+    """Say how the run ended, first line first, what it cost, and what can be typed next.
+
+    `is_fetched` says that what it made is brought home from Azure right after.
+    """
     error = engine.store.error(handle)
     head = headline(status, error)
     console.say()
@@ -88,10 +93,16 @@ def say_summary(
     console.say()
     checkpoints = engine.store.checkpoints(handle) if status.state.is_terminal() else ()
     step = checkpoints[0].step if checkpoints else None
-    has_preparation = isinstance(engine, Attended)
-    console.say(
-        next_commands(status, error, stack, checkpoint_step=step, has_preparation=has_preparation)
+    is_on_azure = isinstance(engine, Attended)
+    tree = next_commands(
+        status,
+        error,
+        stack,
+        checkpoint_step=step,
+        has_preparation=is_on_azure,
+        is_fetched=is_on_azure and is_fetched,
     )
+    console.say(tree)
 
 
 def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:

@@ -21,11 +21,12 @@ from jobs.azure_ml.history import Attempt, Listed, attempt_of, created_of
 from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.states import Standing
+from jobs.console import duration_text
 from jobs.errors import Unreached
 from jobs.failure import summary_line
 from jobs.outcome import parse_time
 from jobs.runs import write_file
-from jobs.spec import RunHandle, RunState
+from jobs.spec import Limits, RunHandle, RunState
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
@@ -167,6 +168,9 @@ class Watch:
                     cause="program",
                 )
                 attempt = replace(attempt, standing=standing)
+        if standing.cause == "time_limit":
+            limits = self._runs.record(self._runs.handle(run_dir.name)).plan.spec.limits
+            attempt = replace(attempt, standing=_by_limit(standing, limits))
         _keep(run_dir, attempt)
         return attempt
 
@@ -204,6 +208,14 @@ def _keep(run_dir: Path, attempt: Attempt) -> None:
         write_file(run_dir / KEPT / f"{attempt.number}.json", msgspec.json.encode(attempt))
     except OSError:
         return  # it is asked for again
+
+
+def _by_limit(standing: Standing, limits: Limits) -> Standing:
+    """A run that its limit of time ended, by the name of the limit that was given."""
+    if limits.cost is None or limits.wall_clock_s is None:
+        return standing
+    made = f"{limits.cost:g} made a time limit of {duration_text(limits.wall_clock_s)}"
+    return replace(standing, reason=f"limits.cost: {made}: {standing.evidence}")
 
 
 def _without_job(run_dir: Path) -> Attempt:

@@ -200,11 +200,16 @@ def resize(*, cluster: str, nodes: int, stack: str, env: Path | None) -> None:
     if live.min_nodes:
         console.say(f"kept warm: {_warm_text(live, live.min_nodes)}")
     console.say(f"quota: {_quota_text(wire, declared, nodes)}")
-    name, where = live.name, wire.environment.stack
-    setting = f"trainyard:clusters.{name}.max_nodes"
-    console.say(f"\nthe same as `pulumi config set --path {setting} {nodes} -s {where}`,")
-    console.say(f"which goes into Pulumi.{where}.yaml, or the next `pulumi up` may take it back:")
-    console.out(f"  trainyard:clusters:\n    {name}:\n      max_nodes: {nodes}")
+    if not wire.environment.is_imported:
+        _say_setting(live.name, nodes, wire.environment.stack, is_owner=env is None)
+
+
+def _say_setting(cluster: str, nodes: int, stack: str, *, is_owner: bool) -> None:
+    who = "" if is_owner else "for whoever owns the stack: "
+    setting = f"trainyard:clusters.{cluster}.max_nodes"
+    console.say(f"\n{who}the same as `pulumi config set --path {setting} {nodes} -s {stack}`,")
+    console.say(f"which goes into Pulumi.{stack}.yaml, or the next `pulumi up` may take it back:")
+    console.out(f"  trainyard:clusters:\n    {cluster}:\n      max_nodes: {nodes}")
 
 
 def _typed(*words: str) -> str:

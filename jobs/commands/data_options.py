@@ -51,7 +51,7 @@ def record_fields(record: DatasetRecord) -> dict[str, Any]:
 
 def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
     """Make the data asset of a version on Azure; the version stays where that fails."""
-    if environment.engine != "azureml":
+    if environment.engine == "local":
         return
     from jobs.azure_ml.data_assets import make_asset
 
@@ -60,7 +60,7 @@ def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
 
 def archive_asset(record: DatasetRecord, environment: Environment) -> None:
     """Hide the data asset of a version that was removed; the version is gone where that fails."""
-    if environment.engine != "azureml":
+    if environment.engine == "local":
         return
     from jobs.azure_ml import data_assets
     from jobs.data_asset import can_be_asset

@@ -80,6 +80,18 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch, variables, is_coloure
     assert console.styled("x", "red", stream=io.StringIO()) == "x"
 
 
+def test_a_terminal_is_shown_what_it_would_obey_but_colours(monkeypatch):
+    words = "\x1b[31mred\x1b[0m\tand \x1b]0;mine\x07\x1b[2J\x9b2J\x00\r"
+    seen, piped = Terminal(), io.StringIO()
+    for stream in (seen, piped):
+        monkeypatch.setattr(sys, "stdout", stream)
+        console.out(words)
+    assert piped.getvalue() == f"{words}\n"
+    assert seen.getvalue() == (
+        "\x1b[31mred\x1b[0m\tand \\x1b]0;mine\\x07\\x1b[2J\\x9b2J\\x00\\x0d\n"
+    )
+
+
 def test_an_error_is_a_message_and_a_hint_on_stderr(capsys):
     console.report_error(LaunchError("it is wrong", hint="put it right"))
     assert capsys.readouterr() == ("", "error: it is wrong\n\nhint: put it right\n")

@@ -63,6 +63,7 @@ TWICE = [
         (0.0, 3600, None, "free"),
         (4.5, None, None, "9.00 USD/h"),
         (0.27, 7200, None, "0.540 USD/h, at most 1.08 USD"),
+        (0.27, 1, None, "0.540 USD/h, under 0.001 USD"),
         (4.5, 1800, "2026-06-18", "9.00 USD/h, at most 4.50 USD (list price of 2026-06-18)"),
     ],
 )
@@ -88,6 +89,12 @@ def test_a_run_costs_the_time_of_all_its_attempts():
     )
 
 
+def test_a_run_of_an_instant_has_cost_something():
+    cost = spent(status(), [attempt("2026-01-02T03:00:00Z", "2026-01-02T03:00:01Z")], priced(0.3))
+    assert cost is not None
+    assert spent_text(cost) == "under 0.001 USD (2 nodes x 1.0 s at 0.300 USD/h)"
+
+
 def test_a_run_that_is_on_costs_until_now():
     running = status(state=RunState.RUNNING, ended=None)
     cost = spent(running, [attempt("2026-01-02T03:00:00Z", None)], priced(1.0))
@@ -103,9 +110,10 @@ def test_what_is_free_unknown_or_never_began_has_no_cost(price, attempts, cluste
     assert spent(status(cluster=cluster), attempts, priced(price)) is None
 
 
-def test_small_amounts_have_three_digits():
-    assert [money_text(each, "USD") for each in (0, 0.0955, 1.2345)] == [
+def test_small_amounts_have_three_digits_and_none_is_called_nothing():
+    assert [money_text(each, "USD") for each in (0, 0.0009, 0.0955, 1.2345)] == [
         "0.00 USD",
+        "under 0.001 USD",
         "0.096 USD",
         "1.23 USD",
     ]

@@ -134,6 +134,23 @@ def test_a_login_that_nobody_answers_is_not_taken_for_none(error: Exception):
     assert "169.254" not in raised.value.message
 
 
+# As azure-identity 1.25 says it of a login that answers with 429 or 500.
+@pytest.mark.parametrize(
+    "said",
+    [
+        "EnvironmentCredential: Authentication failed: {'code': 'temporarily_unavailable'}",
+        "EnvironmentCredential: Authentication failed: HTTP Error: 500",
+        "AzureCliCredential: ERROR: AADSTS90055: There are too many incoming requests.",
+    ],
+)
+def test_a_login_that_is_busy_is_waited_for(said: str):
+    error = ClientAuthenticationError(message=f"{CHAIN}\t{said}\n")
+    with pytest.raises(Unreached) as raised:
+        Tokens(Credential(error)).header(MANAGEMENT_SCOPE)
+    assert raised.value.message == f"Azure's login is busy, or out of order: {said}"
+    assert raised.value.hint == "the same again in a minute"
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

@@ -109,6 +109,13 @@ def test_what_to_type_next_names_the_failing_rank_and_the_stack():
     )
 
 
+def test_what_is_fetched_right_after_is_not_offered_to_be():
+    told = next_commands(status("completed"), None, [], is_fetched=True)
+    assert [line.split()[-2:] for line in told.splitlines()[1:]] == [
+        [verb, RUN] for verb in ("report", "logs", "rerun")
+    ]
+
+
 def test_a_run_that_goes_on_can_be_followed_again():
     assert next_commands(status("running"), None, []) == (
         "next:\n"

@@ -108,13 +108,28 @@ def test_another_cluster_that_could_hold_the_job_is_named(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     where = environment()
     small = msgspec.structs.replace(
-        where.clusters["gpu"], compute="t4-1", priority="low_priority", cpus_per_node=4
+        where.clusters["gpu"],
+        compute="t4-1",
+        priority="low_priority",
+        cpus_per_node=4,
+        price_per_node_hour=3.0,
+        currency="USD",
     )
     where = msgspec.structs.replace(where, clusters=where.clusters | {"t4": small})
     job = msgspec.structs.replace(spec(3), processes_per_node=4)
     with pytest.raises(Refused) as refused:
         check_job(job, where, FakeWire(where))
-    assert "; --cluster t4 fits; " in str(refused.value.hint)
+    assert "; --cluster t4 fits (9.00 USD/h); " in str(refused.value.hint)
+
+
+def test_gpus_are_not_offered_to_a_job_for_cpus(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    where = environment()
+    usages = [usage("vmFamily", "Standard DDSv4 Family Cluster Dedicated vCPUs", 0, 4)]
+    job = msgspec.structs.replace(spec(2, "cpu"), processes_per_node=1)
+    with pytest.raises(Refused) as refused:
+        check_job(job, where, FakeWire(where, usages=usages))
+    assert "--cluster" not in str(refused.value.hint)
 
 
 def test_a_job_that_has_to_wait_for_others_is_only_warned_of(capsys):

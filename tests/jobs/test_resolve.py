@@ -174,19 +174,19 @@ def test_durations_are_seconds(text, seconds):
 
 
 @pytest.mark.parametrize(
-    ("limits", "price", "wall_clock_s"),
+    ("limits", "price", "wall_clock_s", "cost"),
     [
-        (JobLimits(cost=10), 2.5, 7200.0),  # 2 nodes x 2.5 an hour: 2 hours
-        (JobLimits(cost=10, wall_clock="1h"), 2.5, 3600.0),
-        (JobLimits(cost=10, wall_clock="3h"), 2.5, 7200.0),
-        (JobLimits(cost=10), 0.0, None),
-        (JobLimits(), None, None),
+        (JobLimits(cost=10), 2.5, 7200.0, 10.0),  # 2 nodes x 2.5 an hour: 2 hours
+        (JobLimits(cost=10, wall_clock="1h"), 2.5, 3600.0, None),
+        (JobLimits(cost=10, wall_clock="3h"), 2.5, 7200.0, 10.0),
+        (JobLimits(cost=10), 0.0, None, None),
+        (JobLimits(), None, None, None),
     ],
 )
-def test_a_limit_on_cost_becomes_one_on_time(limits, price, wall_clock_s):
+def test_a_limit_on_cost_becomes_one_on_time(limits, price, wall_clock_s, cost):
     where = environment(cpu=cluster(price_per_node_hour=price))
     spec = decide(job(limits=limits, nodes=2), where)
-    assert spec.limits == Limits(wall_clock_s=wall_clock_s, hang_s=1800.0)
+    assert spec.limits == Limits(wall_clock_s=wall_clock_s, hang_s=1800.0, cost=cost)
 
 
 def test_a_limit_on_cost_without_a_price_is_refused():

@@ -100,6 +100,20 @@ def test_a_waiting_run_says_what_its_cluster_says(runs: MemoryRuns) -> None:
     assert runs.status(handle).reason == "all 2 nodes of cluster `cpu` are busy"
 
 
+def test_a_run_that_its_limit_on_cost_ended_says_so(runs: MemoryRuns) -> None:
+    limits = msgspec.structs.replace(SPEC.limits, wall_clock_s=90.0, cost=0.5)
+    spec = msgspec.structs.replace(SPEC, limits=limits)
+    ended = {
+        **details("Canceled", ended=100),
+        "warnings": [{"message": "It exceeded its maximum."}],
+    }
+    status = runs.status(runs.add(spec, RUN, ended))
+    assert (status.state, status.reason) == (
+        RunState.FAILED,
+        "limits.cost: 0.5 made a time limit of 1 min 30 s: It exceeded its maximum.",
+    )
+
+
 def test_attempts_are_one_run(runs: MemoryRuns) -> None:
     spec = msgspec.structs.replace(SPEC, retry=JobRetry(max=3))
     handle = runs.add(spec, RUN, details("Failed", PREEMPTED, ended=30))
