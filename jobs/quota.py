@@ -193,6 +193,7 @@ def _price(cluster: Cluster, num_nodes: int) -> str:
 def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
     """The same for all other stacks on Azure that are up and can be asked."""
     from jobs.azure_ml.wire import Wire
+    from jobs.prices import with_list_prices
     from jobs.stack import list_stacks, load_environment
 
     found: list[str] = []
@@ -204,7 +205,7 @@ def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
         if stack in {planned.stack, "local"}:
             continue
         try:
-            environment = load_environment(stack)
+            environment = with_list_prices(load_environment(stack))
             usages = read_quotas(Wire(environment))
         except LaunchError:
             continue

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser
+from argparse import Action, ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,11 @@ DEFAULT_STACK = "local"
 
 def add_stack(parser: ArgumentParser) -> None:
     """`--stack`."""
-    stack = parser.add_argument(
+    _add_stack(parser.add_argument)
+
+
+def _add_stack(add_argument: Callable[..., Action]) -> None:
+    stack = add_argument(
         *("-s", "--stack"),
         metavar="NAME",
         default=_usual_stack(),
@@ -29,8 +34,9 @@ def add_stack(parser: ArgumentParser) -> None:
 
 def add_environment(parser: ArgumentParser) -> None:
     """`--stack`, and `--env` instead of it."""
-    add_stack(parser)
-    env = parser.add_argument(
+    either = parser.add_mutually_exclusive_group()
+    _add_stack(either.add_argument)
+    env = either.add_argument(
         "--env",
         metavar="FILE",
         type=Path,

@@ -125,6 +125,11 @@ def test_the_version_is_printed(launching):
             "see `launch ls --help`",
         ),
         (["logs", "--tail", "x"], None, "see `launch logs --help`"),
+        (
+            ["ls", "-s", "dev", "--env", "dev.json"],
+            "argument --env: not allowed with argument -s/--stack",
+            "see `launch ls --help`",
+        ),
         (["run", "a", "b"], "unexpected argument: b", "see `launch run --help`"),
         (
             ["--verison"],

@@ -224,8 +224,12 @@ def test_register_names_what_lies_there(launching, store):
     assert again["already"]
 
 
-@pytest.mark.parametrize("engine_fails", [True, False])
-def test_on_azure_a_version_becomes_a_data_asset(launching, store, monkeypatch, engine_fails):
+@pytest.mark.parametrize(
+    ("engine", "engine_fails"), [("azureml", True), ("azureml", False), ("azureml_v1", False)]
+)
+def test_on_azure_a_version_becomes_a_data_asset(
+    launching, store, monkeypatch, engine, engine_fails
+):
     made = []
 
     def make_asset(dataset, environment):
@@ -240,7 +244,7 @@ def test_on_azure_a_version_becomes_a_data_asset(launching, store, monkeypatch, 
     monkeypatch.setattr("jobs.azure_ml.data_assets.make_asset", make_asset)
     monkeypatch.setattr("jobs.azure_ml.data_assets.archive_asset", archive_asset)
     environment = msgspec.structs.replace(
-        launching.environment, engine="azureml", subscription_id="S", resource_group="G"
+        launching.environment, engine=engine, subscription_id="S", resource_group="G"
     )
     launching.write_environment(environment)
     make_folder(launching.folder / "digits", {"a": b"one"})

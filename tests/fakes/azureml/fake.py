@@ -21,6 +21,7 @@ from tests.fakes.azureml.messages import Refusal, Reply, Request, Service
 from tests.fakes.azureml.prices import PRICES, Prices
 from tests.fakes.azureml.proxy import Proxy
 from tests.fakes.azureml.records import SIZES, Cluster, Job, Place, Records, seconds_of
+from tests.fakes.azureml.registry import Registry
 from tests.fakes.azureml.runner import Runner, Settings
 from tests.fakes.azureml.snapshots import Artifacts, Execution, OldAddresses, Snapshots
 from tests.fakes.azureml.tokens import LOGIN, STORAGE, Tokens
@@ -268,6 +269,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             ],
             PRICES: [Prices()],
             f"{self.place.key_vault}.vault.azure.net": [self.vault],
+            self.records.registry_address: [Registry()],
         }
 
     def _routing(self) -> dict[str, str]:
@@ -335,7 +337,10 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             return Refusal(500, "StandInDefect", repr(error)).reply()
 
     def _pass_on(self, request: Request) -> Reply:
-        """Azurite reads a token's dates alone."""
+        """Azurite reads a token's dates alone, and knows no accounts without public access."""
+        if not (request.headers.get("Authorization") or {"sig", "si"} & request.query.keys()):
+            message = "Public access is not permitted on this storage account."
+            return blob_refusal(409, "PublicAccessNotPermitted", message)
         if request.headers.get("Authorization", "").startswith("Bearer "):
             try:
                 self.tokens.check(request, {STORAGE})
