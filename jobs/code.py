@@ -24,6 +24,7 @@ NEVER_SENT = frozenset({".git", ".hg", ".svn", "__pycache__", ".secrets.env"})
 FETCHED = ".trainyard-fetched.json"
 MAX_DIFF_CHARACTERS = 1 << 20
 GIT_TIMEOUT_S = 10
+_MOST_NAMES = 100
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -64,28 +65,56 @@ def snapshot(
     return Snapshot(files=files, bytes=size, left_out=tuple(left_out))
 
 
-def git_state(folder: Path, only: Sequence[str] = ()) -> GitState | None:
+def git_state(folder: Path, copy: Path, only: Sequence[str] = ()) -> GitState | None:
     """The commit that the folder is at, and what of it was changed since; None outside of git.
 
-    `only` names the parts that travel (all when empty): other changes are not the run's.
+    Told is what changed in files that are in `copy`, the folder that travels, and of deleted ones
+    the name: nothing that stays here. `only` names the parts that travel (all when empty).
     """
     try:
-        commit = _git(folder, "rev-parse", "HEAD").strip()
-        diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--", *(only or ["."]))
+        commit = _git(folder, "rev-parse", "HEAD").decode().strip()
+        diff = _dirty_diff(folder, copy, only)
     except (OSError, subprocess.SubprocessError):
         return None
     return GitState(commit=commit, dirty_diff=diff[:MAX_DIFF_CHARACTERS] or None)
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
+def _dirty_diff(folder: Path, copy: Path, only: Sequence[str]) -> str:
+    listed = _diff(folder, only or ["."], "--name-status", "-z", "--relative")
+    words = os.fsdecode(listed).split("\0")
+    changes = list(zip(words[::2], words[1::2], strict=False))  # after the last one is a "\0"
+    kept = [name for how, name in changes if how != "D" and os.path.lexists(copy / name)]
+    deleted = [
+        name for how, name in changes if how == "D" and NEVER_SENT.isdisjoint(name.split("/"))
+    ]
+    # A name stands for all that lies below it, too: git itself holds the two kinds apart.
+    parts = [_diff(folder, names, "--diff-filter=d") for names in _few_at_once(kept)]
+    parts += [
+        _diff(folder, names, "--diff-filter=D", "--irreversible-delete")
+        for names in _few_at_once(deleted)
+    ]
+    return b"".join(parts).decode(errors="replace")
+
+
+def _few_at_once(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """So many as the arguments of a process may be."""
+    for start in range(0, len(names), _MOST_NAMES):
+        yield names[start : start + _MOST_NAMES]
+
+
+def _diff(folder: Path, names: Sequence[str], *options: str) -> bytes:
+    same = ("--no-color", "--no-ext-diff", "--no-renames", "--submodule=short")
+    return _git(folder, "--literal-pathspecs", "diff", "HEAD", *same, *options, "--", *names)
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    return subprocess.run(
         ["git", "-C", str(folder), *arguments],
         check=True,
         capture_output=True,
         timeout=GIT_TIMEOUT_S,
         stdin=subprocess.DEVNULL,
-    )
-    return done.stdout.decode(errors="replace")
+    ).stdout
 
 
 # --- What travels ------------------------------------------------------------------------------

@@ -14,24 +14,24 @@ from jobs.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunRecord
 
 
 def make_record(
-    run: str, plan: Plan, environment: Environment, *, image_digest: str | None
+    run_dir: Path, plan: Plan, environment: Environment, *, image_digest: str | None
 ) -> RunRecord:
-    """The record of a run that is about to be made."""
+    """The record of a run that is about to be made; the copy of its code is in `run_dir`."""
     content = msgspec.json.encode(environment, order="sorted")
     spec = plan.spec
     return RunRecord(
         schema=RUN_RECORD_SCHEMA,
-        id=run,
+        id=run_dir.name,
         created=now(),
         plan=plan,
-        git=_git_of(Path(spec.code), spec.code_only) if spec.code else None,
+        git=_git_of(Path(spec.code), run_dir / "code", spec.code_only) if spec.code else None,
         image_digest=image_digest,
         environment_digest=f"sha256:{hashlib.sha256(content).hexdigest()}",
     )
 
 
-def _git_of(code: Path, only: Sequence[str]) -> GitState | None:
+def _git_of(code: Path, copy: Path, only: Sequence[str]) -> GitState | None:
     """The state of the code; for another run's copy what that run was submitted with."""
     if code.name == "code" and (code.parent / "run.json").exists():
         return read_record(code.parent).git
-    return git_state(code, only)
+    return git_state(code, copy, only)

@@ -48,7 +48,7 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
         if plan.spec.resume is not None:
             hand_on_checkpoints(store.runs / plan.spec.resume.run, run_dir)
         record = make_record(
-            handle.id,
+            run_dir,
             plan,
             handover.environment,
             # The runtime's folder is named by all that went into it.

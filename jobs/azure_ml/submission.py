@@ -20,7 +20,9 @@ from jobs.azure_ml.code_upload import Code, read_code
 from jobs.azure_ml.environments import send_version, version_for
 from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.intents import (
+    INTENT,
     RESUME_S,
+    SUBMITTED,
     Intent,
     give_up,
     hold,
@@ -31,8 +33,8 @@ from jobs.azure_ml.intents import (
     write_intent,
 )
 from jobs.azure_ml.known import Known
-from jobs.azure_ml.refusals import CloudRefusal
-from jobs.azure_ml.request import checkpoints_prefix, job_request, run_request
+from jobs.azure_ml.refusals import CloudRefusal, Passing
+from jobs.azure_ml.request import checkpoints_prefix, job_request, plan_job, run_request
 from jobs.azure_ml.uploads import upload
 from jobs.azure_ml.wire import Wire
 from jobs.code import snapshot
@@ -53,11 +55,16 @@ _OVER = {"Completed", "Failed", "Canceled"}
 
 
 def submit_run(
-    environment: Environment, plan: Plan, wire: Wire, *, way: Way | None = None
+    environment: Environment,
+    plan: Plan,
+    wire: Wire,
+    *,
+    way: Way | None = None,
+    make_plan: Callable[[JobSpec, Environment], Plan] = plan_job,
 ) -> RunHandle:
     """Start the run, or go on where an earlier `launch` of the same job was cut off.
 
-    `way` is how another engine sends a job.
+    `way` is how another engine sends a job, `make_plan` how it plans one.
 
     Raises LaunchError; then there is no run, but where Azure did not say whether it took the job:
     the intent stays, and the same again goes on with it.
@@ -65,14 +72,16 @@ def submit_run(
     wire.require_endpoint()
     workspace = workspace_folder(environment)
     code = read_code(plan.spec, exclude=(workspace,))
-    intent = Intent(plan_digest=plan_digest(plan), code=code.listing.name, since_s=time.time())
+    asked = _as_asked(plan, environment, make_plan)
+    intent = Intent(plan_digest=plan_digest(asked), code=code.listing.name, since_s=time.time())
     try:
         with _claimed(RunStore(workspace), intent) as (run_dir, is_new):
             started = (way or Submission)(environment, run_dir, wire, code)
+            started.may_be_on = not is_new
             try:
                 record = started.prepare(plan)
             except BaseException:
-                if is_new:  # else the job may have been sent
+                if is_new:
                     started.withdraw()
                 raise
             try:
@@ -119,8 +128,8 @@ def submit_attempt(
         reply = wire.put(
             request["path"], request["body"], api_version=request["api_version"], what=what
         )
-    except CloudRefusal as refusal:
-        found = None if refusal.status in (401, 403) else wire.find(request["path"], what=what)
+    except CloudRefusal:
+        found = wire.find(request["path"], what=what)
         if found is None:
             raise
         return found
@@ -168,13 +177,30 @@ def _claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
             continue
         with hold(run_dir) as is_ours:
             if is_ours and read_intent(run_dir) is not None:
+                write_intent(run_dir, intent)  # what is sent from now on may arrive late, too
                 console.say(f"going on with {run_dir.name}, which a `launch` before was cut off at")
                 yield run_dir, False
                 return
     run_dir = Path(store.claim().run_dir)
-    with hold(run_dir):
-        write_intent(run_dir, intent)
-        yield run_dir, True
+    try:
+        with hold(run_dir):
+            write_intent(run_dir, intent)
+            yield run_dir, True
+    finally:
+        if not any((run_dir / name).exists() for name in (INTENT, SUBMITTED)):
+            # Windows removes no lock that is held.
+            shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def _as_asked(
+    plan: Plan, environment: Environment, make_plan: Callable[[JobSpec, Environment], Plan]
+) -> Plan:
+    """The plan without the time that a limit on cost came to: prices change from call to call."""
+    spec = plan.spec
+    if spec.limits.cost is None:
+        return plan
+    limits = msgspec.structs.replace(spec.limits, wall_clock_s=None)
+    return make_plan(msgspec.structs.replace(spec, limits=limits), environment)
 
 
 class Submission:
@@ -189,6 +215,8 @@ class Submission:
         self.wire = wire
         self.code = code
         self.known = Known(run_dir.parent.parent)
+        # Somebody may have sent the job, and its answer was not heard.
+        self.may_be_on = False
         self._store: BlobStore | None = None  # that may have the record
 
     def prepare(self, plan: Plan) -> RunRecord:
@@ -216,7 +244,7 @@ class Submission:
         console.warn(f"interrupted: {self._not_known()}; {_GO_ON}, {end}")
 
     def send(self, record: RunRecord) -> None:
-        """The job itself; raises LaunchError, and unless that is uncertain nothing is left."""
+        """The job itself; raises LaunchError, and leaves nothing where it cannot be on."""
         for num_tries in range(1, _BUSY_TRIES + 1):
             try:
                 self._put(record)
@@ -229,6 +257,8 @@ class Submission:
                 if refusal.status == 409 and not is_last:
                     time.sleep(_BUSY_S)
                 elif refusal.status not in (400, 404) or is_last or not self._mended(record):
+                    if self.may_be_on:
+                        raise self._uncertain(refusal) from refusal
                     self.withdraw()
                     raise
             else:
@@ -252,7 +282,7 @@ class Submission:
         request = self._request(plan.spec, run)
         digest = plan.spec.image.partition("@")[2] or None
         final = msgspec.structs.replace(plan, request=request)
-        record = make_record(run, final, self.environment, image_digest=digest)
+        record = make_record(self.run_dir, final, self.environment, image_digest=digest)
         RunStore(self.run_dir.parent.parent).commit(record)
         return record
 
@@ -287,11 +317,11 @@ class Submission:
 
     def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
         """Whether Azure ML has the job all the same: the answer may be to a second asking."""
-        if refusal.status in (401, 403):
-            return False
         try:
             return self._is_there(record)
         except CloudRefusal as silence:
+            if refusal.status in (401, 403) and not self.may_be_on:
+                return False  # whoever may send no job may see none
             raise self._uncertain(silence) from refusal
 
     def _is_there(self, record: RunRecord) -> bool:
@@ -312,8 +342,9 @@ class Submission:
 
     def _uncertain(self, refusal: CloudRefusal) -> CloudRefusal:
         message = f"{self._not_known()}: {refusal.message}"
+        hint = _GO_ON if isinstance(refusal, Passing) else f"{refusal.hint}; then {_GO_ON}"
         return CloudRefusal(
-            message, hint=_GO_ON, status=refusal.status, code=refusal.code, text=refusal.text
+            message, hint=hint, status=refusal.status, code=refusal.code, text=refusal.text
         )
 
     def _not_known(self) -> str:

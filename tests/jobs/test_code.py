@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobs.code import FETCHED, Snapshot, git_state, snapshot
 from jobs.errors import LaunchError, NotFound
+from jobs.spec import GitState
+
+Git = Callable[..., str]
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -174,23 +178,77 @@ def test_unreadable_folder_is_named_with_the_way_out(source: Path, tmp_path: Pat
     assert caught.value.hint == "name it in .launchignore"
 
 
-def test_git_state_is_the_commit_and_what_was_changed_since(source: Path) -> None:
-    def git(*words: str) -> str:
+@pytest.fixture
+def git(source: Path) -> Git:
+    """Types `git WORDS` in the source, which is a repository of its own."""
+
+    def typed(*words: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
         return subprocess.check_output(["git", *identity, *words], cwd=source, text=True).strip()
 
-    assert git_state(source) is None
-    git("init", "-q")
-    write(source, {"a.py": "one\n"})
-    git("add", "a.py")
+    typed("init", "-q")
+    return typed
+
+
+def state(source: Path, copy: Path, only: tuple[str, ...] = ()) -> GitState:
+    """What the record of a run that begins now says."""
+    snapshot(source, copy, only=only)
+    found = git_state(source, copy, only)
+    assert found is not None
+    return found
+
+
+def test_git_state_is_the_commit_and_what_was_changed_since(
+    source: Path, tmp_path: Path, git: Git
+) -> None:
+    write(source, {"a.py": "one\n", "b/c.py": ""})
+    assert git_state(tmp_path, source) is None
+    assert git_state(source, source) is None  # without a commit
+    git("add", "-A")
     git("commit", "-qm", "first")
-    clean = git_state(source)
-    assert clean is not None
-    assert (clean.commit, clean.dirty_diff) == (git("rev-parse", "HEAD"), None)
+    clean = state(source, tmp_path / "clean")
+    assert clean == GitState(commit=git("rev-parse", "HEAD"), dirty_diff=None)
     write(source, {"a.py": "two\n"})
-    dirty = git_state(source)
-    assert dirty is not None
+    dirty = state(source, tmp_path / "dirty")
     assert dirty.dirty_diff is not None
     assert dirty.dirty_diff.splitlines()[-2:] == ["-one", "+two"]
-    assert git_state(source, ["b"]) == clean  # what was changed does not travel
-    assert git_state(source, ["a.py"]) == dirty
+    assert state(source, tmp_path / "b", ("b",)) == clean  # what was changed does not travel
+    assert state(source, tmp_path / "a", ("a.py",)) == dirty
+
+
+@pytest.mark.parametrize("above", ["", "job/"], ids=["whole", "a folder of the repository"])
+def test_git_state_tells_nothing_of_files_that_stay_here(
+    source: Path, tmp_path: Path, git: Git, above: str
+) -> None:
+    code = source / above
+    kept = dict.fromkeys((".env", "conf/.env", ".secrets.env", "x/.secrets.env"), "SECRET=old\n")
+    fetched = {f"results/{FETCHED}": "{}", "results/metrics.jsonl": "SECRET=old\n"}
+    other = {
+        "train.py": "one\n",
+        "*": "one\n",
+        "gone.env": "SECRET=old\n",
+        "turned/.env": "SECRET=old\n",
+        ".launchignore": ".env\n",
+    }
+    write(code, {**kept, **fetched, **other})
+    write(source, {"above.env": "SECRET=old\n"})
+    git("add", "-f", "-A")
+    git("commit", "-qm", "first")
+    for name in (*kept, "results/metrics.jsonl"):
+        write(code, {name: "SECRET=new\n"})
+    write(source, {"above.env": "SECRET=new\n"} if above else {})
+    git("rm", "-q", "--cached", f"{above}conf/.env", f"{above}x/.secrets.env")
+    (code / "gone.env").unlink()
+    git("rm", "-q", f"{above}turned/.env")
+    write(code, {"turned": "a file now\n"})
+    git("add", f"{above}turned")
+    write(code, {"train.py": "two\n", "*": "two\n"})
+    told = state(code, tmp_path / "copy").dirty_diff
+    assert told is not None
+    assert "SECRET" not in told
+    names = [line.split(" b/")[1] for line in told.splitlines() if line.startswith("diff --git")]
+    # Of what is deleted for git the names alone.
+    assert names == [
+        above + name for name in ("*", "train.py", "turned", "conf/.env", "gone.env", "turned/.env")
+    ]
+    assert [line for line in told.splitlines() if line in ("-one", "+two")] == ["-one", "+two"] * 2
