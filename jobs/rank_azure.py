@@ -238,6 +238,10 @@ class AzureRank(Rank):
         except KeyError:
             return
         except RankError as error:
+            # Else what this attempt brings would be put in their place.
+            from jobs.rank_uploads import UNREAD_METRICS
+
+            self._mark(UNREAD_METRICS)
             self.log.feed(f"warning: earlier metrics are not there: {error}\n".encode())
             return
         with open(f"{self.job['run_dir']}/metrics.jsonl", "wb") as file:

@@ -205,9 +205,9 @@ class Container:
         return self._service.ask(method, target, body=body, headers={**version, **(headers or {})})
 
 
-def block_id(node: int, index: int) -> str:
-    """The name of a block: each node's are its own, and all are of one length."""
-    return base64.b64encode(f"{node:05d}-{index:08d}".encode()).decode()
+def block_id(writer: str, index: int) -> str:
+    """The name of a block: each writer's are its own, and all are of one length."""
+    return base64.b64encode(f"{writer}-{index:08d}".encode()).decode()
 
 
 def md5_text(content: bytes) -> str:

@@ -30,6 +30,8 @@ BLOCK_BYTES = 8 << 20
 METRICS_BLOCK_BYTES = 1 << 20
 NUM_THREADS = 4
 LONGEST_NAME = 1024
+# In the run directory: this attempt began without the metrics of those before it.
+UNREAD_METRICS = "metrics-unread"
 
 
 class State(NamedTuple):
@@ -54,10 +56,16 @@ class Sent(NamedTuple):
 
 
 class GrowingFile:
-    """A file that grows by lines: of its blocks only the last one is brought again."""
+    """A file that grows by lines: of its blocks only the last one is brought again.
 
-    def __init__(self, container: Container, path: str, blob: str, node: int) -> None:
-        self._container, self._path, self._blob, self._node = container, path, blob, node
+    Where the file `unread` is, what the blob holds is read first, and stays before what is brought.
+    """
+
+    def __init__(
+        self, container: Container, path: str, blob: str, writer: str, *, unread: str = ""
+    ) -> None:
+        self._container, self._path, self._blob, self._writer = container, path, blob, writer
+        self._unread, self._before = unread, b""
         self._begin_anew()
         self._sent: State | None = None
 
@@ -73,15 +81,19 @@ class GrowingFile:
             return
         if state == self._sent:
             return
+        if self._unread and os.path.exists(self._unread):
+            self._before = self._read_before()
+            self._unread = ""
         if self._sent and (state.inode != self._sent.inode or state.bytes < self._sent.bytes):
             self._begin_anew()
-        blocks = [block_id(self._node, index) for index in range(self._full)]
+        blocks = [block_id(self._writer, index) for index in range(self._full)]
         md5 = self._md5
+        # Not beyond what it was a moment ago: the next line may come while this is read.
+        start, end = self._full * METRICS_BLOCK_BYTES, len(self._before) + state.bytes
         with open(self._path, "rb") as file:
-            file.seek(self._full * METRICS_BLOCK_BYTES)
-            # Not beyond what it was a moment ago: the next line may come while this is read.
-            while content := file.read(min(METRICS_BLOCK_BYTES, state.bytes - file.tell())):
-                blocks.append(block_id(self._node, len(blocks)))
+            while content := self._read(file, start, min(METRICS_BLOCK_BYTES, end - start)):
+                start += len(content)
+                blocks.append(block_id(self._writer, len(blocks)))
                 _require(self._blob, self._container.put_block(self._blob, blocks[-1], content))
                 if len(content) == METRICS_BLOCK_BYTES:
                     self._full += 1
@@ -93,18 +105,39 @@ class GrowingFile:
         _require(self._blob, self._container.put_list(self._blob, blocks, text, {}))
         self._sent = state
 
+    def _read_before(self) -> bytes:
+        """Raises RankError, and nothing is brought as long as it does."""
+        try:
+            content = self._container.get(self._blob)
+        except KeyError:
+            return b""
+        return content if content.endswith(b"\n") else content + b"\n"
+
+    def _read(self, file: Any, start: int, size: int) -> bytes:
+        before = self._before[start : start + size]
+        file.seek(max(start - len(self._before), 0))
+        return before + bytes(file.read(size - len(before)))
+
 
 class Tree:
     """The files of a folder, each under its name below a prefix.
 
     Where two nodes write one name, the node of the lower number has it. What was brought and is
-    gone from the disk is taken away.
+    gone from the disk is taken away while the run is on; the whole folder goes only with its node.
     """
 
     def __init__(
-        self, container: Container, folder: str, prefix: str, *, attempt: int, node: int
+        self,
+        container: Container,
+        folder: str,
+        prefix: str,
+        writer: str,
+        *,
+        attempt: int,
+        node: int,
     ) -> None:
         self._container, self._folder, self._prefix = container, folder, prefix
+        self._writer = writer
         self._attempt, self._node = attempt, node
         self._sent: dict[str, Sent] = {}
         self._left: dict[str, State] = {}  # another node's names
@@ -130,6 +163,8 @@ class Tree:
         for name, state in due:
             if state.bytes > BLOCK_BYTES and (failed := self._send((name, state))) is not None:
                 raise failed
+        if is_last or not os.path.isdir(self._folder):
+            return
         for name in self._sent.keys() - found.keys():
             self._container.delete(self._prefix + name, self._sent.pop(name).etag)
 
@@ -186,7 +221,7 @@ class Tree:
         waiting: list[Any] = []
         while content := file.read(BLOCK_BYTES):
             md5.update(content)
-            blocks.append(block_id(self._node, len(blocks)))
+            blocks.append(block_id(self._writer, len(blocks)))
             waiting.append(self._pool.submit(self._container.put_block, blob, blocks[-1], content))
             if len(waiting) > NUM_THREADS:  # so many are in memory
                 _require(blob, waiting.pop(0).result())
@@ -237,12 +272,14 @@ class Uploads:
     ) -> None:
         run, attempt = settings["run"], settings["attempt"]
         self._identity, self._run_dir = identity, run_dir
-        self._outputs = Tree(
-            container, f"{run_dir}/outputs", f"{run}/outputs/", attempt=attempt, node=node
-        )
-        names = ("metrics.jsonl", "summary.json") if is_main else ()
+        # A node that was given up may write on beside the one that took its place.
+        writer = os.urandom(8).hex()
+        outputs, prefix = f"{run_dir}/outputs", f"{run}/outputs/"
+        self._outputs = Tree(container, outputs, prefix, writer, attempt=attempt, node=node)
+        unread = {"metrics.jsonl": f"{run_dir}/{UNREAD_METRICS}", "summary.json": ""}
         self._files = [
-            GrowingFile(container, f"{run_dir}/{name}", f"{run}/{name}", node) for name in names
+            GrowingFile(container, f"{run_dir}/{name}", f"{run}/{name}", writer, unread=mark)
+            for name, mark in (unread.items() if is_main else ())
         ]
         self._why, self._is_refused = "", False
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from jobs.rank_store import Answer, Container, md5_text
-from jobs.rank_uploads import GrowingFile
+import pytest
+
+from jobs.rank_identity import RankError
+from jobs.rank_store import Answer, Container, block_id, md5_text
+from jobs.rank_uploads import METRICS_BLOCK_BYTES, GrowingFile, Tree
 
 
 class GrowingMetrics:
@@ -35,9 +38,80 @@ def test_a_line_that_comes_while_metrics_are_brought_waits_for_the_next_turn(
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"first\n")
     store = GrowingMetrics(path)
-    metrics = GrowingFile(cast("Container", store), str(path), "run/metrics.jsonl", 0)
+    metrics = GrowingFile(cast("Container", store), str(path), "run/metrics.jsonl", "w")
     metrics.send()
     assert (store.content, store.md5) == (b"first\n", md5_text(b"first\n"))
     metrics.send()
     assert store.content == b"first\none more\n"
     assert store.md5 == md5_text(store.content)
+
+
+class Memory:
+    """A container in memory."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.is_away = False
+        self._blocks: dict[str, bytes] = {}
+
+    def get(self, blob: str) -> bytes:
+        if self.is_away:
+            message = "the store is busy"
+            raise RankError(message, "look at it")
+        return self.blobs[blob]
+
+    def put(self, blob: str, content: bytes, _headers: object) -> Answer:
+        self.blobs[blob] = content
+        return Answer(201, {"ETag": "one"}, b"")
+
+    def put_block(self, _blob: str, block: str, content: bytes) -> Answer:
+        self._blocks[block] = content
+        return Answer(201, {}, b"")
+
+    def put_list(self, blob: str, blocks: list[str], md5: str, _headers: object) -> Answer:
+        self.blobs[blob] = b"".join(self._blocks[block] for block in blocks)
+        assert md5 == md5_text(self.blobs[blob])
+        return Answer(201, {}, b"")
+
+    def delete(self, blob: str, _etag: str) -> Answer:
+        del self.blobs[blob]
+        return Answer(202, {}, b"")
+
+
+def test_metrics_that_could_not_be_read_are_not_written_over(tmp_path: Path) -> None:
+    store, path, mark = Memory(), tmp_path / "metrics.jsonl", tmp_path / "unread"
+    earlier = b"x" * (METRICS_BLOCK_BYTES + 5) + b"\n"
+    store.blobs["metrics"], store.is_away = earlier, True
+    metrics = GrowingFile(cast("Container", store), str(path), "metrics", "w", unread=str(mark))
+    mark.touch()
+    path.write_bytes(b"later\n")
+    with pytest.raises(RankError, match="busy"):
+        metrics.send()
+    assert store.blobs["metrics"] == earlier
+    store.is_away = False
+    metrics.send()
+    assert store.blobs["metrics"] == earlier + b"later\n"
+    later = b"later\n" + b"y" * METRICS_BLOCK_BYTES + b"\n"
+    path.write_bytes(later)
+    metrics.send()
+    assert store.blobs["metrics"] == earlier + later
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_what_the_store_has_outlives_the_folder(tmp_path: Path, is_last: bool) -> None:
+    store, outputs = Memory(), tmp_path / "outputs"
+    outputs.mkdir()
+    (outputs / "model").write_bytes(b"model")
+    tree = Tree(cast("Container", store), str(outputs), "run/", "w", attempt=1, node=0)
+    tree.send(is_last=True)
+    (outputs / "model").unlink()
+    if not is_last:
+        outputs.rmdir()
+    tree.send(is_last=is_last)
+    assert store.blobs == {"run/model": b"model"}
+
+
+def test_blocks_of_two_writers_have_names_of_one_length_and_none_in_common() -> None:
+    names = [block_id(writer, index) for writer in ("a1", "b2") for index in (0, 1, 49_999)]
+    assert len(set(names)) == len(names)
+    assert len({len(name) for name in names}) == 1

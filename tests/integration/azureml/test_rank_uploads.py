@@ -103,6 +103,8 @@ def test_outputs_come_when_they_are_at_rest_and_go_when_they_are_gone(make: Any)
     (node.outputs / "model" / "a").unlink()
     large = os.urandom(2 * BLOCK_BYTES + 5)
     node.write("large ö", large)
+    assert node.uploads.turn(is_last=False)
+    assert node.names() == ["large ö"]
     assert node.uploads.turn(is_last=True)
     assert node.names() == ["growing", "large ö"]
     assert node.read("outputs/large ö") == large

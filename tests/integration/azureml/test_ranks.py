@@ -211,6 +211,11 @@ with open(os.environ["TRAINYARD_RUN_DIR"] + "/metrics.jsonl", "a") as metrics:
     ranks.azure.wait(f"{run}_2")
     assert ranks.blob(f"{run}/metrics.jsonl") == b"one more\none more\n"
     assert ranks.record(run, attempt=2)["exit_code"] == 0
+    path = f"/runs/{run}/metrics.jsonl"
+    ranks.azure.script(RequestTrouble(method="GET", path=path, status=403, code="Forbidden"))
+    ranks.put(program, run=run, attempt=3)
+    ranks.azure.wait(f"{run}_3")
+    assert ranks.blob(f"{run}/metrics.jsonl") == b"one more\n" * 3
 
 
 def test_a_store_that_refuses_fails_no_training_and_is_told_once(ranks: Ranks) -> None:
@@ -254,7 +259,13 @@ def test_a_secret_that_is_not_to_be_had_ends_the_rank_and_says_what_mends_it(
     assert ranks.record(run)["stage"] == "secrets"
 
 
-def test_a_streamed_input_is_read_with_the_nodes_own_token(ranks: Ranks, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "token_s", [3600.0, pytest.param(2.0, marks=pytest.mark.faults, id="ends meanwhile")]
+)
+def test_a_streamed_input_is_read_with_the_nodes_own_token(
+    ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token_s: float
+) -> None:
+    monkeypatch.setattr(ranks.azure.tokens, "lifetime_s", token_s)
     samples = write_packed(tmp_path / "packed", largest=10_000)
     digest = "d" * 64
     files = [
@@ -271,18 +282,21 @@ def test_a_streamed_input_is_read_with_the_nodes_own_token(ranks: Ranks, tmp_pat
     ranks.azure.blobs.upload_tree(tmp_path / "packed", account, "data", f"digits/{digest}")
     data = ranks.azure.blobs.open(account, "data")
     listed = msgspec.json.Encoder().encode_lines(files)
-    data.upload_blob(f"_datasets/digits/{digest}.files.jsonl", listed)
+    data.upload_blob(f"_datasets/digits/{digest}.files.jsonl", listed, overwrite=True)
     program = """
-import hashlib, os
+import hashlib, os, time
 from pathlib import Path
 from trainer.data.pictures import open_pictures
 pictures = open_pictures(Path(os.environ["TRAINYARD_INPUT_DIGITS"]), "train")
-content = b"".join(pictures.read(index) for index in range(len(pictures.labels)))
+content = pictures.read(0)
+time.sleep(float(os.environ["PAUSE_S"]))
+content += b"".join(pictures.read(index) for index in range(1, len(pictures.labels)))
 print(hashlib.sha256(content).hexdigest())
 """
     version = DatasetVersion(name="digits", version=1, digest=digest, files=3, bytes=1)
     given = {"digits": InputSpec(dataset=version, mode="stream")}
-    run, job = ranks.finish(program, inputs=given, env={"PYTHONPATH": str(ROOT)})
+    env = {"PYTHONPATH": str(ROOT), "PAUSE_S": "0" if token_s > 60 else str(token_s)}
+    run, job = ranks.finish(program, inputs=given, env=env)
     assert job.state == "Completed", (job.error, ranks.log(run, "std_log.txt"))
     content = b"".join(samples)
     assert ranks.log(run, "std_log.txt") == [hashlib.sha256(content).hexdigest()]
