@@ -12,15 +12,18 @@ import os
 import select
 import signal
 import time
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from jobs.rank import die_with_parent
 from jobs.rank_identity import Identity, RankError
-from jobs.rank_store import Container
+from jobs.rank_store import Answer, Container
 
 INTERVAL_S = 2.0
 GRACE_S = 2.0
 # The chief may be over before this process has begun; a job that Azure ML begins again begins later.
+# Both by the store's clock: those of two nodes may differ by more.
 EARLIER_S = 60.0
 
 
@@ -32,20 +35,41 @@ def served(run_dir: str, rank: int) -> str:
 def watch_chief(settings: dict[str, Any], run_dir: str, rank: int) -> None:
     """Wait until the chief is over, or the input is closed; then end the rank's command."""
     die_with_parent()
-    began_s = time.time() - EARLIER_S
     runs = Container(settings["store"], settings["runs"], Identity(dict(os.environ)))
-    record = f"{settings['run']}/ranks/{settings['attempt']}/00000.json"
+    chief = Chief(runs, f"{settings['run']}/ranks/{settings['attempt']}/00000.json")
     while not select.select([0], [], [], INTERVAL_S)[0]:
-        try:
-            # One that is older was left when Azure ML had begun this job before.
-            is_over = json.loads(runs.get(record))["ended_s"] > began_s
-        except (RankError, KeyError, ValueError):
-            continue
-        if is_over:
+        if chief.is_over():
             with open(served(run_dir, rank), "w", encoding="utf-8"):
                 pass
             _end(f"{run_dir}/ranks/{rank:05d}.json")
             return
+
+
+class Chief:
+    """The record that a chief leaves when it is over."""
+
+    def __init__(self, runs: Container, record: str) -> None:
+        self._runs, self._record = runs, record
+        self._began_s = time.monotonic()
+        self._since: datetime | None = None  # by the store's clock
+
+    def is_over(self) -> bool:
+        """Whether it is over, in this start of the job; False where the store does not tell."""
+        try:
+            found = self._runs.look(self._record)
+            if found.status not in (200, 404):
+                return False
+            if self._since is None:
+                ago_s = time.monotonic() - self._began_s + EARLIER_S
+                self._since = _time(found, "Date") - timedelta(seconds=ago_s)
+            # One that is older was left when Azure ML had begun this job before.
+            return found.status == 200 and _time(found, "Last-Modified") > self._since
+        except (RankError, TypeError, ValueError):
+            return False
+
+
+def _time(answer: Answer, name: str) -> datetime:
+    return parsedate_to_datetime(answer.headers.get(name, ""))
 
 
 def _end(path: str) -> None:
