@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 IGNORE_FILES = (".gitignore", ".launchignore")  # the later one overrides the earlier
 # Never sent, whatever the ignore files say: repositories, caches, and the local secrets.
 NEVER_SENT = frozenset({".git", ".hg", ".svn", "__pycache__", ".secrets.env"})
-# In a folder that holds what a run has made, brought there by `launch`: it is no code of the next one.
+# In a folder that `launch` has brought what a run made to; that is no code of the next one.
 FETCHED = ".trainyard-fetched.json"
+_MADE = frozenset({"outputs", "logs", "metrics.jsonl", "summary.json", "error.json"})
 MAX_DIFF_CHARACTERS = 1 << 20
 GIT_TIMEOUT_S = 10
 _MOST_NAMES = 100
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What was copied, and what was left out: links to folders outside, folders of fetched results."""
+    """What was copied, and what was left out: links to folders outside, folders of what was fetched."""
 
     files: int
     bytes: int
@@ -197,11 +198,11 @@ def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[
     while waiting:
         prefix, outer = waiting.pop()
         inside = outer.with_folder(root / prefix, prefix)
-        items = _listed(root / prefix, exclude)
+        items, fetched = _parted(prefix, _listed(root / prefix, exclude))
+        yield from (Entry(name, "left out") for name in fetched)
+        if prefix in fetched:
+            continue
         if prefix:
-            if any(item.name == FETCHED for item in items):
-                yield Entry(prefix, "left out")
-                continue
             yield Entry(prefix, "folder")
         for item in items:
             name = prefix + item.name
@@ -213,6 +214,25 @@ def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[
                     waiting.append((f"{name}/", inside))
             elif item.is_file(follow_symlinks=False) and not inside.ignore(name):
                 yield Entry(name, "file")
+
+
+def _parted(prefix: str, items: list[os.DirEntry[str]]) -> tuple[list[os.DirEntry[str]], list[str]]:
+    """What of a folder is code, and the names of the folders that were fetched: it may be itself."""
+    if all(item.name != FETCHED for item in items):
+        return items, []
+    own = [item for item in items if not _is_made(item.name)]
+    if prefix and not own:
+        return own, [prefix]
+    return own, [
+        f"{prefix}{item.name}/"
+        for item in items
+        if _is_made(item.name) and item.is_dir(follow_symlinks=False)
+    ]
+
+
+def _is_made(name: str) -> bool:
+    """Whether a fetch left it, where one did: results, half of a file, what it keeps for itself."""
+    return name in _MADE or name.endswith(".part") or name.startswith(".trainyard-fetch")
 
 
 def _rules_on_the_way(root: Path, start: str, rules: _Rules) -> _Rules:

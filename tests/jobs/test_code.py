@@ -147,11 +147,20 @@ def test_workspace_inside_the_code_is_left_out(source: Path, tmp_path: Path) -> 
     assert copied(source / "workspace/runs/new/code") == ["a.py"]
 
 
-def test_what_was_fetched_from_a_run_is_left_out_and_said(source: Path, tmp_path: Path) -> None:
-    fetched = {f"results/{FETCHED}": "{}", "results/outputs/model": "large"}
-    write(source, {"train.py": "", **fetched})
-    assert snapshot(source, tmp_path / "copy").left_out == ("results/",)
-    assert copied(tmp_path / "copy") == ["train.py"]
+def test_what_was_fetched_into_a_part_of_the_code_is_left_out_and_said(
+    source: Path, tmp_path: Path
+) -> None:
+    own = {"train.py": "", "model/__init__.py": "", "model/inner/logs/a.py": ""}
+    write(source, own)
+    before = snapshot(source, tmp_path / "before")
+    made = ("outputs/model", "logs/rank-00000.log", "metrics.jsonl", ".summary.json.1a.part")
+    for folder in ("", "model/", "results/"):
+        write(source, {f"{folder}{name}": "made" for name in (*made, FETCHED)})
+    after = snapshot(source, tmp_path / "after")
+    assert set(after.left_out) == {"outputs/", "logs/", "model/outputs/", "model/logs/", "results/"}
+    assert (after.files, after.bytes) == (before.files, before.bytes)
+    assert copied(tmp_path / "after") == sorted(own)
+    assert not (tmp_path / "after/results").exists()
 
 
 def test_only_what_is_named_travels(source: Path, tmp_path: Path) -> None:
