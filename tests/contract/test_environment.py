@@ -115,10 +115,17 @@ def test_jobs_reads_infras_output_value_by_value(settings):
     assert all(each.compute.startswith(f"{name}-") for name, each in clusters.items())
 
 
+def as_infra_writes(environment):
+    """Without names of datastores: a stack calls them as their containers."""
+    storage = msgspec.to_builtins(environment.storage)
+    assert storage.pop("datastores") == {}
+    return msgspec.to_builtins(environment) | {"storage": storage}
+
+
 def test_infra_writes_every_field_and_only_fields_of_the_struct(settings):
     output = output_of(settings)
     environment = msgspec.json.decode(json.dumps(output), type=Environment)
-    assert msgspec.to_builtins(environment) == output
+    assert as_infra_writes(environment) == output
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -126,7 +133,7 @@ def test_the_output_of_a_cloud_stack_is_valid_and_read_value_by_value(stack, sch
     output, settings = environment_of(stack), settings_of(stack)
     jsonschema.validate(output, schema)
     environment = parse_environment(json.dumps(output).encode(), "the test")
-    assert msgspec.to_builtins(environment) == output
+    assert as_infra_writes(environment) == output
 
     account = environment.storage.account
     group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{environment.resource_group}"
