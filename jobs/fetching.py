@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from jobs import console
 from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
 
@@ -13,6 +16,8 @@ FILES = ("metrics.jsonl", "summary.json", "error.json")
 FOLDERS = ("outputs", "logs")
 PART_SUFFIX = ".part"
 BLOCK = 1 << 20
+LOCK = ".trainyard-fetch.lock"
+_LOCKED_PAUSE_S = 0.2
 
 
 def fetch_run(run_dir: Path, into: Path) -> Path:
@@ -23,9 +28,7 @@ def fetch_run(run_dir: Path, into: Path) -> Path:
     outputs stay links; links out of them become the files they lead to, folders behind such
     links are left out. Raises EnvironmentFailure where `into` cannot be written.
     """
-    try:
-        into.mkdir(parents=True, exist_ok=True)
-        mark_fetched(into)
+    with fetching_into(into):
         for name in FILES:
             _copy(run_dir / name, into / name)
         for folder in FOLDERS:
@@ -36,16 +39,52 @@ def fetch_run(run_dir: Path, into: Path) -> Path:
                 elif (root / name).is_file():
                     _copy(root / name, into / folder / name)
             (into / folder).mkdir(exist_ok=True)
+    return into
+
+
+@contextmanager
+def fetching_into(into: Path) -> Generator[None]:
+    """Make the folder, which travels with no run's code, and have it alone: waits for another fetch.
+
+    Raises EnvironmentFailure where it cannot be written, also for an OSError from within.
+    """
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(into / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock(descriptor, into)
+            (into / FETCHED).open("ab").close()
+            yield
+        finally:
+            os.close(descriptor)
     except OSError as error:
         message = f"cannot write into `{into}`: {error.strerror or error}"
         hint = "free some space or choose another folder, then fetch again: it goes on"
         raise EnvironmentFailure(message, hint=hint) from error
-    return into
 
 
-def mark_fetched(into: Path) -> None:
-    """Have the folder travel with no run's code."""
-    (into / FETCHED).open("ab").close()
+def _lock(descriptor: int, into: Path) -> None:
+    """The system lets go of it when the process ends, however it does."""
+    has_said = False
+    while not _try_lock(descriptor):
+        if not has_said:
+            console.say(f"another fetch is at it in `{into}`: waiting for its end")
+            has_said = True
+        time.sleep(_LOCKED_PAUSE_S)
+
+
+def _try_lock(descriptor: int) -> bool:
+    if os.name == "nt":
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    from jobs.transfers.portable import lock
+
+    return lock(descriptor)
 
 
 def _names(root: Path) -> Iterator[str]:

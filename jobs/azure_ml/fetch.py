@@ -26,7 +26,7 @@ from jobs.azure_ml.node_logs import IMAGE_BUILD, NODES
 from jobs.azure_ml.request import job_name
 from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
-from jobs.fetching import PART_SUFFIX, mark_fetched
+from jobs.fetching import PART_SUFFIX, fetching_into
 from jobs.progress import Counter, ProgressLine
 from jobs.runs import write_file
 from jobs.spec import RunHandle
@@ -44,8 +44,7 @@ _ROUNDS = 3
 
 def fetch_run(runs: CloudRuns, handle: RunHandle, into: Path) -> Path:
     """Copy outputs, figures and logs into `into`; gives `into`. See `Engine.fetch`."""
-    try:
-        into.mkdir(parents=True, exist_ok=True)
+    with fetching_into(into):
         _Results(runs.blobs, handle.id, into).bring()
         error = runs.error(handle)
         if error is not None:
@@ -55,10 +54,6 @@ def fetch_run(runs: CloudRuns, handle: RunHandle, into: Path) -> Path:
                 _Logs(runs, handle, attempt.number, into).bring()
         for name in ("outputs", "logs"):
             (into / name).mkdir(exist_ok=True)
-    except OSError as error:
-        message = f"cannot write into `{into}`: {error.strerror or error}"
-        hint = "free some space or choose another folder, then fetch again: it goes on"
-        raise EnvironmentFailure(message, hint=hint) from error
     return into
 
 
@@ -91,7 +86,6 @@ class _Results:
 
     def bring(self) -> None:
         """Copy what is not here yet, or was another version."""
-        mark_fetched(self._into)
         for _ in range(_ROUNDS):
             missing = [each for each in self._listed() if not self._is_here(*each)]
             if not missing:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from jobs.code import FETCHED, snapshot
 from jobs.errors import EnvironmentFailure
-from jobs.fetching import fetch_run
+from jobs.fetching import LOCK, fetch_run, fetching_into
 from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
 
@@ -42,6 +43,7 @@ def test_fetch_brings_outputs_logs_and_figures_and_nothing_else(
 ) -> None:
     into = fetch_run(run_dir, tmp_path / "x" / "into")
     assert names(into) == [
+        LOCK,
         FETCHED,
         "logs/rank-00000.log",
         "metrics.jsonl",
@@ -109,6 +111,23 @@ def test_target_that_cannot_be_written_is_named(run_dir: Path, tmp_path: Path) -
     with pytest.raises(EnvironmentFailure) as caught:
         fetch_run(run_dir, tmp_path / "file" / "into")
     assert caught.value.message == f"cannot write into `{tmp_path}/file/into`: Not a directory"
+
+
+def test_a_fetch_waits_for_another_into_the_same_folder(
+    run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = tmp_path / "into"
+    with ThreadPoolExecutor(1) as pool:
+        with fetching_into(into):
+            second = pool.submit(fetch_run, run_dir, into)
+            said = ""
+            while "another fetch is at it" not in said:
+                assert not second.done(), second.result()
+                said += capsys.readouterr().err
+            assert names(into) == [LOCK, FETCHED]
+        assert second.result(60) == into
+    assert said == f"another fetch is at it in `{into}`: waiting for its end\n"
+    assert (into / "outputs/a").read_text() == "a"
 
 
 def test_fetch_while_the_run_is_on_and_again_at_its_end(tmp_path: Path) -> None:

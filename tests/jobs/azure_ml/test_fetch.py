@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from jobs.azure_ml import fetch
 from jobs.azure_ml.fetch import fetch_run, local_path
 from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
+from jobs.fetching import LOCK
 from jobs.spec import JobRetry, RunHandle
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.gangs import make_spec
@@ -44,7 +46,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != FETCHED
+        if path.is_file() and path.name not in (FETCHED, LOCK)
     }
 
 
@@ -184,6 +186,18 @@ def test_later_attempts_and_azures_own_logs_have_folders(runs: MemoryRuns, tmp_p
         "logs/attempt-2/rank-00000.log": b"again\n",
         "logs/attempt-2/azureml/system_logs/lifecycler/lifecycler.log": b"ready\n",
     }
+
+
+def test_two_fetches_into_one_folder_bring_everything_once(
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path
+) -> None:
+    runs.memory.requests.clear()
+    with ThreadPoolExecutor(4) as pool:
+        into = tmp_path / "here"
+        assert [*pool.map(lambda _: fetch_run(runs, handle, into), range(4))] == [into] * 4
+    assert files(tmp_path / "here") == WHOLE
+    asked = [each for each in runs.memory.requests if not each.startswith("list")]
+    assert len(asked) == len(set(asked))
 
 
 def test_a_folder_that_cannot_be_written_is_said(
