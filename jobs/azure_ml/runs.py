@@ -115,13 +115,19 @@ class CloudRuns:
         return status if first is None else replace(status, started=first.started)
 
     def find(self, name: str) -> RunHandle:
-        """The run that an id, a unique prefix of one or `last` names; its record is here then.
+        """The run that an id, a unique prefix of one or `last` names.
 
-        Raises NotFound where there is none, LaunchError where a prefix fits several.
+        Its record is here then, unless the store has none or is out of reach. Raises NotFound where
+        there is no such run, LaunchError where a prefix fits several.
         """
         if RUN_ID.fullmatch(name):
             handle = self.handle(name)
-            self._bring_record(handle)
+            try:
+                self._bring_record(handle)
+            except LaunchError as error:
+                # Resource Manager alone ends a job, and has to be able to.
+                if self.wire.find(f"{self.wire.workspace}/jobs/{name}") is None:
+                    raise (self._no_run(name) if isinstance(error, NotFound) else error) from None
             return handle
         if name == "last":
             newest = self.list(1)
@@ -131,8 +137,7 @@ class CloudRuns:
             return self.find(newest[0].id)
         matches = list(self._beginning_with(name)) if name else []
         if not matches:
-            message = f"there is no run `{name}`"
-            raise NotFound(message, hint=f"launch ls -s {self.environment.stack}")
+            raise self._no_run(name)
         if len(matches) > 1:
             message = f"`{name}` fits {len(matches)} runs"
             several = ", ".join(matches[:4]) + (", ..." if len(matches) > 4 else "")
@@ -182,10 +187,14 @@ class CloudRuns:
             return
         content = self.blobs.read(f"{handle.id}/run.json")
         if content is None:
-            message = f"there is no run `{handle.id}`"
-            raise NotFound(message, hint=f"launch ls -s {self.environment.stack}")
+            message = f"the record of {handle.id} is gone from the store"
+            raise NotFound(message, hint=f"launch cancel {handle.id} ends it, if it is on")
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
+
+    def _no_run(self, name: str) -> NotFound:
+        hint = f"launch ls -s {self.environment.stack}"
+        return NotFound(f"there is no run `{name}`", hint=hint)
 
     # --- How it stands -----------------------------------------------------------------------
 

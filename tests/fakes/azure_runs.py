@@ -45,7 +45,8 @@ class ScriptedWire:
         if inside.startswith("/computes/"):
             return self.compute
         if inside.startswith("/jobs/"):
-            return None
+            name = inside.removeprefix("/jobs/")
+            return next((each for each in self.jobs if each["name"] == name), None)
         answers = self.details.get(inside.split("/")[2], [None])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from jobs.azure_ml import watch
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
-from jobs.errors import LaunchError, NotFound
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.failure import RankReport
 from jobs.runs import RunEvent
 from jobs.spec import JobRetry, RunState
@@ -251,8 +252,29 @@ def test_a_run_of_another_machine_is_known_by_its_record_in_the_store(
     handle = elsewhere.add(SPEC, RUN, details("Running"))
     runs.memory.blobs[f"{RUN}/run.json"] = Path(handle.run_dir, "run.json").read_bytes()
     assert runs.record(runs.find(RUN)) == elsewhere.record(handle)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="there is no run `20260101-000000-0000`"):
         runs.find("20260101-000000-0000")
+
+
+def test_a_run_without_its_record_is_found_where_there_is_a_job(
+    runs: MemoryRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.scripted.jobs = [job(RUN, "Running")]
+    with pytest.raises(NotFound, match=f"the record of {RUN} is gone from the store"):
+        runs.record(runs.find(RUN))
+    silence = EnvironmentFailure("the store is silent", hint="")
+    monkeypatch.setattr(runs.memory, "read", raising(silence))
+    with pytest.raises(EnvironmentFailure, match="the store is silent"):
+        runs.record(runs.find(RUN))
+    with pytest.raises(EnvironmentFailure, match="the store is silent"):
+        runs.find("20260101-000000-0000")
+
+
+def raising(error: Exception) -> Callable[[str], bytes]:
+    def read(_: str) -> bytes:
+        raise error
+
+    return read
 
 
 def test_figures_and_checkpoints_come_from_the_store(runs: MemoryRuns) -> None:
