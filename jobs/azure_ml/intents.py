@@ -83,7 +83,11 @@ def hold(run_dir: Path) -> Generator[bool]:
 
     The system lets go of it when the process ends, however it does.
     """
-    descriptor = os.open(run_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        descriptor = os.open(run_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except FileNotFoundError:  # withdrawn meanwhile, with its folder
+        yield False
+        return
     try:
         yield _lock(descriptor)
     finally:

@@ -18,6 +18,7 @@ from jobs import console
 from jobs.azure_ml.cancelling import is_cancelled
 from jobs.azure_ml.history import Attempt
 from jobs.azure_ml.request import job_name
+from jobs.errors import Unreached
 from jobs.outcome import parse_time
 from jobs.spec import JobSpec, RunHandle
 
@@ -46,8 +47,14 @@ def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     due = next_attempt(record.plan.spec, attempts, datetime.now(UTC))
     if due is None or is_cancelled(runs.blobs, handle.id):
         return False
-    submit_attempt(runs.environment, record, due.number, runs.wire, timeout_s=due.timeout_s)
-    runs.watch.forget(handle)
+    try:
+        submit_attempt(runs.environment, record, due.number, runs.wire, timeout_s=due.timeout_s)
+    except (KeyboardInterrupt, Unreached):
+        known = f"whether attempt {due.number} of {handle.id} is on is not known"
+        console.warn(f"{known}; launch cancel {handle.id} ends it")
+        raise
+    finally:
+        runs.watch.forget(handle)
     if is_cancelled(runs.blobs, handle.id):
         # Meanwhile, by somebody who could not see this attempt.
         cancel_job(runs.wire, job_name(handle.id, due.number))

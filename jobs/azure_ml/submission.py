@@ -75,7 +75,7 @@ def submit_run(
     asked = _as_asked(plan, environment, make_plan)
     intent = Intent(plan_digest=plan_digest(asked), code=code.listing.name, since_s=time.time())
     try:
-        with _claimed(RunStore(workspace), intent) as (run_dir, is_new):
+        with claimed(RunStore(workspace), intent) as (run_dir, is_new):
             started = (way or Submission)(environment, run_dir, wire, code)
             started.may_be_on = not is_new
             try:
@@ -128,8 +128,8 @@ def submit_attempt(
         reply = wire.put(
             request["path"], request["body"], api_version=request["api_version"], what=what
         )
-    except CloudRefusal:
-        found = wire.find(request["path"], what=what)
+    except CloudRefusal as refusal:
+        found = None if refusal.status in (401, 403) else wire.find(request["path"], what=what)
         if found is None:
             raise
         return found
@@ -170,7 +170,7 @@ def settle_intents(environment: Environment, is_there: Callable[[str], bool]) ->
 
 
 @contextmanager
-def _claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
+def claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
     """The folder of the run, held, and whether it is a new one."""
     for run_dir, earlier in open_intents(store, RESUME_S):
         if (earlier.plan_digest, earlier.code) != (intent.plan_digest, intent.code):
@@ -260,6 +260,8 @@ class Submission:
                     if self.may_be_on:
                         raise self._uncertain(refusal) from refusal
                     self.withdraw()
+                    if refusal.status == 400:
+                        refusal.hint = "`launch plan JOB --json` has what was sent"
                     raise
             else:
                 return

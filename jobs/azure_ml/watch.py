@@ -59,10 +59,10 @@ class Look(Struct, kw_only=True):
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether it need not be asked again yet."""
-        state = self.attempts[-1].standing.state
-        longest_s = WAITING_STALE_S if state in _WAITING else STALE_S
+        last = self.attempts[-1]
+        longest_s = WAITING_STALE_S if last.standing.state in _WAITING else STALE_S
         fresh_s = min(max((now_s - self.changed_s) / 20, FRESH_S), longest_s)
-        return state.is_terminal() or now_s - self.seen_s < fresh_s
+        return _is_whole(last) or now_s - self.seen_s < fresh_s
 
 
 class Watch:
@@ -200,8 +200,13 @@ def kept_attempt(run_dir: Path, number: int) -> Attempt | None:
         return None
 
 
+def _is_whole(attempt: Attempt) -> bool:
+    """Whether it is over, and told in full: at first only its state may be known."""
+    return attempt.standing.state.is_terminal() and attempt.ended is not None
+
+
 def _keep(run_dir: Path, attempt: Attempt) -> None:
-    if not attempt.standing.state.is_terminal():
+    if not _is_whole(attempt):
         return
     try:
         (run_dir / KEPT).mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from typing import Any
 from jobs.azure_ml.code_upload import Code
 from jobs.azure_ml.submission import Submission, submit_run
 from jobs.azure_ml.wire import Wire
-from jobs.azure_ml_v1.run_configuration import v1_request
+from jobs.azure_ml_v1.run_configuration import plan_run, v1_request
 from jobs.azure_ml_v1.session import Session
 from jobs.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
 
@@ -23,7 +23,8 @@ IGNORE_FILE = ".amlignore"
 def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:
     """Start the run, or go on where an earlier `launch` of the same job was cut off."""
     session.open()  # before a run is claimed: much may speak against it
-    return submit_run(environment, plan, wire, way=partial(V1Submission, session=session))
+    way = partial(V1Submission, session=session)
+    return submit_run(environment, plan, wire, way=way, make_plan=plan_run)
 
 
 class V1Submission(Submission):

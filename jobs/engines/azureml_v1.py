@@ -44,7 +44,10 @@ class AzureMlV1Engine(AzureMlEngine):
 
     def cancel(self, handle: RunHandle) -> None:
         """End the run; silent when it is over; see `Engine.cancel`."""
+        from jobs.azure_ml.cancelling import close_intent
+
         self.store.session.cancel(handle.id)
+        close_intent(self.store, handle)
         self.store.watch.forget(handle)
 
     def begin_again(self, handle: RunHandle) -> bool:

@@ -305,6 +305,62 @@ def test_no_crash_of_many_starts_a_run_twice(launch: AzureLaunch, crash: Crash, 
     crash_and_go_on(launch, crash)
 
 
+@pytest.mark.parametrize(
+    ("crash", "times"),
+    [("after the reply", None), ("after the reply", 1), ("after the record", 1)],
+    ids=["neither sent nor seen", "seen", "not there, so far as is seen"],
+)
+def test_a_refusal_of_what_may_be_on_withdraws_nothing(
+    launch: AzureLaunch, crash: Crash, times: int | None
+):
+    before = jobs_of(launch.azure)
+    job = launch.write_job()
+    launch.azure.script(JobTrouble(what="queued for ever"))
+    launch.type("run", job, *DETACHED, crash=crash)
+    (run_dir,) = launch.run_dirs()
+    refused = forbidden(path=PUT_JOB, times=times)
+    launch.azure.script(refused)
+    typed = launch.type("run", job, *DETACHED)
+    if (crash, times) != ("after the reply", 1):
+        assert typed.code == 1
+        assert f"whether Azure ML has {run_dir.name} is not known: " in typed.err
+        assert '--role "AzureML Data Scientist"' in typed.err
+        launch.azure.troubles.clear()
+        typed = launch.type("run", job, *DETACHED)
+    assert (typed.code, typed.out) == (0, f"{run_dir.name}\n")
+    assert jobs_of(launch.azure) - before == {run_dir.name}
+    assert launch.type("cancel", run_dir.name).code == 0
+
+
+def test_a_price_that_changes_after_a_crash_starts_no_other_run(launch: AzureLaunch):
+    before = jobs_of(launch.azure)
+    job = launch.write_job(limits={"cost": 5})
+    launch.azure.script(JobTrouble(what="queued for ever"))
+    environment = json.loads(launch.env_file.read_text())
+    crashes: tuple[Crash, ...] = ("after the reply", "")
+    for price, crash in zip((0.272, 0.270), crashes, strict=True):
+        for cluster in environment["clusters"].values():
+            cluster["price_per_node_hour"] = price
+        launch.env_file.write_text(json.dumps(environment))
+        again = launch.type("run", job, *DETACHED, crash=crash)
+    assert again.code == 0, again.err
+    assert jobs_of(launch.azure) - before == {again.out.strip()}
+
+
+def test_a_run_that_azure_never_got_is_ended_and_the_same_again_is_another(launch: AzureLaunch):
+    before = jobs_of(launch.azure)
+    job = launch.write_job()
+    launch.type("run", job, *DETACHED, crash="after the record")
+    (run_dir,) = launch.run_dirs()
+    ended = launch.type("cancel", run_dir.name)
+    reason = "Azure ML never got it: its submit was cut off, or refused"
+    assert (ended.code, ended.err) == (0, f"{run_dir.name} lost: {reason}\n")
+    again = launch.type("run", job, *DETACHED)
+    assert again.code == 0, again.err
+    assert again.out.strip() != run_dir.name
+    assert jobs_of(launch.azure) - before == {again.out.strip()}
+
+
 @pytest.mark.parametrize("crash", ["while the job is sent", "after the reply"])
 def test_a_job_whose_launch_died_is_listed_though_nobody_types_it_again(
     launch: AzureLaunch, crash: Crash

@@ -27,6 +27,7 @@ from jobs.azure_ml.intents import (
 )
 from jobs.azure_ml.known import Known
 from jobs.azure_ml.request import plan_job
+from jobs.azure_ml.submission import SETTLE_S, claimed
 from jobs.runs import RunStore, run_id
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
@@ -84,6 +85,31 @@ def test_an_intent_is_held_by_one_process_and_let_go_by_its_death(tmp_path):
         other.kill()
     with hold(run_dir) as is_ours:
         assert is_ours
+
+
+def test_an_intent_that_another_has_withdrawn_with_its_folder_is_not_held(tmp_path):
+    with hold(tmp_path / "gone") as is_ours:
+        assert not is_ours
+
+
+def test_who_goes_on_with_an_intent_is_waited_for_anew(tmp_path):
+    """What it sends may arrive as late as what was sent first."""
+    store = RunStore(tmp_path)
+    run_dir, intent = make_intent(store, ago_s=SETTLE_S - 1)
+    again = msgspec.structs.replace(intent, since_s=time.time())
+    with claimed(store, again) as (found, is_new):
+        assert (found, is_new) == (run_dir, False)
+    assert read_intent(run_dir) == again
+
+
+def test_a_withdrawn_run_leaves_no_folder_where_a_held_lock_stays(tmp_path):
+    """As on Windows."""
+    intent = Intent(plan_digest="p", code="c", since_s=time.time())
+    with claimed(RunStore(tmp_path), intent) as (run_dir, is_new):
+        assert is_new
+        (run_dir / INTENT).unlink()
+        assert list(run_dir.iterdir()) != []
+    assert not run_dir.exists()
 
 
 def test_the_same_job_has_the_same_digest():
