@@ -7,7 +7,9 @@ from pathlib import Path
 from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
-from jobs.errors import ExitCode
+from jobs.engines.base import Engine
+from jobs.errors import ExitCode, LaunchError
+from jobs.spec import RunHandle, RunState, RunStatus
 
 # The supervisor gives the ranks 10 s for a checkpoint, then kills them.
 TIMEOUT_S = 25.0
@@ -33,18 +35,53 @@ def cancel(*, runs: list[str], stack: str, env: Path | None) -> int:
     environment = options.open_environment(stack, env)
     # All names are looked up before the first run is touched.
     found = [options.open_run(run, environment) for run in runs]
+    before = [_state(engine, handle) for engine, handle in found]
+    # What goes wrong with one keeps no other on.
+    refused = [_refusal(engine, handle) for engine, handle in found]
     unfinished = 0
-    for engine, handle in found:
-        before = engine.status(handle).state
-        engine.cancel(handle)
-        # One that was to be started again is not any more.
-        if before.is_terminal() and engine.status(handle).state is before:
-            console.say(f"{handle.id} was over already ({before.value})")
+    for (engine, handle), was, refusal in zip(found, before, refused, strict=True):
+        if refusal is not None:
             continue
-        status = wait_until_over(engine, handle, TIMEOUT_S)
+        # One that was to be started again is not any more.
+        if was is not None and was.is_terminal() and _state(engine, handle) is was:
+            console.say(f"{handle.id} was over already ({was.value})")
+            continue
+        try:
+            status = wait_until_over(engine, handle, TIMEOUT_S)
+        except LaunchError as error:
+            unfinished += 1
+            console.warn(
+                f"{handle.id} was told to end, and whether it has is not known: {error.message}"
+            )
+            continue
         if not status.state.is_terminal():
             unfinished += 1
             console.warn(f"{handle.id} is still {status.state.value}; launch wait {handle.id}")
             continue
-        console.say(f"{handle.id} {status.state.value}")
+        console.say(_end_line(status))
+    errors = [each for each in refused if each is not None]
+    for error in errors[1:]:
+        console.report_error(error)
+    if errors:
+        raise errors[0]
     return int(ExitCode.UNFINISHED if unfinished else ExitCode.SUCCEEDED)
+
+
+def _end_line(status: RunStatus) -> str:
+    is_told = status.state is RunState.LOST and status.reason
+    return f"{status.id} {status.state.value}" + (f": {status.reason}" if is_told else "")
+
+
+def _state(engine: Engine, handle: RunHandle) -> RunState | None:
+    try:
+        return engine.status(handle).state
+    except LaunchError:
+        return None  # it can be ended all the same
+
+
+def _refusal(engine: Engine, handle: RunHandle) -> LaunchError | None:
+    try:
+        engine.cancel(handle)
+    except LaunchError as error:
+        return error
+    return None

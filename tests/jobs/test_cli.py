@@ -11,6 +11,7 @@ import pytest
 
 from jobs.cli import VERBS, build_parser, main
 from jobs.engines import ENGINES
+from jobs.errors import EnvironmentFailure
 from jobs.project import project_root
 from jobs.spec import KeyVault
 from jobs.supervision import take_lock
@@ -456,6 +457,37 @@ def test_cancel_looks_up_every_name_before_it_ends_one(launching):
     run = launching.add_run()
     assert launching.type("cancel", run, "19990101").code == 102
     assert FakeEngine.cancelled == []
+
+
+def test_cancel_ends_the_others_where_one_cannot_be_ended(launching, monkeypatch):
+    first, second, third = (launching.add_run() for _ in range(3))
+    monkeypatch.setattr(FakeEngine, "cancelled", [])
+
+    def cancel(engine, handle):
+        if handle.id != second:
+            raise EnvironmentFailure(f"no way to {handle.id}", hint="try")
+        engine.cancelled.append(handle.id)
+
+    monkeypatch.setattr(FakeEngine, "cancel", cancel)
+    typed = launching.type("cancel", first, second, third)
+    assert FakeEngine.cancelled == [second]
+    assert typed.code == 1
+    assert f"{second} was over already" in typed.err
+    for run in (first, third):
+        assert f"error: no way to {run}\n" in typed.err
+
+
+def test_cancel_ends_a_run_whose_state_nobody_tells(launching, monkeypatch):
+    run = launching.add_run()
+    monkeypatch.setattr(FakeEngine, "cancelled", [])
+
+    def status(engine, handle):
+        raise EnvironmentFailure("no answer", hint="wait")
+
+    monkeypatch.setattr(FakeEngine, "status", status)
+    typed = launching.type("cancel", run)
+    assert (FakeEngine.cancelled, typed.code) == ([run], 101)
+    assert f"{run} was told to end, and whether it has is not known: no answer" in typed.err
 
 
 def test_fetch_prints_the_folder(launching):
