@@ -443,7 +443,7 @@ def test_a_token_that_nobody_renews_is_named(streaming):
         store.read(RemoteFile(path="train/x", bytes=10), 0, 10)
     assert str(error.value) == (
         f"the store {streaming.server.endpoint} does not give `train/x`: 401 "
-        "InvalidAuthenticationInfo "
+        "InvalidAuthenticationInfo: the token is not renewed "
         "(hint: look at the store, then start the run again from its checkpoint)"
     )
 

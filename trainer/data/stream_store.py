@@ -195,7 +195,8 @@ class RangeStore:
                 return
         if self._kind == "token" and answer.status == 401:
             # The node renews it by itself; a signature is renewed by nobody, and a 403 stays.
-            raise _PassingError(_status(answer))
+            message = f"{_status(answer)}: the token is not renewed"
+            raise _PassingError(message)
         message = f"the store {self._endpoint} lets us in no more: {_status(answer)}"
         hint = f"the {self._kind} of this run has expired: start it again from its checkpoint"
         raise TrainingError(message, hint=hint)
