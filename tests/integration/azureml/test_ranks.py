@@ -260,7 +260,7 @@ def test_a_secret_that_is_not_to_be_had_ends_the_rank_and_says_what_mends_it(
 
 
 @pytest.mark.parametrize(
-    "token_s", [3600.0, pytest.param(2.0, marks=pytest.mark.faults, id="ends meanwhile")]
+    "token_s", [3600.0, pytest.param(14.0, marks=pytest.mark.faults, id="ends meanwhile")]
 )
 def test_a_streamed_input_is_read_with_the_nodes_own_token(
     ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token_s: float
