@@ -18,7 +18,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from jobs.build_cache import cache_root
 from jobs.spec import Cluster, Environment
 
 SERVICE = "https://prices.azure.com/api/retail/prices"
@@ -236,4 +235,6 @@ def _remember(region: str, memory: _Memory) -> None:
 
 
 def _memory_file(region: str) -> Path:
+    from jobs.build_cache import cache_root
+
     return cache_root(os.environ) / "prices" / f"{region}.json"

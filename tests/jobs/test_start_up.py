@@ -6,12 +6,16 @@ import sys
 
 import pytest
 
+from tests.fakes.cloud_stack import make_cloud_environment
+
 HEAVY = {
     *("azure", "azureml", "matplotlib", "numpy", "pathspec", "pulumi", "pydantic", "rich"),
     *("tensorflow", "torch", "typer", "yaml", "argcomplete"),
     # Each costs milliseconds, and neither a help nor a listing needs it.
     *("difflib", "importlib.metadata", "shutil", "subprocess", "tempfile"),
 }
+# What asks Azure, and what that brings along.
+AZURE = {"azure", "azureml", "msal", "msrest", "requests", "urllib3", "cryptography", "pulumi"}
 # What a verb loads and the help does not.
 CONTRACTS = {"msgspec", "inspect", "jobs.spec", "jobs.commands"}
 PROGRAM = """
@@ -42,6 +46,26 @@ def test_the_help_loads_nothing_heavy(launching):
 def test_listing_runs_loads_nothing_heavy(launching):
     launching.add_run()
     assert loaded_by(launching, "ls", "--env", str(launching.env_file)) & HEAVY == set()
+
+
+def test_showing_a_local_run_loads_nothing_that_prices_are_kept_with(launching):
+    launching.add_run()
+    loaded = loaded_by(launching, "show", "last", "--env", str(launching.env_file))
+    assert loaded & {"hashlib", "subprocess", "jobs.build_cache"} == set()
+
+
+@pytest.mark.parametrize("engine", ["azureml", "azureml_v1"])
+def test_planning_on_azure_loads_nothing_of_azure(launching, engine):
+    launching.write_environment(make_cloud_environment(engine=engine))
+    job = launching.write_job(
+        "name: x\nimage: pytorch\ncommand: [python, train.py]\ncode: .\nretry: {max: 1}\n"
+        "env: {A: b}\noutputs: {model: {}}\nlimits: {wall_clock: 1h}\n"
+    )
+    words = ("plan", job, "--env", str(launching.env_file))
+    for loaded in (loaded_by(launching, *words), loaded_by(launching, *words, "--json")):
+        # What asks, whoever's it is, is not there either.
+        assert loaded & {*AZURE, "jobs.azure_ml.wire", "ssl", "http.client", "asyncio"} == set()
+        assert "jobs.azure_ml.request" in loaded
 
 
 def test_a_verb_loads_no_other_verb(launching):
