@@ -52,7 +52,8 @@ def import_workspace(
 ) -> Environment:
     """The environment of a workspace; `data` and `runs` are containers of one storage account.
 
-    Where neither is named and the workspace has none of stacks of ours, both are its own. Raises LaunchError for what is no workspace's id, NotFound for containers without a datastore,
+    Where neither is named and the workspace has none of stacks of ours, both are its own. Raises
+    LaunchError for what is no workspace's id, NotFound for containers without a datastore,
     CloudRefusal where Azure does not answer.
     """
     from jobs.azure_ml.wire import Wire

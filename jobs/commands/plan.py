@@ -12,8 +12,8 @@ from jobs.commands import options
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
     parser.epilog = (
-        "With --json the exact request, and what the nodes read in it. What `launch run` would refuse for is a warning here, "
-        "and among the notes of the JSON."
+        "With --json the exact request, and what the nodes read in it. What `launch run` would "
+        "refuse for is a warning here, and among the notes of the JSON."
     )
     options.add_job(parser)
     options.add_job_values(parser)
