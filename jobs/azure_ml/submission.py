@@ -251,7 +251,8 @@ class Submission:
             except CloudRefusal as refusal:
                 if self._has_it(record, refusal):
                     return
-                if refusal.status is None or refusal.status >= 500:
+                is_silent = refusal.status is None or refusal.status >= 500
+                if is_silent and isinstance(refusal, Passing):
                     raise self._uncertain(refusal) from refusal
                 is_last = num_tries == _BUSY_TRIES
                 if refusal.status == 409 and not is_last:

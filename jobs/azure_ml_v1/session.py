@@ -24,6 +24,7 @@ from jobs.spec import Environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 WORKER = Path(__file__).with_name("worker.py")
+_OTHER_ENGINE = 'the engine azureml: `"engine": "azureml"` in the environment'
 
 
 class Session:
@@ -150,7 +151,7 @@ class Session:
             "azureml-core needs v1LegacyMode, which switches off the API that the engine azureml, "
             "the studio and our stacks use"
         )
-        raise Refused(message, hint='the engine azureml: `"engine": "azureml"` in the environment')
+        raise Refused(message, hint=_OTHER_ENGINE)
 
     def _refusal(self, error: dict[str, Any], what: str) -> CloudRefusal:
         status, text = error["status"], error["text"]
@@ -162,8 +163,10 @@ class Session:
             host = f"https://{error['host']}"
             return explain(status, body, environment=self._environment, what=what, host=host)
         message = f"{what}: azureml-core says: {error['kind']}: {text}"
-        hint = f"launch env check -s {self._environment.stack}"
-        return Passing(message, hint=hint, status=None, code=error["kind"], text=text)
+        told: dict[str, Any] = {"status": None, "code": error["kind"], "text": text}
+        if error["silent"]:
+            return Passing(message, hint=f"launch env check -s {self._environment.stack}", **told)
+        return CloudRefusal(message, hint=f"it may work with {_OTHER_ENGINE}", **told)
 
     def _last_words(self) -> str:
         assert self._talk

@@ -33,24 +33,39 @@ class Line:
         # What others print must not get between our lines.
         self._out: Any = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
-        self._lock = threading.Lock()
+        # Between a request and its answer `launch` listens, and only then.
+        self._turn = threading.Condition()
+        self._is_asked = False
 
     def read(self) -> Any:
         """The next request, or None at the end."""
+        request = self._read()
+        with self._turn:
+            self._is_asked = True
+            self._turn.notify_all()
+        return request
+
+    def answer(self, said: dict[str, Any]) -> None:
+        """Answer the request."""
+        with self._turn:
+            self._is_asked = False
+            self._write(said)
+
+    def token(self, _audience: str) -> str:
+        """A token of whoever is logged in; a thread that asks between requests waits for the next."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._is_asked)
+            self._write({"token": True})
+            answer: dict[str, Any] = self._read() or {}
+            return str(answer["token"])
+
+    def _read(self) -> Any:
         text = sys.stdin.readline()
         return json.loads(text) if text else None
 
-    def write(self, said: dict[str, Any]) -> None:
-        """Answer."""
+    def _write(self, said: dict[str, Any]) -> None:
         self._out.write(json.dumps(said) + "\n")
         self._out.flush()
-
-    def token(self, _audience: str) -> str:
-        """A token of whoever is logged in; asked for by any thread, while a request is worked on."""
-        with self._lock:
-            self.write({"token": True})
-            answer: dict[str, Any] = self.read() or {}
-            return str(answer["token"])
 
 
 class Worker:
@@ -224,10 +239,14 @@ def no_telemetry(given: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """What an error of azureml-core says: the HTTP status, whose answer, a code, one line."""
+    """What an error of azureml-core says: the HTTP status, whose answer, a code, one line.
+
+    `silent` is whether there was no answer, for the network's sake.
+    """
     seen: BaseException | None = error
-    status, host, code, text = None, "", "", ""
+    status, host, code, text, is_silent = None, "", "", "", False
     while seen is not None:
+        is_silent = is_silent or _is_of_network(seen)
         # Of an OSError the first one is a number.
         said = str(getattr(seen, "message", "") or next(_not_numbers(seen.args), ""))
         found = _of_response(getattr(seen, "response", None)) or _of_message(said)
@@ -240,7 +259,15 @@ def describe(error: BaseException) -> dict[str, Any]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     kind = type(error).__name__
     line = lines[0] if lines else kind
-    return {"kind": kind, "status": status, "host": host, "code": code, "text": bare(line)}
+    told = {"kind": kind, "status": status, "host": host, "code": code, "text": bare(line)}
+    return {**told, "silent": is_silent and status is None}
+
+
+def _is_of_network(error: BaseException) -> bool:
+    """Those of `requests` are OSErrors; one of a file names it."""
+    if isinstance(error, OSError):
+        return error.filename is None
+    return type(error).__module__.partition(".")[0] in {"http", "requests", "urllib3"}
 
 
 def _not_numbers(args: tuple[Any, ...]) -> Iterator[Any]:
@@ -295,9 +322,10 @@ def main() -> int:
     worker = Worker(line, *sys.argv[1:4])
     while (request := line.read()) is not None:
         try:
-            line.write({"result": worker.answer(request)})
+            said = {"result": worker.answer(request)}
         except Exception as error:  # noqa: BLE001 (the edge of this process)
-            line.write({"error": describe(error)})
+            said = {"error": describe(error)}
+        line.answer(said)
     # Threads of azureml-core may go on for minutes.
     sys.stderr.flush()
     os._exit(0)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import select
+import subprocess
+import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -35,6 +39,7 @@ def test_a_refused_log_says_the_stores_code_and_not_its_address() -> None:
         "host": "account.blob.core.windows.net",
         "code": "AuthenticationFailed",
         "text": "AuthenticationFailed",
+        "silent": False,
     }
 
 
@@ -73,6 +78,7 @@ def test_a_lost_network_is_told_of(inner: OSError, text: str) -> None:
     for error, said in ((outer, "the connection ended"), (inner, text)):
         told = describe(error)
         assert (told["status"], told["host"], told["text"]) == (None, "", said)
+        assert told["silent"]
 
 
 def test_a_message_that_is_json_is_read() -> None:
@@ -80,3 +86,77 @@ def test_a_message_that_is_json_is_read() -> None:
     told = describe(RuntimeError(json.dumps(message)))
     assert (told["status"], told["host"]) == (500, "account.blob.core.windows.net")
     assert told["text"] == "no reason given"
+
+
+class SnapshotException(Exception):
+    """As azureml-core raises it: of no network."""
+
+    message = "The submitted folder is 400 MB"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SnapshotException(),
+        ValueError("azureml-core would send other values of: data"),
+        TypeError("x"),
+        FileNotFoundError(errno.ENOENT, "No such file", "train.py"),
+    ],
+)
+def test_an_error_that_is_not_the_networks_is_no_silence(error: Exception) -> None:
+    told = describe(error)
+    assert (told["status"], told["silent"]) == (None, False)
+
+
+IDLE = """
+import sys, threading
+from jobs.azure_ml_v1 import worker
+
+class Stub:
+    def __init__(self, line, *_names):
+        self.line, self.got = line, threading.Event()
+        answer = line.answer
+        def answered(said):
+            answer(said)
+            if said == {"result": "first"}:
+                threading.Thread(target=self.ask, daemon=True).start()
+        line.answer = answered
+
+    def ask(self):
+        print("asks", file=sys.stderr, flush=True)
+        self.token = self.line.token("x")
+        self.got.set()
+
+    def answer(self, request):
+        if request["do"] == "second":
+            self.got.wait()
+            return self.token
+        return "first"
+
+worker.Worker = Stub
+worker.main()
+"""
+
+
+def test_a_thread_that_wants_a_token_between_requests_waits_for_the_next() -> None:
+    """What it said meanwhile would be taken for an answer, or it would take a request for one."""
+    pipe = subprocess.PIPE
+    argv = [sys.executable, "-c", IDLE, "subscription", "group", "name"]
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+        assert stdin
+        assert stdout
+        assert stderr
+
+        def say(said: dict[str, Any]) -> Any:
+            stdin.write(json.dumps(said).encode() + b"\n")
+            stdin.flush()
+            return json.loads(stdout.readline())
+
+        assert say({"do": "first"}) == {"result": "first"}
+        assert stderr.readline() == b"asks\n"
+        assert select.select([stdout], [], [], 0.3)[0] == []
+        assert say({"do": "second"}) == {"token": True}
+        assert say({"token": "T"}) == {"result": "T"}
+        stdin.close()
+        assert process.wait(60) == 0

@@ -1,0 +1,47 @@
+"""What is left of a run that azureml-core did not start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.azure_ml.refusals import CloudRefusal, Passing
+from jobs.azure_ml_v1.submission import V1Submission
+from tests.fakes.cloud_stack import make_cloud_environment
+
+
+class Fails(V1Submission):
+    """Where azureml-core fails so; Azure ML has no such run."""
+
+    failure: CloudRefusal
+
+    def _put(self, record: Any) -> None:
+        raise self.failure
+
+    def _is_there(self, record: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (CloudRefusal, "the folder is too large"),
+        (Passing, "whether Azure ML has RUN is not known: the folder is too large"),
+    ],
+)
+def test_a_run_that_was_not_started_goes_and_one_that_may_be_on_stays(
+    kind: type[CloudRefusal], said: str, tmp_path: Path
+) -> None:
+    run_dir = tmp_path / "RUN"
+    run_dir.mkdir()
+    nothing: Any = None
+    way = Fails(make_cloud_environment(), run_dir, nothing, nothing, session=nothing)
+    way.failure = kind(
+        "the folder is too large", hint="x", status=None, code="SnapshotException", text=""
+    )
+    with pytest.raises(CloudRefusal) as raised:
+        way.send(nothing)
+    assert raised.value.message == said
+    assert run_dir.exists() == (kind is Passing)
