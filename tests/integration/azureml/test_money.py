@@ -181,13 +181,16 @@ def test_a_run_says_what_it_costs_before_and_after(launch: AzureLaunch) -> None:
     assert sent == "PT1H40M"
 
     ran = launch.type("run", job, "--yes", "--no-fetch")
-    assert ran.code == 0, ran.err
+    assert (ran.code, "launch fetch" in ran.err) == (0, True), ran.err
     assert "price     0.540 USD/h, at most 0.900 USD (list price of 20" in ran.err
     assert re.search(r"\ncost: (under 0.001|about 0.00\d) USD \(2 nodes x ", ran.err), ran.err
     shown = json.loads(launch.type("show", ran.out.split()[0], "--json").out)
     cost = shown["cost"]
     assert cost["amount"] == pytest.approx(PRICE * 2 * cost["ran_s"] / 3600)
     assert (cost["currency"], cost["num_nodes"]) == ("USD", 2)
+
+    again = launch.type("rerun", ran.out.split()[0], "-d", "--yes", "--set", "limits.cost=1.8")
+    assert (again.code, "\nlimits    3 h 20 min in all" in again.err) == (0, True), again.err
 
 
 def test_prices_are_asked_for_once_and_cost_no_plan_where_the_service_is_silent(
@@ -266,7 +269,7 @@ def test_a_workspace_as_azure_makes_it_is_imported_and_its_own_container_used(
         inputs={"words": {"dataset": "words", "mode": "mount"}},
     )
     ran = launch.type("run", job, "--yes")
-    assert ran.code == 0, ran.err
+    assert (ran.code, "launch fetch" in ran.err) == (0, False), ran.err
     run = ran.out.split()[0]
     assert (launch.folder / run / "outputs" / "a.txt").read_text() == (words / "a.txt").read_text()
     sent = launch.azure.job(run).body["outputs"]["trainyard_checkpoints"]["uri"]
