@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.azure_launch import AzureLaunch
-from tests.fakes.azureml import FakeAzure, JobTrouble, broken, throttled
+from tests.fakes.azureml import FakeAzure, JobTrouble, broken, firewall, throttled
 
 # Twelve lines a rank, over about a second; rank 1 ends with the code it is given. At step 5 the
 # ranks wait for the gate, where there is one: what is to happen then happens, however busy all are.
@@ -148,6 +148,25 @@ def test_what_was_cancelled_is_not_started_again_by_anybody(
     again = launch.type("cancel", run)
     assert (again.code, again.err) == (0, f"{run} was over already (cancelled)\n")
     assert jobs_of(launch, run) == {run}
+
+
+def test_a_job_is_ended_whatever_of_its_run_is_out_of_reach(
+    launch: AzureLaunch, tmp_path: Path
+) -> None:
+    place = launch.azure.place
+    for out_of_reach in ("record", "store"):
+        launch.azure.script(JobTrouble(what="queued for ever"))
+        run = launch.type("run", write_job(launch), "-y", "-d").out.split()[0]
+        (tmp_path / out_of_reach).mkdir()
+        colleague = AzureLaunch(launch.azure, tmp_path / out_of_reach)
+        if out_of_reach == "record":
+            launch.azure.blobs.container(place.data_account, "runs").delete_blob(f"{run}/run.json")
+        else:
+            launch.azure.script(firewall(account=place.data_account))
+        ended = colleague.type("cancel", run)
+        assert f"{run} was told to end, and whether it has is not known" in ended.err
+        assert (ended.code, launch.azure.wait(run).state) == (101, "Canceled")
+        launch.azure.troubles.clear()
 
 
 @pytest.mark.parametrize("what", ["log rotated", "log truncated", "preempted, restarted"])
