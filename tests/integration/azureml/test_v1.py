@@ -256,7 +256,7 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
                 path="*/snapshotrun", status=400, code="UserError", message="Bad.", times=None
             ),
             "Azure answered 400 UserError: Bad.",
-            "launch env check -s dev",
+            "`launch plan JOB --json` has what was sent",
         ),
         (
             firewall(account="tydevworkspace"),
