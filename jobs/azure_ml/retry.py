@@ -52,9 +52,9 @@ def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     except (KeyboardInterrupt, Unreached):
         known = f"whether attempt {due.number} of {handle.id} is on is not known"
         console.warn(f"{known}; launch cancel {handle.id} ends it")
+        runs.watch.expect(handle, attempts)
         raise
-    finally:
-        runs.watch.forget(handle)
+    runs.watch.forget(handle)
     if is_cancelled(runs.blobs, handle.id):
         # Meanwhile, by somebody who could not see this attempt.
         cancel_job(runs.wire, job_name(handle.id, due.number))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,11 +93,17 @@ class Watch:
         self._look_at_cluster(handle, look, now_s)
         return look
 
-    def expect(self, handle: RunHandle) -> None:
-        """Take it that the run waits: it was just submitted, and a silent Azure is waited for."""
-        waits = Attempt(number=1, status="NotStarted", standing=Standing(state=RunState.QUEUED))
+    def expect(self, handle: RunHandle, before: Sequence[Attempt] = ()) -> None:
+        """Take it that the run waits: it was just submitted, and a silent Azure is waited for.
+
+        Behind attempts `before` it may still be on its way, and is not looked for at once.
+        """
+        waits = Standing(state=RunState.QUEUED)
+        attempt = Attempt(number=len(before) + 1, status="NotStarted", standing=waits)
         now_s = time.monotonic()
-        self._looks[handle.id] = Look(attempts=[waits], seen_s=-math.inf, changed_s=now_s)
+        self._looks[handle.id] = Look(
+            attempts=[*before, attempt], seen_s=now_s if before else -math.inf, changed_s=now_s
+        )
 
     def forget(self, handle: RunHandle) -> None:
         """Ask anew next time: something was done to the run."""
