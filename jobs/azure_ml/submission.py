@@ -251,19 +251,21 @@ class Submission:
             except CloudRefusal as refusal:
                 if self._has_it(record, refusal):
                     return
-                is_silent = refusal.status is None or refusal.status >= 500
-                if is_silent and isinstance(refusal, Passing):
-                    raise self._uncertain(refusal) from refusal
                 is_last = num_tries == _BUSY_TRIES
                 if refusal.status == 409 and not is_last:
                     time.sleep(_BUSY_S)
-                elif refusal.status not in (400, 404) or is_last or not self._mended(record):
-                    if self.may_be_on:
-                        raise self._uncertain(refusal) from refusal
-                    self.withdraw()
-                    if refusal.status == 400:
-                        refusal.hint = "`launch plan JOB --json` has what was sent"
-                    raise
+                    continue
+                # Nobody but us sends a job of this name: busy is Azure with what we sent before.
+                if isinstance(refusal, Passing) and refusal.status != 429:
+                    raise self._uncertain(refusal) from refusal
+                if refusal.status in (400, 404) and not is_last and self._mended(record):
+                    continue
+                if refusal.status == 400:
+                    refusal.hint = "`launch plan JOB --json` has what was sent"
+                if self.may_be_on:
+                    raise self._uncertain(refusal) from refusal
+                self.withdraw()
+                raise
             else:
                 return
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.azure_ml import submission
 from jobs.azure_ml.refusals import CloudRefusal, Passing
 from jobs.azure_ml_v1.submission import V1Submission
 from tests.fakes.cloud_stack import make_cloud_environment
@@ -25,23 +26,32 @@ class Fails(V1Submission):
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "status", "said"),
     [
-        (CloudRefusal, "the folder is too large"),
-        (Passing, "whether Azure ML has RUN is not known: the folder is too large"),
+        (CloudRefusal, None, "the folder is too large"),
+        (Passing, 429, "the folder is too large"),
+        *(
+            (Passing, status, "whether Azure ML has RUN is not known: the folder is too large")
+            for status in (None, 408, 409, 503)
+        ),
     ],
 )
 def test_a_run_that_was_not_started_goes_and_one_that_may_be_on_stays(
-    kind: type[CloudRefusal], said: str, tmp_path: Path
+    kind: type[CloudRefusal],
+    status: int | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(submission.time, "sleep", lambda _: None)
     run_dir = tmp_path / "RUN"
     run_dir.mkdir()
     nothing: Any = None
     way = Fails(make_cloud_environment(), run_dir, nothing, nothing, session=nothing)
     way.failure = kind(
-        "the folder is too large", hint="x", status=None, code="SnapshotException", text=""
+        "the folder is too large", hint="x", status=status, code="SnapshotException", text=""
     )
     with pytest.raises(CloudRefusal) as raised:
         way.send(nothing)
     assert raised.value.message == said
-    assert run_dir.exists() == (kind is Passing)
+    assert run_dir.exists() == said.startswith("whether")
