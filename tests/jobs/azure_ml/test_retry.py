@@ -167,6 +167,7 @@ def test_what_ended_is_asked_for_until_it_is_told_in_full(
     assert runs.status(handle).ended is None
     assert runs.status(handle).state is RunState.PREEMPTED
     assert begin_again(runs, handle)
+    assert runs.status(handle).state is RunState.QUEUED
 
 
 def test_a_cancel_ends_the_attempt_that_another_has_begun_since(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobs.azure_ml import submission
+from jobs.azure_ml.intents import Intent, read_intent, write_intent
 from jobs.azure_ml.refusals import CloudRefusal, Passing
 from jobs.azure_ml_v1.submission import V1Submission
+from jobs.engines.azureml_v1 import AzureMlV1Engine
+from tests.fakes.azure_runs import RUN, MemoryRuns
 from tests.fakes.cloud_stack import make_cloud_environment
+from tests.fakes.gangs import make_spec
 
 
 class Fails(V1Submission):
@@ -55,3 +60,14 @@ def test_a_run_that_was_not_started_goes_and_one_that_may_be_on_stays(
         way.send(nothing)
     assert raised.value.message == said
     assert run_dir.exists() == said.startswith("whether")
+
+
+def test_the_same_again_after_a_cancel_is_another_run(tmp_path: Path) -> None:
+    """Also of a run that Azure ML never got."""
+    engine = AzureMlV1Engine(make_cloud_environment())
+    engine.__dict__["store"] = runs = MemoryRuns(tmp_path)
+    runs.__dict__["session"] = SimpleNamespace(cancel=lambda _run: None)
+    run_dir = Path(runs.add(make_spec(["python"])).run_dir)
+    write_intent(run_dir, Intent(plan_digest="p", code="c", since_s=0.0))
+    engine.cancel(runs.handle(RUN))
+    assert read_intent(run_dir) is None
