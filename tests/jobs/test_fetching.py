@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
+from jobs import console
 from jobs.code import FETCHED, snapshot
 from jobs.errors import EnvironmentFailure
 from jobs.fetching import LOCK, fetch_run, fetching_into
@@ -114,19 +116,18 @@ def test_target_that_cannot_be_written_is_named(run_dir: Path, tmp_path: Path) -
 
 
 def test_a_fetch_waits_for_another_into_the_same_folder(
-    run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    into = tmp_path / "into"
+    into, said = tmp_path / "into", SimpleQueue[str]()
+    monkeypatch.setattr(console, "say", said.put)
     with ThreadPoolExecutor(1) as pool:
         with fetching_into(into):
             second = pool.submit(fetch_run, run_dir, into)
-            said = ""
-            while "another fetch is at it" not in said:
-                assert not second.done(), second.result()
-                said += capsys.readouterr().err
+            line = f"another fetch is at it in `{into}`: waiting for its end"
+            assert said.get(timeout=60) == line
             assert names(into) == [LOCK, FETCHED]
         assert second.result(60) == into
-    assert said == f"another fetch is at it in `{into}`: waiting for its end\n"
+    assert said.empty()
     assert (into / "outputs/a").read_text() == "a"
 
 
