@@ -126,23 +126,13 @@ class Sas:
         return False
 
 
-class SasFile:
+class SasFile(Sas):
     """A SAS that somebody gave us in a file; read again where the store refuses it."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__("")
         self._path = path
-        self._token = ""
         self._read()
-
-    def query(self) -> str:
-        """See Authority."""
-        return self._token
-
-    def header(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> None:
-        """See Authority; the query says it all."""
-        del method, path, query, headers
 
     def refused(self, status: int, header: str | None) -> bool:
         """See Authority. Raises EnvironmentFailure for a SAS that has ended."""
