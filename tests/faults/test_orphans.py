@@ -135,7 +135,7 @@ def test_cancel_of_a_lost_run_without_processes_touches_nothing(
     gangs.wait_for_file(handle, "ranks/00001.json")
     for pid in supervisor_and_watcher(gangs, handle):
         os.kill(pid, signal.SIGKILL)
-    gangs.wait_until_gone(handle)
+    gangs.wait_until_gone(handle, timeout_s=60)
     before = {pid: each.start for pid, each in read_table().items() if each.parent in (0, 1)}
     gangs.engine.cancel(handle)
     after = {pid: each.start for pid, each in read_table().items()}

@@ -29,6 +29,8 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setattr(doctor.sys, "prefix", str(tmp_path / "venv"))
+    usage = doctor.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage._replace(free=100 * 10**9))
     (tmp_path / "bin").mkdir()
     return Project.at(root)
 
