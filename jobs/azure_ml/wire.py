@@ -73,32 +73,14 @@ class Wire:
         """Raise EnvironmentFailure where a run could be started and not be followed."""
         self._require_azure(self.endpoint)
 
-    def get(
-        self,
-        path: str,
-        *,
-        api_version: str | None = API_VERSION,
-        query: Mapping[str, str] | None = None,
-        host: str = MANAGEMENT,
-        what: str = "",
-    ) -> Any:
-        """What is there; raises where nothing is."""
-        return self.send(
-            "GET", path, api_version=api_version, query=query, host=host, what=what
-        ).body
+    def get(self, path: str, **how: Any) -> Any:
+        """What is there; raises where nothing is; see `send` for the keywords."""
+        return self.send("GET", path, **how).body
 
-    def find(
-        self,
-        path: str,
-        *,
-        api_version: str | None = API_VERSION,
-        query: Mapping[str, str] | None = None,
-        host: str = MANAGEMENT,
-        what: str = "",
-    ) -> Any:
+    def find(self, path: str, **how: Any) -> Any:
         """What is there, or None; raises WorkspaceGone where not even the workspace is."""
         try:
-            return self.get(path, api_version=api_version, query=query, host=host, what=what)
+            return self.get(path, **how)
         except WorkspaceGone:
             raise
         except CloudRefusal as refusal:

@@ -6,7 +6,6 @@ The first job ends when SHOWN is there: it is made once a line of the job is sho
 """
 
 import contextlib
-import io
 import json
 import sys
 from pathlib import Path
@@ -14,19 +13,7 @@ from pathlib import Path
 from azure.ai.ml import MLClient, MpiDistribution, command
 from azure.ai.ml.entities import AmlCompute, Environment
 from azure.identity import DefaultAzureCredential
-
-
-class Screen(io.StringIO):
-    """Takes what is shown, and tells the job."""
-
-    def __init__(self, shown: str) -> None:
-        super().__init__()
-        self._shown = Path(shown)
-
-    def write(self, text: str) -> int:
-        if "rank" in text:
-            self._shown.touch()
-        return super().write(text)
+from screen import Screen
 
 
 def main() -> None:
