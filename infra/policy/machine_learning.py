@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
-from infra.policy.rules import Resource, ResourceRule, in_private, in_prod, look_up, property_rule
+from infra.policy.rules import (
+    Resource,
+    ResourceRule,
+    Stage,
+    in_private,
+    in_prod,
+    look_up,
+    property_rule,
+)
 from infra.policy.wishes import (
     absent,
     between,
@@ -23,6 +31,9 @@ DATASTORE = "azure-native:machinelearningservices:Datastore"
 INSIGHTS = "azure-native:applicationinsights:Component"
 # The declared minimum: `launch cluster resume` moves the cluster's own, which is then ignored.
 MIN_NODES_TAG = "min-nodes"
+SCALE = "properties.properties.scaleSettings"
+# A stack of many small clusters is no small stack, whatever it is called.
+NODES_TOGETHER: Mapping[Stage, int] = {"dev": 8, "test": 32}
 
 _workspace = partial(property_rule, WORKSPACE)
 _cluster = partial(property_rule, COMPUTE)
@@ -201,14 +212,14 @@ RULES: tuple[ResourceRule, ...] = (
     _cluster(
         "cluster-max-nodes",
         "C7",
-        "properties.properties.scaleSettings.maxNodeCount",
+        f"{SCALE}.maxNodeCount",
         {"dev": between(1, 2), "test": between(1, 4), "prod": between(1, 1000)},
         sources="own (cost)",
     ),
     _cluster(
         "cluster-idle-time",
         "C7",
-        "properties.properties.scaleSettings.nodeIdleTimeBeforeScaleDown",
+        f"{SCALE}.nodeIdleTimeBeforeScaleDown",
         {
             "dev": lasting_at_most("PT2M"),
             "test": lasting_at_most("PT5M"),

@@ -18,7 +18,7 @@ from infra.policy import (
     stack,
     storage,
 )
-from infra.policy.rules import Resource, ResourceRule, Rule, Stack, StackRule
+from infra.policy.rules import AZURE, Resource, ResourceRule, Rule, Stack, StackRule
 
 NAME = "trainyard"
 STACK_TYPE = "pulumi:pulumi:Stack"
@@ -119,7 +119,18 @@ def _stack_of(
             )
         )
     name = resources[0].stack if resources else ""
-    return Stack(name=name, resources=tuple(resources), outputs=outputs)
+    is_up = any(map(_is_in_azure, shown))
+    return Stack(name=name, resources=tuple(resources), outputs=outputs, is_up=is_up)
+
+
+def _is_in_azure(resource: pulumi_policy.PolicyResource) -> bool:
+    """Whether Azure has answered for it: no program knows the type that Azure gives a resource."""
+    if not resource.resource_type.startswith(AZURE):
+        return False
+    try:
+        return str(resource.props.get("type")).startswith("Microsoft.")
+    except UnknownValueError:
+        return False
 
 
 def _known(value: Any) -> Any:

@@ -78,6 +78,8 @@ class Stack:
     name: str
     resources: tuple[Resource, ...]
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    # Whether anything of it is in Azure already, where `launch` may have moved what it may move.
+    is_up: bool = False
 
     @property
     def stage(self) -> Stage:

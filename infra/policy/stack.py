@@ -151,6 +151,46 @@ def _old_checkpoints_cool(stack: Stack) -> Iterable[Finding]:
         yield Finding(message=f"no lifecycle rule cools or deletes checkpoints within {most} days")
 
 
+def _outbound_is_private(stack: Stack) -> Iterable[Finding]:
+    for workspace in stack.of(machine_learning.WORKSPACE):
+        declared = look_up(workspace.inputs, "managedNetwork.outboundRules") or {}
+        for name, rule in cast("Mapping[str, Any]", declared).items():
+            kind, target = look_up(rule, "type"), look_up(rule, "destination.serviceResourceId")
+            if kind != "PrivateEndpoint":
+                message = (
+                    f"outbound rule {name!r} is of type {show(kind)}: a way out of the network"
+                )
+                yield Finding(urn=workspace.urn, message=message)
+            elif stack.by_id(target) is None:
+                message = f"outbound rule {name!r} leads to {show(target)}, none of this stack's"
+                yield Finding(urn=workspace.urn, message=message)
+
+
+def _minimum_is_told(stack: Stack) -> Iterable[Finding]:
+    # Live, the minimum is `launch cluster resume`'s and the engine shows that one.
+    for each in stack.of(machine_learning.COMPUTE) if not stack.is_up else ():
+        minimum = look_up(each.inputs, f"{machine_learning.SCALE}.minNodeCount")
+        told = look_up(each.inputs, f"tags.{machine_learning.MIN_NODES_TAG}")
+        if show(minimum) != told:
+            yield Finding(
+                urn=each.urn,
+                message=f"minNodeCount is {show(minimum)}, but the tag "
+                f"{machine_learning.MIN_NODES_TAG} says {show(told)}",
+            )
+
+
+def _few_nodes_together(stack: Stack) -> Iterable[Finding]:
+    most = machine_learning.NODES_TOGETHER[stack.stage]
+    counts = (
+        look_up(each.inputs, f"{machine_learning.SCALE}.maxNodeCount")
+        for each in stack.of(machine_learning.COMPUTE)
+    )
+    # What is no number is `cluster-max-nodes`' to refuse.
+    nodes = sum(each for each in counts if isinstance(each, int | float))
+    if nodes > most:
+        yield Finding(message=f"its clusters have {show(nodes)} nodes, but {most} are the most")
+
+
 def _only_known_types(stack: Stack) -> Iterable[Finding]:
     for each in stack.resources:
         if each.type not in KNOWN_TYPES and not each.type.startswith(_OURS):
@@ -237,6 +277,30 @@ RULES: tuple[Rule, ...] = (
         says="Checkpoints leave the hot tier after 7 days in dev, 14 in test, 90 in prod",
         sources="own (cost)",
         check=_old_checkpoints_cool,
+    ),
+    StackRule(
+        name="workspace-outbound-private",
+        row="W2",
+        says="Outbound rules of the managed network are private endpoints of this stack's resources"
+        " (a host's rule opens a way out and starts an Azure Firewall)",
+        sources="own",
+        check=_outbound_is_private,
+    ),
+    StackRule(
+        name="cluster-minimum-told",
+        row="C6",
+        says="Where nothing is up yet, Compute.properties.properties.scaleSettings.minNodeCount is "
+        "what the tag min-nodes says",
+        sources="CKV_AZURE_150 (TF)",
+        check=_minimum_is_told,
+    ),
+    StackRule(
+        name="cluster-nodes-together",
+        row="C7",
+        says="All clusters together have at most 8 nodes in dev, 32 in test",
+        sources="own (cost)",
+        check=_few_nodes_together,
+        stages=("dev", "test"),
     ),
     StackRule(
         name="stack-generation",

@@ -123,6 +123,31 @@ _ANYWHERE_RULE = {
     "destinationPortRange": "22",
 }
 
+_SCALE = machine_learning.SCALE
+_OUTBOUND = "managedNetwork.outboundRules"
+
+
+def _one_more_way_out(rule: Mapping[str, Any]) -> Make:
+    return edit(
+        machine_learning.WORKSPACE,
+        _OUTBOUND,
+        lambda each: {**look_up(each.inputs, _OUTBOUND), "more": rule},
+    )
+
+
+def _many_small_clusters(whole: Stack) -> Iterator[Mutant]:
+    """Each as small as any, by one cluster more than the stage has nodes for."""
+    one = whole.of(machine_learning.COMPUTE)[0]
+    nodes = look_up(one.inputs, f"{_SCALE}.maxNodeCount")
+    more = tuple(
+        Resource(urn=f"{one.urn}-{number}", type=one.type, inputs=one.inputs, protect=False)
+        for number in range(machine_learning.NODES_TOGETHER[whole.stage] // nodes)
+    )
+    resources = (*whole.resources, *more)
+    stack = Stack(name=whole.name, resources=resources, outputs=whole.outputs)
+    yield Mutant("many small clusters", stack, None)
+
+
 WRITTEN: Mapping[str, tuple[Make, ...]] = {
     **written_access.WRITTEN,
     "storage-firewall-narrow": tuple(
@@ -160,6 +185,31 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
             "managedNetwork.outboundRules",
             {"all": {"type": "FQDN", "destination": "*"}},
         ),
+    ),
+    "workspace-outbound-private": (
+        _one_more_way_out({"type": "FQDN", "destination": "pypi.org"}),
+        _one_more_way_out(
+            {"type": "ServiceTag", "destination": {"serviceTag": "Internet", "portRanges": "443"}}
+        ),
+        _one_more_way_out(
+            {
+                "type": "PrivateEndpoint",
+                "destination": {
+                    "serviceResourceId": f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/x"
+                },
+            }
+        ),
+        _one_more_way_out({"type": "PrivateEndpoint"}),
+        _one_more_way_out({}),
+    ),
+    "cluster-minimum-told": (
+        edit(machine_learning.COMPUTE, f"{_SCALE}.minNodeCount", 1),
+        edit(machine_learning.COMPUTE, f"{_SCALE}.minNodeCount", "0"),
+        drop(machine_learning.COMPUTE, f"{_SCALE}.minNodeCount"),
+    ),
+    "cluster-nodes-together": (
+        _many_small_clusters,
+        edit(machine_learning.COMPUTE, f"{_SCALE}.maxNodeCount", 33),
     ),
     "workspace-identity": (
         edit(machine_learning.WORKSPACE, "identity.type", "SystemAssigned"),

@@ -127,6 +127,7 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
             "storage-private-endpoint-dfs",
             "storage-private-endpoint-file",
             "workspace-own-storage",
+            "workspace-outbound-private",
         }
     ),
     # Nobody acts as the workspace's identity then: its roles are a stranger's.
@@ -155,7 +156,13 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
         {"storage-old-checkpoints-cool", "storage-temporary-files-end"}
     ),
     # The declared minimum is a tag.
-    "tags-present": frozenset({"cluster-scales-to-zero"}),
+    "tags-present": frozenset({"cluster-minimum-told", "cluster-scales-to-zero"}),
+    "cluster-scales-to-zero": frozenset({"cluster-minimum-told"}),
+    # So many nodes are too many for one cluster, too.
+    "cluster-max-nodes": frozenset({"cluster-nodes-together"}),
+    "cluster-nodes-together": frozenset({"cluster-max-nodes"}),
+    # Such a rule is no private endpoint.
+    "workspace-reaches-data-privately": frozenset({"workspace-outbound-private"}),
     "stack-generation": frozenset(
         {
             "cluster-in-network",
@@ -163,6 +170,7 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
             "vault-diagnostics",
             "vault-private-endpoint",
             "workspace-diagnostics",
+            "workspace-outbound-private",
             "workspace-own-vault",
             "workspace-private-endpoint",
         }

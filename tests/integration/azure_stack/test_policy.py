@@ -5,6 +5,7 @@ Every mutant is judged by the rules themselves; one of each rule goes through th
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 from collections import Counter
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.policy import pack
+from infra.policy import machine_learning, pack
 from infra.policy.rules import Resource, ResourceRule, Rule, Stack, StackRule
 from jobs.errors import EnvironmentFailure
 from tests.campaign import mutants
@@ -30,6 +31,7 @@ STACKS = ("dev", "test", "prod")
 REPO = Path(__file__).parents[3]
 PACK = REPO / "infra" / "policy"
 UNKNOWN_BOOLEAN = "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7"  # pulumi_policy/proxy.py
+UNKNOWN_STRING = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 # The fewest that a rule is tried with on a stack that it is for.
 FEWEST = 2
 
@@ -125,6 +127,29 @@ def test_what_only_a_preview_tells_of_prod_is_so(previews):
         for each in previews["prod"].resources
         if each["type"] in wanted
     }
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        ({}, ["cluster-minimum-told"]),
+        ({"type": UNKNOWN_STRING}, ["cluster-minimum-told"]),
+        ({"type": "Microsoft.Resources/resourceGroups"}, []),
+    ],
+    ids=["not told", "not known yet", "up"],
+)
+def test_the_minimum_is_judged_until_the_stack_is_up(previews, analyzer, known, found):
+    """From then on `launch cluster resume` moves it, and the engine shows what it was moved to."""
+    shown = copy.deepcopy(previews["prod"].resources)
+    for each in shown:
+        if each["type"] == machine_learning.COMPUTE:
+            each["inputs"]["properties"]["properties"]["scaleSettings"]["minNodeCount"] = 2
+            break
+    for each in shown:
+        if each["type"] == "azure-native:resources:ResourceGroup":
+            each["outputs"] = known
+        analyzer.analyze(each)
+    assert [each.policy for each in analyzer.analyze_stack(shown)] == found
 
 
 def test_a_value_that_is_not_known_yet_counts_as_broken(previews, analyzer):
