@@ -1,8 +1,8 @@
-"""One autoscaling cluster of the workspace."""
+"""One autoscaling cluster of the workspace, and what holds prod's together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -92,6 +92,25 @@ class CloudCluster(pulumi.ComponentResource):
             ),
         )
         self.register_outputs({"compute": self.compute_name})
+
+
+class ClusterHold(pulumi.ComponentResource):
+    """Keeps clusters, and the runs on them, from a `destroy` that protected resources will stop.
+
+    Nothing in Azure. What depends on a cluster is deleted before it: where that is protected,
+    `destroy` fails before any cluster, with a preview or without.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clusters: Iterable[CloudCluster],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        after = pulumi.ResourceOptions(depends_on=[each.compute for each in clusters])
+        merged = pulumi.ResourceOptions.merge(opts, after)
+        super().__init__("trainyard:cloud:ClusterHold", name, None, merged)
+        self.register_outputs({})
 
 
 def iso_duration(seconds: int) -> str:

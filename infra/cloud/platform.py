@@ -9,7 +9,7 @@ from infra.cloud.access import Access, AccessArgs, People, PeopleArgs, Scope, Sc
 from infra.cloud.account import Account, find_account
 from infra.cloud.aliases import without_aliases
 from infra.cloud.budget import Budget, BudgetArgs
-from infra.cloud.cluster import CloudCluster, CloudClusterArgs
+from infra.cloud.cluster import CloudCluster, CloudClusterArgs, ClusterHold
 from infra.cloud.doors import Doors, DoorsArgs
 from infra.cloud.identity import Identities, IdentitiesArgs
 from infra.cloud.locks import Locks, LocksArgs
@@ -33,7 +33,7 @@ DATA_CONTAINER = "data"
 
 
 class CloudPlatform(pulumi.ComponentResource):
-    """Everything that `launch` needs on Azure; in prod nothing but clusters can be destroyed."""
+    """Everything that `launch` needs on Azure; in prod a `destroy` takes none of it."""
 
     def __init__(
         self, name: str, settings: CloudSettings, opts: pulumi.ResourceOptions | None = None
@@ -102,6 +102,7 @@ class CloudPlatform(pulumi.ComponentResource):
             self._diagnose(name)
         if is_prod:
             self._lock(name)
+            ClusterHold(f"{name}-cluster-hold", self.clusters.values(), self._child)
         self.register_outputs({})
 
     def _make_parts(self, name: str, site: Site, account: Account) -> None:

@@ -153,8 +153,10 @@ def _old_checkpoints_cool(stack: Stack) -> Iterable[Finding]:
 
 def _outbound_is_private(stack: Stack) -> Iterable[Finding]:
     for workspace in stack.of(machine_learning.WORKSPACE):
-        declared = look_up(workspace.inputs, "managedNetwork.outboundRules") or {}
-        for name, rule in cast("Mapping[str, Any]", declared).items():
+        declared = cast(
+            "Mapping[str, Any]", look_up(workspace.inputs, "managedNetwork.outboundRules") or {}
+        )
+        for name, rule in declared.items():
             kind, target = look_up(rule, "type"), look_up(rule, "destination.serviceResourceId")
             if kind != "PrivateEndpoint":
                 message = (

@@ -39,24 +39,28 @@ def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
     assert project.live() == {}
 
 
-def test_a_destroy_of_prod_is_refused_and_costs_no_more_than_idle_clusters(new_project):
+def test_a_destroy_of_prod_deletes_nothing_without_a_preview_either(new_project):
     project = new_project("prod")
     project.up()
     before, owned = project.live(), project.owned()
     assert set(owned.values()) == before.keys()
 
-    said = project.destroy(check=False)
-    assert "cannot be deleted\n    because it is protected" in said
-    clusters = {owned[name] for name in clusters_of(owned)}
-    assert len(clusters) == len(project.settings["clusters"])
-    assert project.live() == {key: each for key, each in before.items() if key not in clusters}
+    for options in (
+        (),
+        ("--continue-on-error",),
+        ("--target", "**Compute**", "--target-dependents"),
+    ):
+        down = ("destroy", "-s", "prod", "--yes", "--skip-preview", *options)
+        said = project.pulumi(*down, check=False)
+        assert said.returncode != 0
+        assert "cannot be deleted\n    because it is protected" in said.stdout
+        assert project.live() == before
+    assert project.preview("--expect-no-changes") == {}
 
-    said = project.up()
-    assert f"+ {2 * len(clusters)} created" in said
-    assert "updated" not in said
-    assert "replaced" not in said
-    assert project.owned() == owned
-    assert project.live().keys() == before.keys()
+    # A cluster goes with its settings all the same.
+    del project.settings["clusters"]["gpu-low"]
+    project.up()
+    assert before.keys() - project.live().keys() == {owned["cluster-gpu-low-compute"]}
 
 
 @pytest.mark.faults
