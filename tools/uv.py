@@ -14,7 +14,7 @@ from jobs.errors import EnvironmentFailure
 from tools.phases import Phases
 from tools.project import Project, clean_environment
 
-PINNED = "0.13.9"
+LOCK = "images/uv.txt"
 OLDEST = (0, 9)
 
 
@@ -29,7 +29,7 @@ def ensure_uv(project: Project, phases: Phases) -> Path:
                 return Path(candidate)
         with exclusive(project.state / "uv.lock", what="uv", report=phases.phase):
             install_uv(project)
-        phase.note(f"{PINNED} installed from the package index into .trainyard/uv")
+        phase.note(f"installed as pinned in {LOCK} into .trainyard/uv")
     return own
 
 
@@ -43,7 +43,10 @@ def uv_version(uv: str | None) -> tuple[int, ...]:
 
 
 def install_uv(project: Project) -> None:
-    """Install with this Python's pip, or with that of a throw-away environment where it has none."""
+    """Install with this Python's pip, or with that of a throw-away environment where it has none.
+
+    uv installs all the rest, so what comes must have one of the lock's hashes.
+    """
     log = project.log("uv")
     folder, partial = project.state / "uv", project.state / "uv.partial"
     throwaway = project.state / "uv.installer"
@@ -59,8 +62,9 @@ def install_uv(project: Project) -> None:
         )
         python = str(throwaway / "bin" / "python")
     shutil.rmtree(partial, ignore_errors=True)
+    pinned = ["--require-hashes", "--only-binary=:all:", "-r", project.root / LOCK]
     run_logged(
-        [python, "-m", "pip", "install", "--quiet", "--target", partial, f"uv=={PINNED}"],
+        [python, "-m", "pip", "install", "--quiet", "--target", partial, *pinned],
         what="installing uv",
         log=log,
         hint="is the package index within reach? pip's own settings are used",

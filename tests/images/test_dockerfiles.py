@@ -223,9 +223,3 @@ def test_the_dockerfiles_differ_only_in_what_they_are_for():
         texts.append("\n".join(body).replace(name, "NAME"))
     titles = [re.sub(r'description="[^,"]+,', 'description="TITLE,', text) for text in texts]
     assert titles == [titles[0]] * len(titles)
-
-
-def test_the_uv_of_the_images_is_the_one_of_set_up():
-    from tools.uv import PINNED
-
-    assert f"\nuv=={PINNED} " in (ROOT / "images" / "uv.txt").read_text()
