@@ -94,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             *(Principal(kind="ServicePrincipal", object_id=robot) for robot in options.robot),
         ] or [Principal(kind="User", object_id=_ask("ad", "signed-in-user", "show"))]
         steps = plan(names, options.location, options.allow_ip, principals)
+        # What follows a failed step would hand out what is not closed yet.
+        sys.stdout.write("#!/bin/sh\nset -e\n" if options.dry_run else "")
         for number, step in enumerate(steps, start=1):
             if options.dry_run:
                 sys.stdout.write(as_shell(step))

@@ -108,6 +108,18 @@ def test_what_is_made_is_what_the_dry_run_says(azure, capsys):
     assert len(told.err.splitlines()) == NUM_STEPS
 
 
+def test_the_dry_run_as_a_script_stops_at_the_step_that_fails(azure, capsys, monkeypatch):
+    """What follows would lock and open to people a storage that is not as it should be."""
+    assert bootstrap_state.main([*ARGUMENTS, "--dry-run"]) == 0
+    script = capsys.readouterr().out
+    monkeypatch.setenv("FAKE_REFUSED", "storage account network-rule add")
+    done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    names = bootstrap_state.name_everything("yard", SUBSCRIPTION)
+    made = ["group create yard-state", f"storage account create {names.account}"]
+    assert sorted(things(azure)) == made
+
+
 def test_a_second_run_comes_to_the_same(azure):
     assert bootstrap_state.main(ARGUMENTS) == 0
     first = things(azure)
