@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from tools import gate
 from tools.local_stack import write_wrapper
 from tools.project import Project
 
@@ -28,7 +29,7 @@ class PulumiProject:
     root: Path
     stack: str
     settings: dict[str, Any] = field(default_factory=dict)
-    # Added to what the test itself was started with.
+    # Added to what the test itself was started with; the policy has tests of its own.
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -47,7 +48,7 @@ class PulumiProject:
         # The wrapper puts the project's own .venv first, as in a real clone; this one holds
         # nothing but the wrapper, so the interpreter must come next.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return kept | {"PATH": path} | self.variables
+        return kept | {"PATH": path, gate.SKIP: self.stack} | self.variables
 
     def lay(self) -> None:
         """Copy the project, write the wrapper and make the empty stack."""

@@ -17,13 +17,19 @@ WRAPPER = """\
 repo={repo}
 export PATH="$repo/.venv/bin:"{pulumi}":$PATH" PULUMI_HOME="$repo/.trainyard/pulumi-home"
 export PULUMI_SKIP_UPDATE_CHECK=true
-stack=${{PULUMI_STACK:-${{PULUMI_BACKEND_URL:+other}}}} before= named=
+stack=${{PULUMI_OPTION_STACK:-${{PULUMI_STACK:-${{PULUMI_BACKEND_URL:+?}}}}}} before= named= may_deploy=
 for word in "$@"; do
+    case "$before" in
+    -s | --stack | -[defhjryQ]s | -[defhjryQ][defhjryQ]s) stack=$word before= && continue ;;
+    esac
+    case "$word" in
+    --stack=* | -s=* | -[defhjryQ]s=* | -[defhjryQ][defhjryQ]s=*) stack=${{word#*=}} ;;
+    -s?* | -[defhjryQ]s?* | -[defhjryQ][defhjryQ]s?*) stack=${{word#*s}} ;;
+    up | update | watch) may_deploy=yes ;;
+    esac
     case "$before $word" in
     "stack init" | "stack select" | "stack rm") named=yes ;;
-    *" --stack="*) stack=${{word#*=}} ;;
-    "-s "* | "--stack "*) stack=$word ;;
-    " log"[io]* | "-"*" log"[io]*) stack=other ;;
+    " log"[io]* | "-"*" log"[io]*) stack=? ;;
     *" -"* | *://*) ;;
     *) [ -z "$named" ] || stack=$word ;;
     esac
@@ -35,6 +41,9 @@ if [ "${{stack:-local}}" = local ]; then
     export PULUMI_CONFIG_PASSPHRASE="${{PULUMI_CONFIG_PASSPHRASE-}}"
     # The cloud stacks' SDK is installed too: without this, every command fetches its provider first.
     export PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION=true
+fi
+if [ -n "$may_deploy" ] && [ "$stack" != local ]; then
+    python -P -m tools.gate "$repo" "$stack" "$@" >&2 || exit
 fi
 exec {program} "$@"
 """

@@ -44,7 +44,7 @@ def call(wrapper, *arguments, **environ):
 
 
 def test_every_call_gets_this_clones_home_and_its_python_first(wrapper, project, tmp_path):
-    seen = call(wrapper, "up", "-s", "prod", PULUMI_BACKEND_URL="azblob://state")
+    seen = call(wrapper, "preview", "-s", "prod", PULUMI_BACKEND_URL="azblob://state")
     assert seen == {
         "PULUMI_BACKEND_URL": "azblob://state",
         "PULUMI_CONFIG_PASSPHRASE": "unset",
@@ -52,7 +52,7 @@ def test_every_call_gets_this_clones_home_and_its_python_first(wrapper, project,
         "PULUMI_HOME": f"{project.root}/.trainyard/pulumi-home",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PATH": f"{project.root}/.venv/bin:{tmp_path}/real pulumi:{os.defpath}",
-        "arguments": "3 up -s prod",
+        "arguments": "3 preview -s prod",
     }
 
 
@@ -62,11 +62,16 @@ def test_every_call_gets_this_clones_home_and_its_python_first(wrapper, project,
         ("up", "-s", "local"),
         ("up", "--stack", "local", "--yes"),
         ("--stack=local", "up"),
-        ("up",),
+        ("preview",),
         ("config", "rm", "dev"),
         ("config", "set", "user", "login"),
         ("stack", "init", "local"),
         ("stack", "select", "--create", "local"),
+        ("up", "-slocal"),
+        ("up", "-s=local"),
+        ("-ys", "local", "up"),
+        ("up", "-fyslocal"),
+        ("up", "-m", "use -s dev", "-s", "local"),
     ],
 )
 def test_the_local_stack_gets_a_file_backend_and_an_empty_passphrase(wrapper, project, arguments):
@@ -85,14 +90,14 @@ def test_the_local_stack_named_goes_before_a_backend_in_the_environment(wrapper,
     assert (seen["PULUMI_BACKEND_URL"], seen["PULUMI_CONFIG_PASSPHRASE"]) == (local, "mine")
     assert call(wrapper, "up", PULUMI_STACK="local", **environ)["PULUMI_BACKEND_URL"] == local
     # Without a name, the caller's backend decides.
-    assert call(wrapper, "up", **environ)["PULUMI_BACKEND_URL"] == "azblob://state"
+    assert call(wrapper, "preview", **environ)["PULUMI_BACKEND_URL"] == "azblob://state"
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("up", "-s", "dev"),
-        ("up", "--stack=prod"),
+        ("preview", "-s", "dev"),
+        ("preview", "--stack=prod"),
         ("preview", "--stack", "org/trainyard/test"),
         ("login", "azblob://state"),
         ("logout",),
@@ -101,12 +106,73 @@ def test_the_local_stack_named_goes_before_a_backend_in_the_environment(wrapper,
         ("stack", "select", "--create", "dev"),
         ("stack", "rm", "dev", "--yes"),
         ("stack", "init", "dev", "--secrets-provider", "azurekeyvault://vault/keys/state"),
+        ("preview", "-sdev"),
+        ("-ys=dev", "preview"),
+        ("destroy", "-fys", "dev"),
+        ("-jysdev", "preview"),
     ],
 )
 def test_other_stacks_and_logins_keep_what_the_caller_has(wrapper, arguments):
     seen = call(wrapper, *arguments)
     assert (seen["PULUMI_BACKEND_URL"], seen["PULUMI_CONFIG_PASSPHRASE"]) == ("unset", "unset")
     assert call(wrapper, *arguments, PULUMI_STACK="dev")["PULUMI_BACKEND_URL"] == "unset"
+
+
+@pytest.fixture
+def gate(project):
+    """A `python` in the clone that notes what it is asked, and answers 3."""
+    asked = project.root / "asked"
+    python = project.venv / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >"{asked}"\necho why\nexit 3\n')
+    python.chmod(0o755)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "stack"),
+    [
+        (("up", "-s", "dev"), {}, "dev"),
+        (("update", "--stack=org/trainyard/prod"), {}, "org/trainyard/prod"),
+        (("-C", "elsewhere", "watch", "-sprod"), {}, "prod"),
+        (("up", "-fys", "dev-big"), {}, "dev-big"),
+        (("up", "-s", "local", "-s", "prod"), {}, "prod"),
+        (("up",), {"PULUMI_STACK": "prod"}, "prod"),
+        (("up",), {"PULUMI_STACK": "local", "PULUMI_OPTION_STACK": "prod"}, "prod"),
+        (("up",), {"PULUMI_BACKEND_URL": "azblob://state"}, "?"),
+        (("up", "--yes"), {}, ""),
+    ],
+)
+def test_an_up_that_may_be_a_cloud_stacks_starts_when_the_gate_lets_it(
+    wrapper, project, gate, arguments, environ, stack
+):
+    done = subprocess.run(
+        [wrapper, *arguments],
+        env={"PATH": os.defpath, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "why\n")
+    assert gate.read_text().splitlines() == [
+        *("-P", "-m", "tools.gate", str(project.root), stack),
+        *arguments,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ"),
+    [
+        (("up", "-s", "local", "--yes"), {}),
+        (("up",), {"PULUMI_STACK": "local"}),
+        (("preview", "-s", "prod"), {}),
+        (("destroy", "-s", "prod"), {}),
+        (("stack", "output", "-s", "prod"), {}),
+    ],
+)
+def test_nothing_is_asked_where_no_cloud_stack_is_made(wrapper, gate, arguments, environ):
+    """Not even a process is started: `up -s local` takes as long as it did."""
+    call(wrapper, *arguments, **environ)
+    assert not gate.exists()
 
 
 def test_arguments_arrive_unchanged(wrapper):

@@ -109,8 +109,9 @@ class CloudProject(PulumiProject):
 
 
 def read_settings(stack: str) -> dict[str, Any]:
-    """The settings that the repository has for a stack."""
-    committed = yaml.safe_load((REPO / f"Pulumi.{stack}.yaml").read_text())["config"]
+    """The settings that the repository has for a stack's stage."""
+    stage = stack.partition("-")[0]
+    committed = yaml.safe_load((REPO / f"Pulumi.{stage}.yaml").read_text())["config"]
     return {key.removeprefix(PREFIX): value for key, value in committed.items()}
 
 
