@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from jobs import supervision
+from jobs.build_cache import cache_root
 from jobs.checkpoints import hand_on_checkpoints
 from jobs.code import snapshot
 from jobs.errors import EnvironmentFailure
@@ -78,7 +79,11 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
 
 def inherited_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What of the shell's environment goes on to the supervisor and the ranks."""
-    return {k: v for k, v in environ.items() if k in INHERITED or k.startswith("LC_")}
+    return {
+        # torch keeps code that it compiled, and loads, in a folder of /tmp that anybody may make.
+        "TORCHINDUCTOR_CACHE_DIR": str(cache_root(environ) / "torchinductor"),
+        **{k: v for k, v in environ.items() if k in INHERITED or k.startswith("LC_")},
+    }
 
 
 def _copy_code(plan: Plan, run_dir: Path, *, exclude: Path) -> None:

@@ -61,20 +61,31 @@ def install(
     partial.mkdir(parents=True)
     for path in manifests:
         shutil.copy2(path, partial)
-    npm = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     options = ["--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"]
     run_logged(
-        [node, npm, "ci", *options],
+        [*npm_command(node), "ci", *options],
         what="npm ci",
         log=project.log("azurite"),
-        env={
-            **os.environ,
-            "PATH": os.pathsep.join([str(node.parent), os.environ.get("PATH", os.defpath)]),
-            "npm_config_update_notifier": "false",
-        },
+        env=npm_environment(node),
         cwd=partial,
         keep=[keep],
         hint="is the npm registry within reach? npm's own settings are used",
     )
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
+
+
+def npm_command(node: Path) -> list[Path]:
+    """The npm that comes with a Node."""
+    return [node, node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
+
+
+def npm_environment(node: Path) -> dict[str, str]:
+    """The caller's environment for npm, which then leaves nothing beside its own cache."""
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(node.parent), os.environ.get("PATH", os.defpath)]),
+        "npm_config_update_notifier": "false",
+        # Else compiled code, for other users to find, in the folder for temporary files.
+        "NODE_DISABLE_COMPILE_CACHE": "1",
+    }

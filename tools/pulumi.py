@@ -183,7 +183,7 @@ def build_from_modules(project: Project, phases: Phases) -> Path:
     folder = build_folder(project)
     modules = project.root / "tools" / "pulumi"
     log = project.log("pulumi")
-    env = {**os.environ, **BUILD_ENVIRONMENT}
+    env = go_environment(project)
     with exclusive(
         folder.with_name(f"{folder.name}.lock"), what="Pulumi", report=phases.phase
     ) as lock:
@@ -210,6 +210,19 @@ def build_from_modules(project: Project, phases: Phases) -> Path:
         )
         partial.rename(folder)
     return folder
+
+
+def go_environment(project: Project) -> dict[str, str]:
+    """The caller's environment for Go, whose telemetry then stays in this clone."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return {
+        # What `go env -w` has set: a proxy, say.
+        "GOENV": str(config / "go" / "env"),
+        **os.environ,
+        **BUILD_ENVIRONMENT,
+        # No variable says where telemetry goes, but this one, under which Go has its settings too.
+        "XDG_CONFIG_HOME": str(project.state / "config"),
+    }
 
 
 def pinned_version(go_mod: Path) -> str:

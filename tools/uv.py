@@ -90,11 +90,17 @@ def sync_environment(project: Project, uv: Path, phases: Phases) -> None:
         command: list[str | Path] = [uv, "sync", "--locked"]
         if not project.python.exists():
             command += ["--python", sys.executable]
+        temporary = project.state / "tmp"  # uv never removes the lock that it takes in it
+        temporary.mkdir(exist_ok=True)
+        environment = {
+            "UV_PROJECT_ENVIRONMENT": str(project.venv),
+            "TMPDIR": str(temporary),
+        }
         run_logged(
             command,
             what="uv sync",
             log=project.log("uv-sync"),
-            env={**clean_environment(), "UV_PROJECT_ENVIRONMENT": str(project.venv)},
+            env={**clean_environment(), **environment},
             cwd=project.root,
             keep=[lock],
             hint="is the package index within reach, and the disk not full? then try again",
