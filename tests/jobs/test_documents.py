@@ -135,3 +135,13 @@ def test_what_the_documents_commands_write_is_ignored_and_no_source_is():
     sources = ["trainer/data", "tests/data", "jobs/results", "docs/data"]
     asked = [f"{name}/x" for name in [*written, *sources]]
     assert git("check-ignore", *asked) == [f"{name}/x" for name in written]
+
+
+def test_what_is_typed_before_an_environment_is_up_needs_neither_its_workspace_nor_another_python():
+    """`az ml compute list-usage` wants a workspace; `python3` is the machine's own."""
+    for name in ("azure.md", "azure-state.md"):
+        text = (DOCS / name).read_text()
+        commands = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+        assert commands.startswith("source .venv/bin/activate ")
+        assert "python3 -m" not in text
+        assert "az ml compute list" not in text
