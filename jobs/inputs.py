@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from jobs.data import Datasets, materialise
 from jobs.dataset_files import DatasetFile, Inside, disk_errors
+from jobs.dataset_records import require_digest
 from jobs.durable import finish_folder
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import stream_cache_bytes
@@ -127,6 +128,7 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
 
     Fetched by the first run that asks, under a lock that the others wait for.
     """
+    require_digest(dataset.digest)
     inputs = workspace / "inputs"
     final = inputs / f"{dataset.digest}.stream"
     if final.is_dir():
