@@ -6,7 +6,6 @@ written last and never again; content lies under its digest, so equal content is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,16 +14,13 @@ from jobs.dataset_files import disk_errors
 from jobs.dataset_list import FileList, fetch_list, work_folder
 from jobs.dataset_pull import Confirm, Pull, Pulled
 from jobs.dataset_push import SILENT, Push, Pushed, Reports
-from jobs.dataset_records import DatasetRecord, Records
+from jobs.dataset_records import DatasetRecord, Records, require_digest
 from jobs.dataset_register import register
 from jobs.dataset_remove import Removal, plan_removal, remove
 from jobs.durable import finish_folder
-from jobs.errors import LaunchError
 from jobs.progress import Progress, silent
 from jobs.spec import DatasetVersion, Environment
 from jobs.store import BlobStore, open_data_store
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Datasets:
@@ -138,9 +134,7 @@ def materialise(
     """
     import fcntl
 
-    if not _DIGEST.fullmatch(dataset.digest):
-        message = f"`{dataset.digest}` is no digest of a dataset"
-        raise LaunchError(message, hint="launch data ls")
+    require_digest(dataset.digest)
     inputs = workspace / "inputs"
     final = inputs / dataset.digest
     if final.is_dir():

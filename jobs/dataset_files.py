@@ -19,6 +19,8 @@ MOST_PARTS = 250
 LONGEST_PART_BYTES = 255
 # Files that are being received have such a name until they are whole.
 OWN_PREFIX = ".trainyard-"
+# Trainers of older versions believe what it says of where the shards are, and of what to delete.
+_STREAM_FILE = "stream.json"
 # Kept free on a disk beside what is written to it.
 _SPARE_BYTES = 64 << 20
 
@@ -47,6 +49,8 @@ def _objection(path: str) -> str | None:
         return "it holds a backslash or a character that cannot be shown"
     if len(path) > LONGEST_PATH:
         return f"it is longer than {LONGEST_PATH} characters, and a blob's name has no more room"
+    if len(path) == len(_STREAM_FILE) and path.lower() == _STREAM_FILE:
+        return "it is what a run was told of its store by, which no dataset may say"
     parts = path.split("/")
     if len(parts) > MOST_PARTS:
         return f"it is deeper than {MOST_PARTS} folders, and a blob's name has no more room"

@@ -79,8 +79,12 @@ def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileL
     name that would leave the folder it is pulled to.
     """
     blob = list_name(dataset.name, dataset.digest)
-    path = folder / f"{dataset.name}@{dataset.version}.files.jsonl"
-    with disk_errors(path), path.open("wb") as sink:
+    # Not by the version's name, which nobody has checked who passed it on.
+    with (
+        disk_errors(folder),
+        tempfile.NamedTemporaryFile(dir=folder, suffix=".jsonl", delete=False) as sink,
+    ):
+        path = Path(sink.name)
         for chunk in _content(store, blob, dataset):
             sink.write(chunk)
     digest = Digest()
@@ -93,8 +97,9 @@ def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileL
                 message = f"`{blob}` is not sorted by path"
                 raise EnvironmentFailure(message, hint=_hint(dataset))
             before = file.path
+            bytes.fromhex(file.md5)  # which the digest does not cover
             digest.add([file])
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         message = f"`{blob}` cannot be read: {error}"
         raise EnvironmentFailure(message, hint=_hint(dataset)) from None
     fetched = digest.list(path)

@@ -7,7 +7,7 @@ was removed keeps its `N.removed.json`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
@@ -22,8 +22,9 @@ from jobs.store import BlobStore
 RECORDS = "_datasets"
 Kind = TypeVar("Kind")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _BLOB = re.compile(
-    rf"{RECORDS}/(?P<name>[^/]+)/"
+    rf"{RECORDS}/(?P<name>{_NAME.pattern})/"
     r"(?:(?P<version>[1-9][0-9]*)(?P<removed>\.removed)?\.json"
     r"|(?P<listed>[0-9a-f]{64})\.files\.jsonl|(?P<leaving>[0-9a-f]{64})\.leaving)"
 )
@@ -135,7 +136,11 @@ class Records:
         """What is left of a version that was removed."""
         blob = removed_name(name, version)
         content = self._store.read(blob)
-        return None if content is None else _parse(content, blob, RemovedRecord)
+        if content is None:
+            return None
+        removed = _parse(content, blob, RemovedRecord)
+        _require_own(removed.record, blob, removed_name)
+        return removed
 
     def with_digest(self, name: str, digest: str, shelf: Shelf) -> DatasetRecord | None:
         """The version of a name that has this content."""
@@ -173,7 +178,11 @@ class Records:
 
     def _read(self, blob: str) -> DatasetRecord | None:
         content = self._store.read(blob)
-        return None if content is None else _parse(content, blob, DatasetRecord)
+        if content is None:
+            return None
+        record = _parse(content, blob, DatasetRecord)
+        _require_own(record, blob, record_name)
+        return record
 
     def _not_found(self, name: str, version: int | None, live: Sequence[int]) -> NotFound:
         there = ", ".join(f"{name}@{number}" for number in live[-5:])
@@ -215,6 +224,13 @@ def check_name(name: str) -> None:
         )
 
 
+def require_digest(digest: str) -> None:
+    """Raise LaunchError where a dataset cannot have this digest, by which folders are called."""
+    if not _DIGEST.fullmatch(digest):
+        message = f"`{digest}` is no digest of a dataset"
+        raise LaunchError(message, hint="launch data ls")
+
+
 def record_name(name: str, version: int) -> str:
     """The blob of a version's record."""
     return f"{RECORDS}/{name}/{version}.json"
@@ -243,6 +259,24 @@ def _shelf(matches: Sequence[re.Match[str]]) -> Shelf:
         listed=frozenset(each["listed"] for each in matches if each["listed"]),
         leaving=frozenset(each["leaving"] for each in matches if each["leaving"]),
     )
+
+
+def _require_own(record: DatasetRecord, blob: str, blob_of: Callable[[str, int], str]) -> None:
+    """Raise EnvironmentFailure where a record says what it cannot be: anybody may have written it."""
+    is_own = (
+        blob_of(record.name, record.version) == blob
+        and _DIGEST.fullmatch(record.digest)
+        and min(record.files, record.bytes) >= 0
+        and (record.prefix is None or _is_prefix(record.prefix))
+    )
+    if not is_own:
+        message = f"`{blob}` cannot be believed: it is not what `launch` writes there"
+        raise EnvironmentFailure(message, hint="see who may write to the container `data`")
+
+
+def _is_prefix(prefix: str) -> bool:
+    is_inside = not {".", ".."} & set(prefix.split("/")) and "\\" not in prefix
+    return is_inside and prefix.endswith("/") and not prefix.startswith(("/", f"{RECORDS}/"))
 
 
 def _parse(content: bytes, blob: str, kind: type[Kind]) -> Kind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import NamedTuple
 
 from jobs.dataset_files import check_path
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 def walk(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Iterator[Found]:
-    """Yield the folder's files, links to files among them, sorted by whole path.
+    """Yield the folder's files, links to files in it among them, sorted by whole path.
 
     That is the order of a digest's lines and of a store's listing, and one folder's names are
     all it holds. Raises LaunchError for what a dataset cannot hold; `warn` hears of two names
@@ -38,12 +38,12 @@ def walk(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Iterator
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         message = f"`{folder}` {what}"
         raise LaunchError(message, hint="launch data push DIR NAME")
-    root = str(folder)
+    root, top = str(folder), folder.resolve()
     for path, is_folder in walk_names(folder, warn):
         # A folder's too, before it is looked into: it may be deeper than the disk lets us ask.
         check_path(path)
         if not is_folder:
-            yield Found.of(path, _status(f"{root}/{path}"))
+            yield Found.of(path, _status(f"{root}/{path}", top))
 
 
 def walk_names(
@@ -101,14 +101,24 @@ def _warn_of_case(prefix: str, names: Sequence[str], warn: Callable[[str], None]
             return
 
 
-def _status(path: str) -> os.stat_result:
+def _status(path: str, top: Path) -> os.stat_result:
+    """Give what a name stands for; of a link the file, which has to lie below `top`, too."""
+    is_link = False
     try:
-        status = os.stat(path)  # noqa: PTH116 - strings: a million of them
+        # Strings: a million of them.
+        status = os.lstat(path)
+        is_link = S_ISLNK(status.st_mode)
+        if is_link:
+            status = os.stat(path)  # noqa: PTH116
     except FileNotFoundError:
         status = None
     except OSError as error:
         raise _unreadable(error) from None
     if status is not None and S_ISREG(status.st_mode):
+        if is_link and not Path(path).resolve().is_relative_to(top):
+            message = f"`{path}` is a link that leads out of the folder that is pushed"
+            hint = "put the file itself there, if it is meant to be sent"
+            raise LaunchError(message, hint=hint)
         return status
     if status is not None and S_ISDIR(status.st_mode):
         message = f"`{path}` is a link to a folder, which a dataset cannot hold"

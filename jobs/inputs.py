@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import fcntl
 import math
+import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,15 +21,16 @@ from msgspec import Struct
 
 from jobs.data import Datasets, materialise
 from jobs.dataset_files import DatasetFile, Inside, disk_errors
+from jobs.dataset_records import require_digest
 from jobs.durable import finish_folder
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import stream_cache_bytes
+from jobs.rank_world import stream_file
 from jobs.signatures import signature_file, write_signature
 from jobs.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.store import BlobStore, Incoming, open_data_store
 
 INDEX_FILE = "index.json"
-STREAM_FILE = "stream.json"
 STREAM_SCHEMA = 1
 # The longest that Azure signs for an identity; a run's limit may be longer only where we sign.
 AZURE_SAS_VALID_S = 7 * 86400
@@ -51,7 +54,7 @@ class _Index(Struct, frozen=True):
 
 
 class StreamSource(Struct, frozen=True, kw_only=True):
-    """`stream.json`, as trainer.data.stream reads it; holds no secret."""
+    """What a run is handed over for a streamed input, as trainer.data.stream reads it; no secret."""
 
     schema: int
     endpoint: str
@@ -114,7 +117,7 @@ def _stream(
             cache_bytes=_cache_bytes(spec.env, cache),
             md5=msgspec.json.decode((kept / "md5.json").read_bytes(), type=dict[str, str]),
         )
-        (folder / STREAM_FILE).write_bytes(msgspec.json.encode(source))
+        Path(stream_file(str(run_dir), name)).write_bytes(msgspec.json.encode(source))
         sas = store.read_only_sas(dataset.content_prefix, _valid_s(spec, environment))
         write_signature(sas_file, sas)
     return folder
@@ -125,6 +128,7 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
 
     Fetched by the first run that asks, under a lock that the others wait for.
     """
+    require_digest(dataset.digest)
     inputs = workspace / "inputs"
     final = inputs / f"{dataset.digest}.stream"
     if final.is_dir():
@@ -195,8 +199,17 @@ def _cache_bytes(env: Mapping[str, str], cache: Path) -> int:
     wanted = stream_cache_bytes(env)
     if wanted is not None:
         return wanted
-    taken = sum(file.stat().st_size for file in cache.glob("*/*"))
-    return (shutil.disk_usage(cache).free + taken) // 2
+    return (shutil.disk_usage(cache).free + _taken(cache)) // 2
+
+
+def _taken(cache: Path) -> int:
+    """Bytes of the cache, from which ranks of other runs take blocks away meanwhile."""
+    taken = 0
+    for folder, _, names in os.walk(cache):
+        for name in names:
+            with suppress(OSError):
+                taken += Path(folder, name).stat().st_size
+    return taken
 
 
 def _valid_s(spec: JobSpec, environment: Environment) -> int:

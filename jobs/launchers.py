@@ -71,6 +71,7 @@ class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     secrets: tuple[str, ...]
     cpus: list[list[int]]
     gpus: list[str] | None
+    streams: tuple[str, ...] = ()
     die_with_parent: bool = False
     leave_together: bool = False
 

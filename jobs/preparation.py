@@ -60,6 +60,7 @@ def prepare(
         interpreter=interpreter,
         processes_per_node=request.processes_per_node,
         inputs=inputs,
+        streams=tuple(name for name, each in spec.inputs.items() if each.mode == "stream"),
         outputs=spec.outputs,
         secrets=tuple(spec.secrets),
         cpus=share_cpus(

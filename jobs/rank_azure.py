@@ -104,6 +104,7 @@ def make_run_dir(settings: dict[str, Any], run_dir: str, places: dict[str, str])
         "command": settings["command"],
         "setup": settings["setup"],
         "inputs": inputs,
+        "streams": list(settings["streams"]),
         "outputs": settings["outputs"],
         "leave_together": True,
     }

@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import json
 import random
-import re
 import ssl
 import time
 import urllib.error
@@ -15,6 +14,7 @@ import urllib.request
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from jobs.rank_hosts import STORES, VAULTS, is_azures
 from jobs.rank_identity import STORAGE, VAULT, Identity, RankError
 
 BLOB_VERSION = "2021-12-02"
@@ -22,8 +22,7 @@ TIMEOUT_S = 60.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_S = 30.0
 PASSING = (408, 429, 500, 502, 503, 504)
-# Who may see a token: it opens all that the identity can, at whomever it is shown to.
-_HOSTS = {STORAGE: "blob.core.windows.net", VAULT: "vault.azure.net"}
+_HOSTS = {STORAGE: STORES, VAULT: VAULTS}
 
 
 class Refused(RankError):
@@ -96,8 +95,8 @@ class Service:
 
     def _check_host(self) -> None:
         domain = _HOSTS[self._resource]
-        address = "/".join(self.endpoint.split("/")[:3])
-        if not re.fullmatch(rf"https://[a-z0-9.-]+\.{re.escape(domain)}", address):
+        if not is_azures(self.endpoint, domain):
+            address = "/".join(self.endpoint.split("/")[:3])
             message = f"the cluster's identity is not shown to `{address}`"
             raise RankError(message, f"the environment has to name https://NAME.{domain}")
 

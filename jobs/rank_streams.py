@@ -1,7 +1,8 @@
 """Lays the folder through which a node's ranks stream a packed dataset from the store.
 
-As jobs/inputs.py does on this machine (docs/inputs.md): all files but the shards, and stream.json.
-What opens the store here is a token of the node's identity, in a file that is kept fresh.
+As jobs/inputs.py does on this machine (docs/inputs.md): all files but the shards, and beside that
+folder a file that says where they are. What opens the store here is a token of the node's identity,
+in a file that is kept fresh.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import quote
 from jobs.rank_identity import STORAGE, Identity, RankError
 from jobs.rank_store import Container
 from jobs.rank_uploads import write_token
+from jobs.rank_world import stream_file
 
 INDEX_FILE = "index.json"
 CACHE_VARIABLE = "TRAINYARD_STREAM_CACHE_BYTES"
@@ -41,7 +43,7 @@ class Streams:
             os.makedirs(folder, exist_ok=True)
             try:
                 md5 = self._bring_index(stream["files"], stream["prefix"], folder)
-            except (KeyError, ValueError, TypeError, AttributeError) as error:
+            except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
                 message = f"input `{name}` cannot be streamed: {type(error).__name__}: {error}"
                 hint = "launch data pack DIR --to PACKED, and push that"
                 raise RankError(message, hint) from None
@@ -55,7 +57,7 @@ class Streams:
                 "cache_bytes": cache_bytes,
                 "md5": md5,
             }
-            with open(f"{folder}/stream.json", "w", encoding="utf-8") as file:
+            with open(stream_file(self._run_dir, name), "w", encoding="utf-8") as file:
                 json.dump(source, file)
 
     def _address(self, prefix: str) -> str:
@@ -79,7 +81,7 @@ class Streams:
         """Bring one file of the dataset, as it was when it was pushed."""
         path, target = file["path"], os.path.normpath(f"{folder}/{file['path']}")
         content = self._data.get(prefix + path)
-        is_inside = target.startswith(f"{folder}/")
+        is_inside = target.startswith(f"{folder}/") and path.lower() != "stream.json"
         if not is_inside or hashlib.sha256(content).hexdigest() != file["sha256"]:
             message = f"`{path}` in the store is not what was pushed"
             raise ValueError(message)

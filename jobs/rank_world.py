@@ -87,6 +87,11 @@ def _task(config: dict[str, Any]) -> tuple[int, int, int, int, int]:
     return rank, size, here.index(rank), local_size, list(dict.fromkeys(hosts)).index(hosts[rank])
 
 
+def stream_file(run_dir: str, name: str) -> str:
+    """Where it is written for a streamed input what opens the store: beside the data, not in it."""
+    return f"{run_dir}/inputs/{name}.stream.json"
+
+
 def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any]) -> dict[str, str]:
     """The environment that the job's command sees: its own, plus who it is and where things are."""
     run_dir = job["run_dir"]
@@ -106,6 +111,8 @@ def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any])
     )
     for name, path in job.get("inputs", {}).items():
         env[f"TRAINYARD_INPUT_{name.upper()}"] = path
+    for name in job.get("streams", []):
+        env[f"TRAINYARD_STREAMED_{name.upper()}"] = stream_file(run_dir, name)
     for name in job.get("outputs", []):
         env[f"TRAINYARD_OUTPUT_{name.upper()}"] = f"{run_dir}/outputs/{name}"
     cpus = job.get("cpus")

@@ -24,6 +24,7 @@ _MODULES = (
     *RANK_MODULES,
     "rank_azure",
     "rank_chief",
+    "rank_hosts",
     "rank_identity",
     "rank_store",
     "rank_streams",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +16,10 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from jobs.credentials import STORAGE_SCOPE, Tokens
 from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.rank_hosts import STORES, is_azures
 
 # Spoken on the wire; Azurite and every cloud know it.
 API_VERSION = "2023-11-03"
-# A token opens all that we can, at whomever it is shown to: environments' files are passed around.
-_AZURES = re.compile(r"https://[a-z0-9.-]+\.blob\.core\.windows\.net(/|$)")
 # The headers whose values are signed, in their order; `content-length` counts only over 0.
 _SIGNED = (
     "content-encoding",
@@ -189,8 +187,8 @@ class Identity:
 
 
 def check_store(url: str) -> None:
-    """Raise EnvironmentFailure where an address is of no store of Azure."""
-    if not _AZURES.match(url):
+    """Raise EnvironmentFailure where an address is of no store of Azure: environments are passed on."""
+    if not is_azures(url, STORES):
         address = "/".join(url.split("/")[:3])
         message = f"our login is not shown to `{address}`, which is no store of Azure"
         hint = "see who wrote the environment's file: a store is https://NAME.blob.core.windows.net"

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench.table import Row
-from tests.fakes.packed_dataset import write_packed, write_stream_input
+from tests.fakes.packed_dataset import stream_variables, write_packed, write_stream_input
 
 DELAY_S = 0.02
 NUM_RANKS = 2
@@ -61,7 +61,7 @@ def _read(project: Path, folder: Path) -> float:
     arguments = [str(folder), str(NUM_RANKS), str(SAMPLE_S)]
     done = subprocess.run(
         [sys.executable, str(program), *arguments],
-        env={"PYTHONPATH": str(project)},
+        env={"PYTHONPATH": str(project), **stream_variables(folder)},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -67,7 +67,7 @@ def write_packed(
 def write_stream_input(
     folder: Path, packed: Path, *, endpoint: str, cache: Path, cache_bytes: int, sas: str
 ) -> Path:
-    """Write what a run finds as the input: all of `packed` but its shards, and `stream.json`."""
+    """Write what a run finds as the input: all of `packed` but its shards; beside it, its source."""
     md5: dict[str, str] = {}
     for file in sorted(packed.rglob("*")):
         name = file.relative_to(packed).as_posix()
@@ -85,8 +85,21 @@ def write_stream_input(
         "cache_bytes": cache_bytes,
         "md5": md5,
     }
-    (folder / "stream.json").write_text(json.dumps(source))
+    source_file(folder).write_text(json.dumps(source))
     return folder
+
+
+def source_file(folder: Path) -> Path:
+    """Where the source of a streamed input lies: outside of the data."""
+    return folder.parent / f"{folder.name}.stream.json"
+
+
+def stream_variables(folder: Path) -> dict[str, str]:
+    """What a rank finds in its environment for such an input."""
+    return {
+        "TRAINYARD_INPUT_DATA": str(folder),
+        "TRAINYARD_STREAMED_DATA": str(source_file(folder)),
+    }
 
 
 def _lay_out(contents: list[bytes]) -> tuple[bytes, list[int]]:

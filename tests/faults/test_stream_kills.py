@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaign import campaign
-from tests.fakes.packed_dataset import write_packed, write_stream_input
+from tests.fakes.packed_dataset import stream_variables, write_packed, write_stream_input
 from tests.fakes.range_server import RangeServer, Trouble
 
 PROJECT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ class Streaming:
         """Start a reader; it has opened the input when this returns."""
         reader = subprocess.Popen(
             [sys.executable, "-c", READER, str(self.input), str(seed)],
-            env={"PYTHONPATH": str(PROJECT)},
+            env={"PYTHONPATH": str(PROJECT), **stream_variables(self.input)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -214,7 +214,7 @@ def test_what_was_streamed_was_never_downloaded_and_is_kept_in_blocks(runs, stor
 def test_nothing_of_the_run_lets_anybody_into_the_store(runs, stored):
     inputs = runs["stream"].folder / "inputs"
     assert stat.S_IMODE(inputs.stat().st_mode) == 0o700
-    assert sorted(file.name for file in inputs.iterdir()) == ["imagenet"]
+    assert sorted(file.name for file in inputs.iterdir()) == ["imagenet", "imagenet.stream.json"]
     for file in runs["stream"].folder.rglob("*"):
         if file.is_file():
             assert b"sig=" not in file.read_bytes(), file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -16,6 +15,7 @@ from jobs.data import Datasets
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.inputs import give_inputs, require_packed
 from jobs.launchers import gang_request
+from jobs.rank_world import map_world, rank_environment, stream_file
 from jobs.signatures import (
     forget_signatures,
     forget_signatures_of_the_dead,
@@ -29,7 +29,7 @@ from tests.fakes.packed_dataset import write_packed
 from tests.folders import make_folder, read_folder
 from trainer.data.pictures import open_pictures
 from trainer.data.shard_index import read_index
-from trainer.data.stream import read_source
+from trainer.data.stream import StreamSource, read_source
 
 
 class Giving:
@@ -56,6 +56,9 @@ class Giving:
 
     def sas(self, run: str) -> Path:
         return signature_file(self.workspace / "runs" / run, "data")
+
+    def source(self, run: str) -> StreamSource:
+        return read_source(Path(stream_file(str(self.workspace / "runs" / run), "data")))
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ def test_a_mounted_and_a_downloaded_input_are_one_read_only_folder(giving, tmp_p
     assert len(giving.store.received) == num_received
 
 
-def test_a_streamed_input_is_the_dataset_without_its_shards(giving, packed):
+def test_a_streamed_input_is_the_dataset_without_its_shards(giving, packed, monkeypatch):
     dataset = giving.push(packed)
     folder = giving.give("r1", dataset, "stream")
     assert folder == giving.workspace / "runs" / "r1" / "inputs" / "data"
@@ -105,11 +108,14 @@ def test_a_streamed_input_is_the_dataset_without_its_shards(giving, packed):
     assert all(modes_of(folder / name) == 0o444 for name in found)
     assert not any(name.endswith(".tar") for name in giving.store.received)
 
-    source = read_source(folder)
-    assert source is not None
+    source, run_dir = giving.source("r1"), giving.workspace / "runs" / "r1"
     assert source.endpoint == f"http://127.0.0.1:1/test/data/set/{dataset.digest}"
     assert source.cache == giving.workspace / "cache"
     assert sorted(source.md5) == sorted(name for name in whole if name.endswith(".tar"))
+    variables = {"run_dir": str(run_dir), "inputs": {"data": str(folder)}, "streams": ["data"]}
+    for name, value in rank_environment({}, map_world({}), variables).items():
+        if name.startswith("TRAINYARD_"):
+            monkeypatch.setenv(name, value)
     pictures = open_pictures(folder, "train")
     assert (len(pictures.labels), list(pictures.shard_sizes)) == (6, [3, 3])
 
@@ -124,16 +130,16 @@ def test_a_second_run_fetches_nothing_more(giving, packed):
 
 def test_the_signature_is_in_a_file_of_its_owner_s_and_nowhere_else(giving, packed):
     dataset = giving.push(packed)
-    folder = giving.give("r1", dataset, "stream")
-    sas = giving.sas("r1")
+    giving.give("r1", dataset, "stream")
+    sas, run_dir = giving.sas("r1"), giving.workspace / "runs" / "r1"
     text = sas.read_text()
     assert text == giving.store.read_only_sas(f"set/{dataset.digest}/", inputs.LOCAL_SAS_VALID_S)
     assert (modes_of(sas), modes_of(sas.parent)) == (0o600, 0o700)
     for file in (giving.workspace).rglob("*"):
         if file.is_file() and file != sas:
             assert text.encode() not in file.read_bytes(), file
-    assert json.loads((folder / "stream.json").read_bytes())["sas_file"] == str(sas)
-    forget_signatures(giving.workspace / "runs" / "r1")
+    assert giving.source("r1").key_file == sas
+    forget_signatures(run_dir)
     assert not sas.exists()
 
 
@@ -215,11 +221,20 @@ def test_the_cache_takes_half_of_the_free_disk_or_what_the_job_says(giving, pack
     kept = make_folder(giving.workspace / "cache" / "set", {"block": bytes(1000)})
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=9000))
     assert kept.is_dir()
-    by_itself = read_source(giving.give("r1", dataset, "stream"))
-    told = read_source(giving.give("r2", dataset, "stream", TRAINYARD_STREAM_CACHE_BYTES="0"))
-    assert by_itself is not None
-    assert told is not None
+    giving.give("r1", dataset, "stream")
+    giving.give("r2", dataset, "stream", TRAINYARD_STREAM_CACHE_BYTES="0")
+    by_itself, told = giving.source("r1"), giving.source("r2")
     assert (by_itself.cache_bytes, told.cache_bytes) == (5000, 0)
+
+
+def test_a_block_that_goes_while_the_cache_is_counted_is_no_fault(giving, packed, monkeypatch):
+    """Ranks of another run rename and remove blocks between the listing and the look at each."""
+    dataset = giving.push(packed)
+    kept = make_folder(giving.workspace / "cache" / "set", {"block": bytes(1000)})
+    (kept / "block.1-1.new").symlink_to("gone")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=9000))
+    giving.give("r1", dataset, "stream")
+    assert giving.source("r1").cache_bytes == 5000
 
 
 @pytest.mark.parametrize("text", ["", "20g", "-1", "1e9", "²"])
@@ -251,8 +266,8 @@ def test_a_registered_dataset_is_streamed_from_where_it_lies(giving, packed):
         bytes=pushed.bytes,
         prefix="raw/my set/",
     )
-    source = read_source(giving.give("r1", dataset, "stream"))
-    assert source is not None
+    giving.give("r1", dataset, "stream")
+    source = giving.source("r1")
     assert source.endpoint == "http://127.0.0.1:1/test/data/raw/my%20set"
 
 

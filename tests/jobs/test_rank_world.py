@@ -157,6 +157,7 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
     job = {
         "run_dir": "/runs/a",
         "inputs": {"digits": "/inputs/d"},
+        "streams": ["digits"],
         "outputs": ["model"],
         "cpus": [[0], [1, 2, 3]],
         "gpus": ["0", "1"],
@@ -176,6 +177,7 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
         "TRAINYARD_RUN_DIR": "/runs/a",
         "TRAINYARD_CHECKPOINT_DIR": "/runs/a/checkpoints",
         "TRAINYARD_INPUT_DIGITS": "/inputs/d",
+        "TRAINYARD_STREAMED_DIGITS": "/runs/a/inputs/digits.stream.json",
         "TRAINYARD_OUTPUT_MODEL": "/runs/a/outputs/model",
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",

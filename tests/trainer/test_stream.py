@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
 import random
+import re
 import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.packed_dataset import write_packed, write_stream_input
+from tests.fakes.packed_dataset import (
+    source_file,
+    stream_variables,
+    write_packed,
+    write_stream_input,
+)
 from tests.fakes.range_server import RangeServer, Trouble
 from trainer.common.errors import TrainingError
 from trainer.data import stream_store
 from trainer.data.events import Events
 from trainer.data.pack import pack
 from trainer.data.pictures import open_pictures
-from trainer.data.stream import StreamedPictures, open_streamed, read_source
+from trainer.data.stream import StreamedPictures, find_source, open_streamed, read_source
 from trainer.data.stream_blocks import BLOCK_BYTES
 from trainer.data.stream_cache import BlockCache
 from trainer.data.stream_store import RangeStore, RemoteFile
@@ -52,9 +59,7 @@ class Streaming:
             cache_bytes=cache_bytes,
             sas=self.server.sas,
         )
-        source = read_source(folder)
-        assert source is not None
-        return open_streamed(folder, source, split)
+        return open_streamed(folder, read_source(source_file(folder)), split)
 
     @property
     def cache(self) -> Path:
@@ -86,6 +91,12 @@ def read_all(pictures: StreamedPictures, order: list[int] | None = None) -> list
     return [pictures.read(index) for index in order or range(len(pictures.labels))]
 
 
+def token_store(monkeypatch, server: RangeServer, key: Path, **options: float) -> RangeStore:
+    """A store on loopback that may see a token, as only Azure's may."""
+    monkeypatch.setattr(stream_store, "_AZURES", re.compile(r"http://127\.0\.0\.1:[0-9]+"))
+    return RangeStore(server.endpoint, key, kind="token", **options)
+
+
 def wait_until(condition) -> None:
     deadline = time.monotonic() + 20
     while not condition():
@@ -109,7 +120,7 @@ def test_streamed_samples_are_those_of_the_shards_and_each_byte_is_fetched_once(
 
 
 @pytest.mark.parametrize("encoding", ["tar", "tfrecord"])
-def test_what_was_packed_is_streamed_as_it_is_read_from_the_disk(tmp_path, encoding):
+def test_what_was_packed_is_streamed_as_it_is_read_from_the_disk(tmp_path, monkeypatch, encoding):
     make_pictures(tmp_path / "made", num_classes=2, num_train=6, num_val=2, size=32, seed=1)
     packed = tmp_path / "packed"
     events = Events(as_json=True)
@@ -123,6 +134,8 @@ def test_what_was_packed_is_streamed_as_it_is_read_from_the_disk(tmp_path, encod
         cache_bytes=LARGE,
         sas=server.sas,
     )
+    for name, value in stream_variables(folder).items():
+        monkeypatch.setenv(name, value)
     for split, number in (("train", 6), ("val", 2)):
         local, streamed = open_pictures(packed, split), open_pictures(folder, split)
         assert isinstance(streamed, StreamedPictures)
@@ -221,6 +234,16 @@ def test_without_room_for_a_block_only_what_is_read_is_fetched(streaming, cache_
     assert streaming.blocks() == []
 
 
+def sizes(paths: Iterable[Path]) -> dict[Path, int]:
+    """The bytes of those that are files, and are there."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                found[path] = path.stat().st_size
+    return found
+
+
 @pytest.mark.parametrize("num_blocks", [1, 2, 3])
 def test_a_small_cache_stays_within_its_bound_and_gives_all(streaming, num_blocks):
     bound = num_blocks * (BLOCK_BYTES + 100)
@@ -229,12 +252,9 @@ def test_a_small_cache_stays_within_its_bound_and_gives_all(streaming, num_block
 
     def look() -> None:
         while not stop.is_set():
-            used = 0
-            for file in streaming.cache.rglob("*-*"):
-                try:
-                    used += file.stat().st_size if file.is_file() else 0
-                except FileNotFoundError:
-                    continue
+            seen = sizes(streaming.cache.rglob("*-*"))
+            # What is still there was there at once; one that went may have made room for another.
+            used = sum(size for path, size in sizes(seen).items() if seen[path] == size)
             if used > bound:
                 over.append(used)
 
@@ -270,14 +290,16 @@ def test_the_block_that_was_wanted_longest_ago_gives_way(streaming):
 
 def test_room_is_made_for_a_share_of_the_cache_so_that_looks_at_all_blocks_are_rare(tmp_path):
     # Blocks with nothing in them take no room on the disk.
-    (tmp_path / "set").mkdir()
+    name = f"{'0' * 32}-{64 << 20}"
+    (tmp_path / name).mkdir()
     for number in range(256):
-        with (tmp_path / "set" / f"{number:03}").open("wb") as block:
+        with (tmp_path / name / f"train-000000-{number:06}").open("wb") as block:
             block.truncate(64 << 20)
         os.utime(block.name, (number, number))
-    BlockCache(tmp_path, "set", 256 * (64 << 20)).write("new", b"content")
-    left = sorted(path.name for path in (tmp_path / "set").iterdir())
-    assert left == [*(f"{number:03}" for number in range(9, 256)), "new"]
+    BlockCache(tmp_path, name, 256 * (64 << 20)).write("val-000000-000000", b"content")
+    left = sorted(path.name for path in (tmp_path / name).iterdir())
+    expected = [f"train-000000-{number:06}" for number in range(9, 256)]
+    assert left == [*expected, "val-000000-000000"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "longer"])
@@ -411,12 +433,14 @@ def test_an_expired_signature_that_nobody_renewed_is_named_but_not_shown(streami
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_token_that_ends_while_it_is_read_is_read_again_and_waited_for(streaming, is_late):
+def test_a_token_that_ends_while_it_is_read_is_read_again_and_waited_for(
+    streaming, monkeypatch, is_late
+):
     """The node writes a new one before the end, or only after the store has refused the old one."""
     key = streaming.folder / "token"
     key.write_text("first")
     streaming.server.token = "first"
-    store = RangeStore(streaming.server.endpoint, key, kind="token")
+    store = token_store(monkeypatch, streaming.server, key)
     (shard, *_) = sorted((streaming.packed / "train").glob("*.tar"))
     file = RemoteFile(path=f"train/{shard.name}", bytes=shard.stat().st_size)
     content = shard.read_bytes()
@@ -434,11 +458,11 @@ def test_a_token_that_ends_while_it_is_read_is_read_again_and_waited_for(streami
         assert reading.result() == content[10:30]
 
 
-def test_a_token_that_nobody_renews_is_named(streaming):
+def test_a_token_that_nobody_renews_is_named(streaming, monkeypatch):
     key = streaming.folder / "token"
     key.write_text("first")
     streaming.server.token = "second"
-    store = RangeStore(streaming.server.endpoint, key, kind="token", patience_s=0.2)
+    store = token_store(monkeypatch, streaming.server, key, patience_s=0.2)
     with pytest.raises(TrainingError) as error:
         store.read(RemoteFile(path="train/x", bytes=10), 0, 10)
     assert str(error.value) == (
@@ -530,11 +554,16 @@ def test_a_store_that_is_away_for_long_is_told_once(streaming, monkeypatch, caps
 
 
 def test_a_folder_without_a_source_is_none_and_a_broken_one_is_named(tmp_path):
-    assert read_source(tmp_path) is None
-    for content in ("", "[]", '{"schema": 2}', json.dumps({"schema": 1, "endpoint": "x"})):
-        (tmp_path / "stream.json").write_text(content)
-        with pytest.raises(TrainingError, match=r"stream\.json` cannot be used: "):
-            read_source(tmp_path)
+    folder = tmp_path / "data"
+    variables = stream_variables(folder)
+    assert find_source(folder, {"TRAINYARD_INPUT_DATA": str(folder)}) is None
+    assert find_source(tmp_path, variables) is None
+    deep = "[" * 100_000
+    for content in (None, "", "[]", '{"schema": 2}', json.dumps({"schema": 1, "md5": {}}), deep):
+        if content is not None:
+            source_file(folder).write_text(content)
+        with pytest.raises(TrainingError, match=r"data\.stream\.json` cannot be used: "):
+            find_source(folder, variables)
 
 
 def test_a_split_that_is_not_there_is_named(streaming):

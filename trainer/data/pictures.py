@@ -2,7 +2,7 @@
 
     DIR/train/<class>/*.jpg     class folders; a class's label is its place in the order of names
     DIR/index.json              a packed dataset (docs/shards.md), its shards beside it
-    DIR/index.json, stream.json a packed dataset whose shards stay in the store
+                                or in the store, where the run was told so (trainer.data.stream)
     DIR/train/*.tar             tar shards without an index: <key>.jpg and <key>.cls (a number)
                                 beside each other, class names in DIR/classes.txt
     DIR/val/...                 the same
@@ -21,7 +21,7 @@ from trainer.data.picture_folders import open_folders, visible
 from trainer.data.picture_shards import open_packed
 from trainer.data.picture_tars import TarPictures, open_tars
 from trainer.data.shard_index import Index, read_index
-from trainer.data.stream import open_streamed, read_source
+from trainer.data.stream import find_source, open_streamed
 
 
 class Pictures(Protocol):
@@ -94,7 +94,7 @@ def _open_index(folder: Path, index: Index, split: str) -> Pictures:
     if not index.splits.get(split) or not index.splits[split].samples:
         message = f"`{folder}` has no packed pictures of `{split}`"
         raise TrainingError(message, hint="launch data pack FOLDER --to DIR")
-    source = read_source(folder)
+    source = find_source(folder)
     if source is not None:
         return open_streamed(folder, source, split)
     return open_packed(folder, index, split)

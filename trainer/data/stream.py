@@ -1,9 +1,11 @@
 """Gives the pictures of a packed dataset whose shards stay in the store.
 
-The folder of such an input holds the index and the places files of the dataset, and
+The folder of such an input holds the index and the places files of the dataset. Where the shards are
+is never said in there, since whoever made the dataset would say it: TRAINYARD_STREAMED_<NAME> names
+the file that the run's own launcher wrote for the folder TRAINYARD_INPUT_<NAME>,
 
-    DIR/stream.json    {"schema": 1, "endpoint": ADDRESS OF THE FILES, "sas_file": PATH,
-                        "cache": FOLDER, "cache_bytes": N, "md5": {SHARD: BASE64}}
+    {"schema": 1, "endpoint": ADDRESS OF THE FILES, "sas_file": PATH, "cache": FOLDER,
+     "cache_bytes": N, "md5": {SHARD: BASE64}}
 
 with "token_file" in place of "sas_file" where an identity's token opens the store.
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +29,8 @@ from trainer.data.stream_blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
 from trainer.data.stream_cache import BlockCache
 from trainer.data.stream_store import KeyKind, RangeStore, RemoteFile
 
-STREAM_FILE = "stream.json"
 SCHEMA = 1
+_INPUT, _STREAMED = "TRAINYARD_INPUT_", "TRAINYARD_STREAMED_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +45,22 @@ class StreamSource:
     md5: Mapping[str, str]
 
 
-def read_source(folder: Path) -> StreamSource | None:
-    """Read a folder's `stream.json`; None where it has none, since its shards are beside it.
+def find_source(folder: Path, environ: Mapping[str, str] | None = None) -> StreamSource | None:
+    """Find where the shards of a run's input are; None where they are beside its index.
 
-    Raises TrainingError for one that cannot be read.
+    Raises TrainingError where what the run was handed over cannot be read.
     """
-    path = folder / STREAM_FILE
+    environ = os.environ if environ is None else environ
+    for variable, path in environ.items():
+        if variable.startswith(_STREAMED):
+            given = environ.get(_INPUT + variable.removeprefix(_STREAMED))
+            if given is not None and Path(given).resolve() == folder.resolve():
+                return read_source(Path(path))
+    return None
+
+
+def read_source(path: Path) -> StreamSource:
+    """Read what a run was handed over for a streamed input; raises TrainingError."""
     try:
         found: Any = json.loads(path.read_bytes())
         if found["schema"] != SCHEMA:
@@ -62,9 +75,7 @@ def read_source(folder: Path) -> StreamSource | None:
             cache_bytes=int(found["cache_bytes"]),
             md5={str(name): str(md5) for name, md5 in found["md5"].items()},
         )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"`{path}` cannot be used: {error}"
         raise TrainingError(message, hint="start the run again: it is written for each") from None
 

@@ -1,5 +1,6 @@
 """Keeps blocks of remote files on the node's disk, never more bytes than it may, for all processes.
 
+    DIR/trainyard-cache         says that the folder is one: else nothing is written there, or deleted
     DIR/lock                    held while room is made and counted
     DIR/used                    bytes taken, 8 bytes little-endian; more than there are after a kill
     DIR/claims                  a locked byte for each block that a process is fetching
@@ -9,15 +10,19 @@
 The blocks that were wanted longest ago give way: not read, since of what is fetched ahead of its
 use all is needed, and of what was read yesterday nothing. What is under a block's name is whole or
 is not given: a trailer of length and CRC-32 is looked at before a process's first read of it. The
-folder may be taken away at any time; the cache begins anew.
+folder may be taken away at any time; the cache begins anew. Nothing is deleted but files of such
+names. An empty folder, or one where nothing else is (an older version's), becomes a cache; one that
+holds anything else is done without.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import itertools
 import os
+import re
 import struct
 import threading
 import time
@@ -31,6 +36,10 @@ _USED = struct.Struct("<Q")
 # struct flock of Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("@hhqqi")
 NEW_SUFFIX = ".new"
+MARKER = "trainyard-cache"
+_SET = re.compile(r"[0-9a-f]{32}-[0-9]+")
+_BLOCK = re.compile(r"\w+-[0-9]{6,}-[0-9]{6,}(\.[0-9]+-[0-9]+\.new)?", re.ASCII)
+_OWN = frozenset({MARKER, "lock", "used", "claims"})
 # A look at all blocks, for which all processes wait, makes room for this share of the cache.
 SLACK_DIVISOR = 32
 # Blocks that need no second look; to forget them costs one.
@@ -78,6 +87,7 @@ class BlockCache:
             number = os.fstat(file).st_ino
             if self._known.get(block) != number:
                 if not _is_whole(file, block_bytes):
+                    self._enter()
                     _remove(path)
                     return None
                 self._remember(block, number)
@@ -145,11 +155,23 @@ class BlockCache:
     def _open_claims(self) -> int:
         with self._lock:
             if self._claims is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                self._enter()
                 self._claims = os.open(
                     self._folder / "claims", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
                 )
             return self._claims
+
+    def _enter(self) -> None:
+        """Make the folder, and mark it; raises OSError where it holds what no cache wrote."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        marker = self._folder / MARKER
+        if marker.is_file():
+            return
+        for entry in self._folder.iterdir():
+            if entry.name not in _OWN and not _SET.fullmatch(entry.name):
+                message = f"`{self._folder}` is no cache: it holds `{entry.name}`"
+                raise FileExistsError(errno.EEXIST, message)
+        marker.touch(mode=0o600)
 
     # --- room ----------------------------------------------------------------------------------
 
@@ -181,7 +203,7 @@ class BlockCache:
         with self._lock:
             while True:
                 if self._locked is None:
-                    self._folder.mkdir(parents=True, exist_ok=True)
+                    self._enter()
                     self._locked = os.open(
                         self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
                     )
@@ -219,7 +241,7 @@ class BlockCache:
                 _remove(entry.path)
                 continue
             try:
-                status = entry.stat()
+                status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             used += status.st_size
@@ -236,11 +258,16 @@ class BlockCache:
         return used if used + size <= self.max_bytes else None
 
     def _entries(self) -> Generator[os.DirEntry[str]]:
+        """Find the blocks of all sets: nothing else is counted, or deleted."""
         with os.scandir(self._folder) as folders:
             for folder in folders:
-                if folder.is_dir(follow_symlinks=False):
+                if _SET.fullmatch(folder.name) and folder.is_dir(follow_symlinks=False):
                     with os.scandir(folder) as blocks:
-                        yield from blocks
+                        yield from (
+                            block
+                            for block in blocks
+                            if _BLOCK.fullmatch(block.name) and block.is_file(follow_symlinks=False)
+                        )
 
     def __del__(self) -> None:
         for file in (self._locked, self._claims):

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import http.client
 import random
+import re
 import ssl
 import threading
 import time
@@ -31,6 +32,9 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 SILENT_S = 5.0
 KeyKind = Literal["signature", "token"]
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
+# Who is shown what opens the store: Azure's stores over TLS; a signature, the local store, too.
+_AZURES = re.compile(r"https://[a-z0-9.-]+\.blob\.core\.windows\.net")
+_LOCAL = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +58,8 @@ class RangeStore:
     """Blobs below one address, read by any number of threads over connections that stay open.
 
     `key_file` holds what lets us in, a signature or an identity's token; it is read again when the
-    store refuses it, so that it can be renewed while training goes on.
+    store refuses it, so that it can be renewed while training goes on. Raises TrainingError for an
+    address that must not see it.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class RangeStore:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._idle: list[http.client.HTTPConnection] = []
+        _require_store(endpoint, kind)
         parts = urlsplit(endpoint)
         self._endpoint = endpoint
         self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
@@ -224,6 +230,14 @@ class RangeStore:
     def __del__(self) -> None:
         for connection in self._idle:
             connection.close()
+
+
+def _require_store(endpoint: str, kind: KeyKind) -> None:
+    address = "/".join(endpoint.split("/")[:3])
+    if _AZURES.fullmatch(address) or (kind == "signature" and _LOCAL.fullmatch(address)):
+        return
+    message = f"the {kind} of this run is not shown to `{address}`, which is no store of Azure"
+    raise TrainingError(message, hint="see who wrote the environment's file")
 
 
 def _address(proxy: str) -> tuple[str, int | None]:
