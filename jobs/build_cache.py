@@ -9,7 +9,7 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -22,9 +22,18 @@ LOG_TAIL_LINES = 15
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:
-    """The only folder outside a repository that this project writes to."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "trainyard"
+    """Give the folder outside of a repository that programs and what can be made again lie in.
+
+    Raises EnvironmentFailure where the user has no home.
+    """
+    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    with suppress(RuntimeError):  # of a user without a home
+        # A relative path is to be ignored, says the specification: it is whatever folder one is in.
+        base = base if base.is_absolute() else Path("~/.cache").expanduser()
+        if base.is_absolute():
+            return base / "trainyard"
+    message = "there is no home folder to keep the cache in"
+    raise EnvironmentFailure(message, hint="XDG_CACHE_HOME=/a/folder names another one")
 
 
 def content_key(parts: Sequence[bytes | str]) -> str:
