@@ -119,11 +119,6 @@ def resolve_dataset(environment: Environment, ref: str) -> DatasetVersion:
     return Datasets.of(environment).resolve(ref).pinned()
 
 
-def list_datasets(environment: Environment) -> list[DatasetVersion]:
-    """All versions of all datasets; by name, newest first."""
-    return [record.pinned() for record in Datasets.of(environment).versions()]
-
-
 def materialise(
     dataset: DatasetVersion,
     environment: Environment,
