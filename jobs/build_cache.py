@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from jobs.errors import EnvironmentFailure
+from jobs.private import make_folder, open_lock
 
 # Shows a step while it runs; what it shows is the caller's.
 Report = Callable[[str], AbstractContextManager[object]]
@@ -55,8 +56,8 @@ def exclusive(path: Path, *, what: str, report: Report) -> Generator[int]:
     """
     import fcntl  # not on Windows, where nothing is built
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    make_folder(path.parent)
+    descriptor = open_lock(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +84,7 @@ def run_logged(
 
     Raises EnvironmentFailure with the log's last lines and its path when the command fails.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(log.parent)
     arguments = [str(part) for part in command]
     with log.open("ab") as output:
         output.write(f"+ {' '.join(arguments)}\n".encode())

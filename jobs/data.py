@@ -6,6 +6,7 @@ written last and never again; content lies under its digest, so equal content is
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from jobs.dataset_register import register
 from jobs.dataset_remove import Removal, plan_removal, remove
 from jobs.durable import finish_folder
 from jobs.errors import LaunchError
+from jobs.private import make_folder, open_lock
 from jobs.progress import Progress, silent
 from jobs.spec import DatasetVersion, Environment
 from jobs.store import BlobStore, open_data_store
@@ -141,8 +143,8 @@ def materialise(
     if final.is_dir():
         return final
     with disk_errors(inputs):
-        inputs.mkdir(parents=True, exist_ok=True)
-        lock = (inputs / f".{dataset.digest}.lock").open("wb")
+        make_folder(inputs)
+        lock = os.fdopen(open_lock(inputs / f".{dataset.digest}.lock"))
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.is_dir():

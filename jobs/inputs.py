@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import math
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from jobs.dataset_files import DatasetFile, Inside, disk_errors
 from jobs.durable import finish_folder
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import stream_cache_bytes
+from jobs.private import make_folder, open_lock
 from jobs.signatures import signature_file, write_signature
 from jobs.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.store import BlobStore, Incoming, open_data_store
@@ -130,8 +132,8 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
     if final.is_dir():
         return final
     with disk_errors(inputs):
-        inputs.mkdir(parents=True, exist_ok=True)
-        lock = (inputs / f".{final.name}.lock").open("wb")
+        make_folder(inputs)
+        lock = os.fdopen(open_lock(inputs / f".{final.name}.lock"))
     with lock, Datasets(store).files(dataset) as (files,):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.is_dir():
