@@ -9,11 +9,12 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from jobs.errors import EnvironmentFailure
+from jobs.private import make_folder, open_lock
 
 # Shows a step while it runs; what it shows is the caller's.
 Report = Callable[[str], AbstractContextManager[object]]
@@ -22,9 +23,18 @@ LOG_TAIL_LINES = 15
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:
-    """The only folder outside a repository that this project writes to."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "trainyard"
+    """Give the folder outside of a repository that programs and what can be made again lie in.
+
+    Raises EnvironmentFailure where the user has no home.
+    """
+    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    with suppress(RuntimeError):  # of a user without a home
+        # A relative path is to be ignored, says the specification: it is whatever folder one is in.
+        base = base if base.is_absolute() else Path("~/.cache").expanduser()
+        if base.is_absolute():
+            return base / "trainyard"
+    message = "there is no home folder to keep the cache in"
+    raise EnvironmentFailure(message, hint="XDG_CACHE_HOME=/a/folder names another one")
 
 
 def content_key(parts: Sequence[bytes | str]) -> str:
@@ -46,8 +56,8 @@ def exclusive(path: Path, *, what: str, report: Report) -> Generator[int]:
     """
     import fcntl  # not on Windows, where nothing is built
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    make_folder(path.parent)
+    descriptor = open_lock(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,7 +84,7 @@ def run_logged(
 
     Raises EnvironmentFailure with the log's last lines and its path when the command fails.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(log.parent)
     arguments = [str(part) for part in command]
     with log.open("ab") as output:
         output.write(f"+ {' '.join(arguments)}\n".encode())

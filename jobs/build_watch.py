@@ -14,6 +14,7 @@ from typing import TextIO
 from jobs.build_cache import failure
 from jobs.console import duration_text, is_terminal
 from jobs.errors import EnvironmentFailure
+from jobs.private import make_folder
 
 REDRAW_S = 1.0
 MAX_WIDTH = 100
@@ -94,7 +95,7 @@ def run_watched(
     Raises EnvironmentFailure with the log's last lines when it fails. When this process is
     interrupted the command is ended, too.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(log.parent)
     with log.open("ab") as output:
         output.write(f"+ {' '.join(command)}\n".encode())
         output.flush()

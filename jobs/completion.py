@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.errors import LaunchError
+
 if TYPE_CHECKING:
     from jobs.command_parser import CommandParser
-    from jobs.spec import Environment
+    from jobs.spec import DatasetVersion, Environment
 
 # What can be typed, and a word about each.
 Choices = dict[str, str]
@@ -18,6 +20,7 @@ Choices = dict[str, str]
 Completer = Callable[[str, Namespace], Choices]
 
 NUM_RUNS = 30
+LONGEST_S = 2
 
 
 def offer(action: Action, completer: Completer) -> None:
@@ -38,10 +41,19 @@ def answer(parser: CommandParser) -> None:
 
     Options are offered once a `-` is typed, and files only where a file belongs.
     """
+    import signal
+
     from argcomplete import autocomplete
     from argcomplete.completers import SuppressCompleter
 
+    if hasattr(signal, "SIGALRM"):  # a store that hangs is not waited for
+        signal.signal(signal.SIGALRM, _end)
+        signal.alarm(LONGEST_S)
     autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def _end(_number: int, _frame: object) -> None:
+    os._exit(0)
 
 
 def jobs(incomplete: str, typed: Namespace) -> Choices:
@@ -85,18 +97,15 @@ def stacks(incomplete: str, typed: Namespace) -> Choices:
 
 def datasets(incomplete: str, typed: Namespace) -> Choices:
     """The datasets of the stack, where they can be named without waiting."""
-    from jobs.data import list_datasets
-
-    found = list_datasets(_environment(typed))
+    found = _datasets(typed)
     return _beginning(incomplete, {each.name: f"version {each.version}" for each in found})
 
 
 def dataset_versions(incomplete: str, typed: Namespace) -> Choices:
     """Datasets with each of their versions, once a name is there the versions alone."""
     from jobs.console import size_text
-    from jobs.data import list_datasets
 
-    found = list_datasets(_environment(typed))
+    found = _datasets(typed)
     versions = {
         f"{each.name}@{each.version}": f"{each.files} files, {size_text(each.bytes)}"
         for each in found
@@ -119,10 +128,11 @@ def clusters(incomplete: str, typed: Namespace) -> Choices:
 
 def images(incomplete: str, typed: Namespace) -> Choices:
     """The images that can be built here."""
-    from jobs.images import PROJECT, list_images
+    from jobs.images import list_images
+    from jobs.project import sources_folder
 
     del typed
-    return _beginning(incomplete, dict.fromkeys(list_images(PROJECT), ""))
+    return _beginning(incomplete, dict.fromkeys(list_images(sources_folder()), ""))
 
 
 def job_keys(incomplete: str, typed: Namespace) -> Choices:
@@ -177,7 +187,23 @@ def _is_job_file(path: str) -> bool:
     return name.endswith((".yaml", ".yml")) and not name.startswith("Pulumi.")
 
 
-def _environment(typed: Namespace) -> Environment:
-    from jobs.stack import load_environment
+def _datasets(typed: Namespace) -> list[DatasetVersion]:
+    """Those of a local store that is up: nobody waits for Azure, or starts a store, at a TAB."""
+    from jobs.data import Datasets
+    from jobs.store import peek_data_store
 
-    return load_environment(typed.stack, typed.env)
+    store = peek_data_store(_environment(typed))
+    return [record.pinned() for record in Datasets(store).versions()] if store else []
+
+
+def _environment(typed: Namespace) -> Environment:
+    """What the file says, or what was last read of the stack: a TAB starts no Pulumi."""
+    from jobs.stack import known_environment, read_environment
+
+    if typed.env is not None:
+        return read_environment(typed.env)
+    known = known_environment(typed.stack)
+    if known is None:
+        message = f"nothing is known of stack `{typed.stack}`"
+        raise LaunchError(message)
+    return known

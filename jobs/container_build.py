@@ -19,6 +19,7 @@ from jobs.container_engines import ContainerEngine
 from jobs.containers import TIMESTAMP_S, Recipe, lay_context
 from jobs.errors import EnvironmentFailure, NotFound
 from jobs.package_index import lend
+from jobs.private import make_folder
 
 SBOM = "/opt/trainyard/sbom.cdx.json"
 SBOM_LIMIT_BYTES = 64 << 20
@@ -60,7 +61,7 @@ def build_image(
         bill = folder / "sbom.cdx.json"
         if is_new or not bill.exists():
             content = engine.read_file(recipe.reference, SBOM, limit_bytes=SBOM_LIMIT_BYTES)
-            bill.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(bill.parent)
             partial = bill.with_name(f"{bill.name}.partial")
             partial.write_bytes(content)
             partial.replace(bill)
@@ -187,5 +188,5 @@ def _write_record(
         duration_s=round(duration_s, 1),
     )
     folder = record_folder(recipe, project)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     (folder / "build.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

@@ -6,6 +6,7 @@ written last and never again; content lies under its digest, so equal content is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from jobs.dataset_records import DatasetRecord, Records, require_digest
 from jobs.dataset_register import register
 from jobs.dataset_remove import Removal, plan_removal, remove
 from jobs.durable import finish_folder
+from jobs.private import make_folder, open_lock
 from jobs.progress import Progress, silent
 from jobs.spec import DatasetVersion, Environment
 from jobs.store import BlobStore, open_data_store
@@ -115,11 +117,6 @@ def resolve_dataset(environment: Environment, ref: str) -> DatasetVersion:
     return Datasets.of(environment).resolve(ref).pinned()
 
 
-def list_datasets(environment: Environment) -> list[DatasetVersion]:
-    """All versions of all datasets; by name, newest first."""
-    return [record.pinned() for record in Datasets.of(environment).versions()]
-
-
 def materialise(
     dataset: DatasetVersion,
     environment: Environment,
@@ -140,8 +137,8 @@ def materialise(
     if final.is_dir():
         return final
     with disk_errors(inputs):
-        inputs.mkdir(parents=True, exist_ok=True)
-        lock = (inputs / f".{dataset.digest}.lock").open("wb")
+        make_folder(inputs)
+        lock = os.fdopen(open_lock(inputs / f".{dataset.digest}.lock"))
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.is_dir():

@@ -1,6 +1,7 @@
 """Looks at this machine: what the local stack and its runs need, and what mends what is missing.
 
-Changes nothing and starts nothing but `--version` calls. What set-up builds once (Pulumi, the
+Starts nothing but `--version` calls, and changes nothing but the mode of our folders that others
+could enter. What set-up builds once (Pulumi, the
 runtimes) makes its own builders needless: no compiler is asked for where Horovod is built.
 """
 
@@ -22,7 +23,9 @@ from msgspec import Struct, structs
 
 from jobs.errors import LaunchError
 from jobs.hints import for_file
+from jobs.private import close_folder
 from jobs.spec import Environment
+from jobs.trust import is_trusted
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
 # A runtime's packages take 6 GB, Pulumi's build 2 GB; a run writes megabytes.
@@ -87,6 +90,7 @@ def diagnose(stack: str, env_file: Path | None) -> Iterator[Check]:
             yield _missing("project", error.message, error.hint)
             return
         yield from check_set_up(project)
+        yield from check_folders(project, stack)
     for check in check_environment_of(stack, env_file):
         if env_file is not None and check.mend is not None:
             yield structs.replace(check, mend=for_file(check.mend, env_file))
@@ -156,6 +160,20 @@ def check_runtimes(project: Project) -> Iterator[Check]:
         yield Check(part=f"image {name}", health=health, found="not installed here", mend=mend)
 
 
+def check_folders(project: Project, stack: str) -> Iterator[Check]:
+    """Shut what older versions left open to others: logs, data, runs and Pulumi's state."""
+    folders = [project.root / ".trainyard"]
+    # What another's project names may be any folder of ours.
+    if is_trusted(project.root):
+        folders += _folders_of(stack)
+    closed = [str(folder) for folder in folders if close_folder(folder)]
+    if closed:
+        found = f"others could enter {', '.join(closed)}: closed to them now"
+        yield Check(part="folders", health=Health.NOTE, found=found)
+    elif folders[0].is_dir():
+        yield _ok("folders", "closed to others")
+
+
 def check_space(project: Project, wanted_gb: int) -> Check:
     """Free space where the project and where the cache are, whichever has less."""
     from jobs.build_cache import cache_root
@@ -197,6 +215,22 @@ def check_parts(environment: Environment) -> Iterator[Check]:
             yield _missing(each.part, each.detail, f"launch env check -s {environment.stack}")
     if environment.engine == "local" and not sys.platform.startswith("linux"):
         yield _missing("system", f"{sys.platform}; runs on this machine need Linux", None)
+
+
+def _folders_of(stack: str) -> list[Path]:
+    """Where a stack keeps data and runs on this machine, as far as that is known."""
+    from jobs.azure_ml import folders
+    from jobs.runs import workspace_folder
+    from jobs.stack import known_environment
+
+    try:
+        known = known_environment(stack)
+        if known is None or known.engine != "local":
+            return [] if known is None else [folders.workspace_folder(known)]
+        workspace = workspace_folder(known)
+    except LaunchError:  # told where the stack is looked at
+        return []
+    return [workspace, *([Path(known.storage.folder)] if known.storage.folder else [])]
 
 
 def _find_project() -> Project:

@@ -11,6 +11,7 @@ from pathlib import Path
 from jobs import console
 from jobs.code import FETCHED
 from jobs.errors import EnvironmentFailure
+from jobs.private import open_lock
 
 FILES = ("metrics.jsonl", "summary.json", "error.json")
 FOLDERS = ("outputs", "logs")
@@ -50,7 +51,7 @@ def fetching_into(into: Path) -> Generator[None]:
     """
     try:
         into.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(into / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = open_lock(into / LOCK)
         try:
             _lock(descriptor, into)
             (into / FETCHED).open("ab").close()

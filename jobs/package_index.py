@@ -75,12 +75,18 @@ def _from_pip(environ: Mapping[str, str], home: Path) -> dict[str, str]:
     return {name: " ".join(value.split()) for name, value in found.items() if value}
 
 
+def _config_folder(environ: Mapping[str, str], home: Path) -> Path:
+    given = Path(environ.get("XDG_CONFIG_HOME", ""))
+    # A relative one is to be ignored, says the specification.
+    return given if given.is_absolute() else home / ".config"
+
+
 def _pip_files(environ: Mapping[str, str], home: Path) -> list[Path]:
     """From the strongest to the weakest; none where PIP_CONFIG_FILE is /dev/null, as pip has it."""
     own = environ.get("PIP_CONFIG_FILE")
     if own == os.devnull:
         return []
-    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    config = _config_folder(environ, home)
     files = [config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf")]
     return [Path(own), *files] if own else files
 
@@ -100,7 +106,7 @@ def _pip_setting(files: list[Path], key: str) -> str | None:
 
 
 def _from_uv(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    config = _config_folder(environ, home)
     own = environ.get("UV_CONFIG_FILE")
     places = [config / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]
     for file in [Path(own), *places] if own else places:

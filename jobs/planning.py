@@ -76,13 +76,14 @@ def missing_notes(
 
     `folders` are those that `find_secrets` looks into.
     """
-    from jobs.images import PROJECT, runtime_python
+    from jobs.images import runtime_python
+    from jobs.project import sources_folder
     from jobs.secret_values import find_secrets
 
     notes: list[str] = []
     try:
         if environment.engine == "local":
-            runtime_python(spec.image, PROJECT)
+            runtime_python(spec.image, sources_folder())
     except LaunchError as error:
         notes.append(_note(error))
     try:

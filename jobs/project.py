@@ -3,40 +3,90 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
-from jobs.errors import LaunchError
+from jobs import trust
+from jobs.errors import LaunchError, Refused
 
 NAME = "trainyard"
-_NAME_LINE = re.compile(rf"^name:\s*[\"']?{NAME}[\"']?\s*$", re.MULTILINE)
+_NAME_LINE = re.compile(rf"^name:\s*[\"']?{NAME}[\"']?\s*$".encode(), re.MULTILINE)
+# Of a Pulumi.yaml, which somebody else may have written.
+_MAX_BYTES = 1 << 16
 
 
 def project_root() -> Path:
     """The working folder or the nearest above it, else the clone that `launch` runs from.
 
-    Raises LaunchError where there is neither, as for a practitioner who has `launch` only.
+    Raises Refused where that is another user's or others can write to it, LaunchError where there
+    is none, as for a practitioner who has `launch` only.
     """
-    installed = Path(__file__).resolve().parents[1]
-    for folder in (Path.cwd(), *Path.cwd().parents, installed):
-        if _is_project(folder):
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if is_project(folder):
+            _refuse_foreign(folder)
             return folder
+    if is_project(trust.INSTALLED):
+        return trust.INSTALLED
     message = f"no {NAME} project in {Path.cwd()} or above"
     raise LaunchError(message, hint="give an environment by `--env FILE` (`launch env export`)")
 
 
-def trainers_folder() -> Path:
-    """Where the package `trainer` lies: in the project, or where `launch` is installed without one."""
+def sources_folder() -> Path:
+    """Where `trainer` and `images` lie: in the project, or where `launch` is installed without one."""
     try:
         return project_root()
+    except Refused:
+        raise
     except LaunchError:
-        installed = Path(__file__).resolve().parents[1]
-        if not (installed / "trainer").is_dir():
+        if not (trust.INSTALLED / "trainer").is_dir():
             raise
-        return installed
+        return trust.INSTALLED
 
 
-def _is_project(folder: Path) -> bool:
+def require_trusted(root: Path) -> None:
+    """Refuse to start programs of a project that is not this `launch`'s own and that nobody named."""
+    if trust.is_trusted(root):
+        return
+    message = (
+        f"the project in {root} (of {trust.owner_of(root)}) is not the one that this `launch` "
+        "belongs to: nothing in it is started"
+    )
+    hint = f"{_trust_command(root)}, where you trust who wrote it; or use its own `launch`"
+    raise Refused(message, hint=hint)
+
+
+def trust_project(folder: Path) -> tuple[Path, Path]:
+    """Trust a project from now on; gives its folder and the file that lists it.
+
+    Raises LaunchError where there is no project, EnvironmentFailure where the list is not written.
+    """
+    root = folder.expanduser().resolve()
+    if not is_project(root):
+        message = f"no {NAME} project in {root}"
+        raise LaunchError(message, hint=f"name the folder that its {trust.PROJECT_FILE} lies in")
+    return root, trust.trust(root)
+
+
+def is_project(folder: Path) -> bool:
+    """Whether the folder's Pulumi.yaml is Trainyard's."""
+    file = folder / trust.PROJECT_FILE
     try:
-        return _NAME_LINE.search((folder / "Pulumi.yaml").read_text(encoding="utf-8")) is not None
-    except (OSError, UnicodeDecodeError):
+        if not file.is_file():  # a pipe would be waited for
+            return False
+        with file.open("rb") as opened:
+            return _NAME_LINE.search(opened.read(_MAX_BYTES)) is not None
+    except OSError:
         return False
+
+
+def _refuse_foreign(root: Path) -> None:
+    if trust.is_trusted(root):
+        return
+    if reason := trust.why_foreign(root, root / trust.PROJECT_FILE):
+        message = f"the project in {root} is not taken: {reason}"
+        hint = f"{_trust_command(root)}, where you trust whoever can write there; or work elsewhere"
+        raise Refused(message, hint=hint)
+
+
+def _trust_command(root: Path) -> str:
+    return f"launch env trust {shlex.quote(str(root))}"

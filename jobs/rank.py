@@ -119,7 +119,7 @@ class Rank:
     def _prepare_node(self) -> Ending | None:
         """Make the node's folder and run `setup` in it, once per node; None when all is well."""
         folder = f"{self.job['run_dir']}/nodes/{self.world.node}"
-        with open(f"{folder}.lock", "ab") as lock:
+        with open(os.open(f"{folder}.lock", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             done = f"{folder}.done"
             if os.path.exists(done):

@@ -77,7 +77,7 @@ def begin(run_dir: str, rank: int) -> Generator[None]:
     """
     begun = f"{run_dir}/begun-{rank}"
     os.makedirs(run_dir, exist_ok=True)
-    with open(f"{run_dir}.lock", "ab") as lock:
+    with open(os.open(f"{run_dir}.lock", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as lock:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.exists(begun):

@@ -120,10 +120,10 @@ def _image_now(image: str, environment: Environment) -> str | None:
     if environment.engine != "local":
         return None
     from jobs import images
-    from jobs.project import project_root
+    from jobs.project import sources_folder
 
     try:
-        return images.runtime_root(image, project_root()).name
+        return images.runtime_root(image, sources_folder()).name
     except LaunchError:  # starting the run will say it
         return None
 

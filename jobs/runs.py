@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.private import make_folder
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 
 if TYPE_CHECKING:
@@ -145,12 +146,12 @@ class RunStore:
     def claim(self) -> RunHandle:
         """Take the next free id by making its folder. The run exists only after `commit`."""
         try:
-            self.runs.mkdir(parents=True, exist_ok=True)
+            make_folder(self.runs)
             microseconds = time.time_ns() // 1000
             while True:
                 handle = self.handle(run_id(microseconds))
                 try:
-                    Path(handle.run_dir).mkdir()
+                    Path(handle.run_dir).mkdir(mode=0o700)
                 except FileExistsError:
                     microseconds += 1
                 else:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from jobs.dataset_walk import Found
+from jobs.private import open_lock
 
 # A file that changed so shortly before it was read may change again within the same tick of its
 # disk's clock, and look the same (git's "racy" files); the coarsest clock is FAT's, 2 s.
@@ -183,9 +184,9 @@ class Known:
 
 def cache_folder() -> Path:
     """Where the states are, and what a push or pull writes on its way."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".cache"
-    return base / "trainyard" / "scans"
+    from jobs.build_cache import cache_root  # loads more than a listing needs
+
+    return cache_root(os.environ) / "scans"
 
 
 def state_file(folder: Path) -> Path:
@@ -196,7 +197,7 @@ def state_file(folder: Path) -> Path:
 
 def lock_work(folder: Path) -> IO[bytes]:
     """Say that a command's folder is in use, as long as the file is open."""
-    file = (folder / _LOCK).open("wb")
+    file = os.fdopen(open_lock(folder / _LOCK), "r+b")
     with suppress(ImportError, OSError):
         import fcntl
 

@@ -22,6 +22,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from jobs.private import make_folder, open_lock
 from jobs.spec import Priority
 from jobs.supervision import is_supervised, poke
 
@@ -60,8 +61,8 @@ class Slots:
 
     def enqueue(self, run_dir: Path, nodes: int, priority: Priority) -> None:
         """Put a run at the end of its priority's queue."""
-        self._queue.mkdir(parents=True, exist_ok=True)
-        self._claims.mkdir(exist_ok=True)
+        make_folder(self._queue)
+        make_folder(self._claims)
         ticket = Ticket(run_dir=str(run_dir), nodes=nodes)
         with self._locked():
             _write(self._queue / f"{_ORDER[priority]}-{run_dir.name}", ticket)
@@ -140,7 +141,7 @@ class Slots:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        with (self._folder / "lock").open("ab") as lock:
+        with os.fdopen(open_lock(self._folder / "lock")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

@@ -21,6 +21,8 @@ InputMode = Literal["mount", "download", "stream"]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Duration = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?(s|m|h|d)$")]
+# A relative one would be of whatever folder one is in.
+AbsolutePath = Annotated[str, Meta(pattern=r"^/")]
 MemorySize = Annotated[str, Meta(pattern=r"^[0-9]+[kmg]$")]
 Positive = Annotated[int, Meta(ge=1)]
 
@@ -52,7 +54,7 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     account: str
     blob_endpoint: str
     containers: Containers
-    folder: str | None = None
+    folder: AbsolutePath | None = None
     datastores: dict[str, str] = {}
 
     def datastore(self, container: str) -> str:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jobs import trust
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
-from jobs.project import NAME, project_root
+from jobs.private import make_folder
+from jobs.project import NAME, project_root, require_trusted
 from jobs.spec import ENVIRONMENT_SCHEMA, Environment
 
 if TYPE_CHECKING:
@@ -42,8 +44,8 @@ def load_environment(
     """The environment of a stack, or of the file where one is given.
 
     `refresh` leaves the cache aside. May start Pulumi and then blocks for about a second.
-    Raises LaunchError (no project, no stack up, another schema, damaged), EnvironmentFailure
-    (Pulumi is missing or failed).
+    Raises LaunchError (no project, no stack up, another schema, damaged), Refused (the project is
+    not trusted), EnvironmentFailure (Pulumi is missing or failed).
     """
     if env_file is not None:
         return read_environment(env_file)
@@ -52,19 +54,28 @@ def load_environment(
     if state is not None and not state.exists():
         raise _not_up(stack)
     stamp = _stamp(state)
-    cache = root / CACHE_FOLDER / f"environment-{stack}.json"
-    cached = None if refresh else _read_cache(cache, stamp)
-    if cached is not None:
+    cache = _cache_file(root, stack)
+    kept = None if refresh else _read_cache(cache)
+    if kept is not None and (cached := _still_valid(kept, stamp)) is not None:
         return parse_environment(cached, f"stack `{stack}`")
     try:
         text = _read_output(root, stack)
-    except EnvironmentFailure as error:
+    except (EnvironmentFailure, Refused) as error:
         if (root / f"Pulumi.{stack}.yaml").exists():
             raise
         raise _unknown(stack, root) from error
     environment = parse_environment(text, f"stack `{stack}`")
     _write_cache(cache, stamp, text)
     return environment
+
+
+def known_environment(stack: str) -> Environment | None:
+    """Give what was last read of a stack of the project, however old; starts nothing."""
+    root = project_root()
+    if stack not in _names(root):
+        return None
+    kept = _read_cache(_cache_file(root, stack))
+    return None if kept is None else parse_environment(bytes(kept.environment), f"stack `{stack}`")
 
 
 def read_environment(path: Path) -> Environment:
@@ -260,11 +271,18 @@ def _stamp(state: Path | None) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _read_cache(path: Path, stamp: str) -> bytes | None:
+def _cache_file(root: Path, stack: str) -> Path:
+    return root / CACHE_FOLDER / f"environment-{stack}.json"
+
+
+def _read_cache(path: Path) -> _Cached | None:
     try:
-        cached = msgspec.json.decode(path.read_bytes(), type=_Cached)
+        return msgspec.json.decode(path.read_bytes(), type=_Cached)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def _still_valid(cached: _Cached, stamp: str) -> bytes | None:
     if cached.stamp != stamp:
         return None
     if not stamp and not 0 <= time.time() - cached.read_s < MAX_CACHE_AGE_S:
@@ -276,7 +294,7 @@ def _write_cache(path: Path, stamp: str, text: bytes) -> None:
     cached = _Cached(stamp=stamp, read_s=time.time(), environment=msgspec.Raw(text))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         draft.write_bytes(msgspec.json.encode(cached))
         draft.replace(path)
     except OSError:
@@ -314,15 +332,12 @@ def _start_pulumi(
 ) -> subprocess.CompletedProcess[bytes]:
     import subprocess  # an environment from the cache, as for `launch ls`, needs none
 
-    pulumi = next(
-        (
-            folder / "pulumi"
-            for folder in (root / ".venv" / "bin", Path(sys.executable).parent)
-            if (folder / "pulumi").exists()
-        ),
-        None,
-    )
-    if pulumi is None:
+    require_trusted(root)
+    pulumi = root / ".venv" / "bin" / "pulumi"
+    if not pulumi.exists() and root == trust.INSTALLED:
+        # Its environment may lie elsewhere; to another project its Pulumi would tell of this one.
+        pulumi = Path(sys.executable).with_name("pulumi")
+    if not pulumi.exists():
         message = f"{root / '.venv' / 'bin' / 'pulumi'} is missing"
         raise EnvironmentFailure(message, hint="`make setup` installs it")
     try:

@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+import msgspec
+from msgspec import Struct
+
 from jobs import console
 from jobs.credentials import our_tokens
-from jobs.errors import EnvironmentFailure
+from jobs.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.project import project_root, require_trusted
 from jobs.spec import Environment
+from jobs.stack import known_environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
 from jobs.transfers.authority import Identity, SasFile, SharedKey
 from jobs.transfers.azure_store import AzureStore
@@ -122,10 +127,22 @@ def open_runs_store(environment: Environment) -> BlobStore:
     return _open(environment, environment.storage.containers.runs, None)
 
 
-def _open(environment: Environment, name: str, sas_file: Path | None) -> BlobStore:
+def peek_data_store(environment: Environment) -> BlobStore | None:
+    """Open the container `data` of a local store that is up; starts nothing, None for any other."""
     storage = environment.storage
+    if storage.folder is None or not _listens(storage.blob_endpoint):
+        return None
+    return _connect(environment, storage.containers.data, None)
+
+
+def _open(environment: Environment, name: str, sas_file: Path | None) -> BlobStore:
     if environment.engine == "local":
         _revive(environment)
+    return _connect(environment, name, sas_file)
+
+
+def _connect(environment: Environment, name: str, sas_file: Path | None) -> BlobStore:
+    storage = environment.storage
     if sas_file is not None:
         authority = _sas(sas_file)
     else:
@@ -184,14 +201,16 @@ def _local_key(environment: Environment) -> SharedKey:
 
 
 def _revive(environment: Environment) -> None:
-    """Start Azurite again where nothing listens at its endpoint."""
+    """Start Azurite again where nothing listens at its endpoint, and the store is our project's."""
     storage = environment.storage
     if storage.folder is None or _listens(storage.blob_endpoint):
         return
     import subprocess
 
+    tools = _tools_of_own(environment)
     # -P: a folder `infra` where `launch` was typed must not stand in for ours.
-    program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "start", storage.folder]
+    program = [sys.executable, "-P", "-m", "infra.local.azurite_server"]
+    program += ["start", storage.folder, tools.node, tools.azurite]
     done = subprocess.run(
         program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -200,6 +219,41 @@ def _revive(environment: Environment) -> None:
         message = f"the local store is down and does not start: {said}"
         hint = f"launch env repair -s {environment.stack}, then pulumi up -s {environment.stack}"
         raise EnvironmentFailure(message, hint=hint)
+
+
+class _Tools(Struct, frozen=True, kw_only=True):
+    """What set-up wrote of what the local store runs on."""
+
+    node: str
+    azurite: str
+
+
+def _tools_of_own(environment: Environment) -> _Tools:
+    """Give the project's own programs for its own store; an environment's file starts nothing.
+
+    Raises EnvironmentFailure for a store that no stack of the project has made, Refused where the
+    project is not trusted.
+    """
+    try:
+        known = known_environment(environment.stack)
+    except Refused:
+        raise
+    except LaunchError:  # `launch` came without a project
+        known = None
+    if known is None or known.storage != environment.storage:
+        message = (
+            f"the local store {environment.storage.blob_endpoint} is down, and is not of a stack "
+            "of this project, which would be started again"
+        )
+        raise EnvironmentFailure(message, hint=f"pulumi up -s {environment.stack}")
+    root = project_root()
+    require_trusted(root)
+    file = root / ".trainyard" / "tools.json"
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_Tools)
+    except (OSError, msgspec.DecodeError) as error:
+        message = f"the local store is down, and {file} does not say what it runs on: {error}"
+        raise EnvironmentFailure(message, hint="make setup") from error
 
 
 def _listens(endpoint: str) -> bool:

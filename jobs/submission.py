@@ -104,7 +104,8 @@ def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:
             file.write(msgspec.json.encode(handover))
         os.lseek(told, 0, os.SEEK_SET)
         root = str(Path(__file__).parents[1])
-        argv = [sys.executable, "-m", "jobs.gang", str(run_dir), str(_LOCK_FD)]
+        # -P: a folder `jobs` where `launch` was typed must not stand in for ours.
+        argv = [sys.executable, "-P", "-m", "jobs.gang", str(run_dir), str(_LOCK_FD)]
         environ = {**inherited_environment(os.environ), "PYTHONPATH": root}
         actions: Iterable[tuple[int, ...]] = [
             (os.POSIX_SPAWN_DUP2, told, 0),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from jobs.private import open_lock
 from jobs.spec import Environment
 
 LOCK_NAME = "supervisor.lock"
@@ -31,7 +32,7 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 def take_lock(run_dir: Path) -> int:
     """Take the run's lock; gives the open file that holds it. For a run that is just made."""
-    descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_lock(run_dir / LOCK_NAME)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 

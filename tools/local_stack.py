@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from jobs.build_cache import run_logged
+from jobs.trust import trust
 from tools.phases import Phases
 from tools.project import Project
 
@@ -36,7 +37,7 @@ for word in "$@"; do
     before=$word
 done
 if [ "${{stack:-local}}" = local ]; then
-    mkdir -p "$repo/.trainyard/state"
+    (umask 077 && mkdir -p "$repo/.trainyard/state")
     export PULUMI_BACKEND_URL="file://$repo/.trainyard/state"
     export PULUMI_CONFIG_PASSPHRASE="${{PULUMI_CONFIG_PASSPHRASE-}}"
     # The cloud stacks' SDK is installed too: without this, every command fetches its provider first.
@@ -50,7 +51,10 @@ exec {program} "$@"
 
 
 def write_wrapper(project: Project, pulumi: Path) -> Path:
-    """Write the wrapper; dev, test and prod keep the caller's PULUMI_BACKEND_URL or login."""
+    """Write the wrapper; dev, test and prod keep the caller's PULUMI_BACKEND_URL or login.
+
+    The `launch` of any clone may start it: this clone is listed as trusted.
+    """
     text = WRAPPER.format(
         repo=shlex.quote(str(project.root)),
         pulumi=shlex.quote(str(pulumi)),
@@ -62,6 +66,7 @@ def write_wrapper(project: Project, pulumi: Path) -> Path:
         partial.write_text(text)
         partial.chmod(0o755)
         partial.replace(wrapper)
+    trust(project.root)
     return wrapper
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.build_cache import cache_root
+from jobs.private import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Project:
     def log(self, name: str) -> Path:
         """An empty log file for one phase; only the last set-up's logs are kept."""
         path = self.state / "logs" / f"{name}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         path.write_text("")
         return path
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.images import OF_SET_UP, build_runtime
+from jobs.private import close_folder
 from tools.azurite import Azurite, ensure_azurite
 from tools.local_stack import ensure_local_stack, write_wrapper
 from tools.phases import Phases
@@ -55,6 +56,7 @@ def set_up(project: Project, phases: Phases) -> None:
     Raises LaunchError where a part failed; says at once what the others' end would only hide.
     """
     with phases.phase("set-up, all of it"):
+        close_folder(project.state)  # an older set-up let others in
         uv = lay_uv(project, phases)
         with ThreadPoolExecutor(max_workers=2) as pool:
             pulumi = pool.submit(ensure_pulumi, project, phases)

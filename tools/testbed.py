@@ -83,13 +83,18 @@ def lay_registry(project: Project, phases: Phases) -> None:
     archives = project.state / "testbed.archives"
     shutil.rmtree(archives, ignore_errors=True)
     archives.mkdir(parents=True)
-    # apt's own user downloads where it may write.
-    archives.chmod(0o777)
     log = project.log("testbed-registry")
     try:
         with phases.phase("the registry that only a test needs"):
             run_logged(
-                ["apt-get", "download", "-q", REGISTRY], what="apt-get", log=log, cwd=archives
+                [
+                    *("apt-get", "download", "-q", REGISTRY),
+                    # apt's own user may not enter the folder.
+                    *("-o", "APT::Sandbox::User=root"),
+                ],
+                what="apt-get",
+                log=log,
+                cwd=archives,
             )
             (archive,) = archives.glob("*.deb")
             run_logged(["dpkg-deb", "-x", archive, folder], what="dpkg-deb", log=log)

@@ -1,6 +1,7 @@
 """Starts, checks and stops the Azurite process of one storage folder.
 
-    python -m infra.local.azurite_server start|status|stop FOLDER
+    python -m infra.local.azurite_server start FOLDER [NODE AZURITE]
+    python -m infra.local.azurite_server status|stop FOLDER
 
 Standard library only. The stack's dynamic provider calls it when the stack is made; `launch`
 runs it as a program, to bring back a store that has died. What it keeps in the folder:
@@ -21,6 +22,7 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -44,6 +46,7 @@ SERVER_FILE = "server.json"
 LOCK_FILE = "server.lock"
 LOG_FILE = "azurite.log"
 DATA_FOLDER = "azurite"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class AzuriteError(Exception):
@@ -97,17 +100,35 @@ def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
         return None
 
 
+def read_own(folder: Path, node: str = "", azurite: str = "") -> Server:
+    """Give how the server was started last, with these programs where they are named.
+
+    Raises AzuriteError where none ever was, or another user may have written what is said there.
+    """
+    with _explained(folder):
+        found = read_server(folder) or _never_started(folder)
+        for path, open_to in ((folder, stat.S_IWOTH), (folder / SERVER_FILE, _OTHERS_WRITE)):
+            status = path.stat()
+            if status.st_uid != os.geteuid() or status.st_mode & open_to:
+                message = (
+                    f"{path} is another user's, or can be written by others (uid {status.st_uid}, "
+                    f"mode {stat.S_IMODE(status.st_mode):04o}): what it says is not started"
+                )
+                raise AzuriteError(message)
+    return replace(found, node=node or found.node, azurite=azurite or found.azurite).command
+
+
 def start(folder: Path, wanted: Server | None = None) -> Server:
     """Have the server run as wanted (as last time, when None) and its containers there.
 
     Safe to repeat and to race: one that runs as wanted is left alone, one that runs with other
     settings is restarted. Blocks until it answers. Raises AzuriteError.
     """
+    wanted = (wanted or read_own(folder)).command
     with _explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_private(folder)
         with _locked(folder) as lock_fd:
             current = read_server(folder)
-            wanted = (wanted or current or _never_started(folder)).command
             if current is not None and current.is_running:
                 if current.command == wanted and _is_answering(folder, current):
                     _create_containers(folder, current)
@@ -160,7 +181,7 @@ def _launch(folder: Path, wanted: Server, lock_fd: int) -> Server:
     _check_free_space(folder)
     check_port(wanted.port)
     _ensure_key(folder)
-    (folder / DATA_FOLDER).mkdir(exist_ok=True)
+    (folder / DATA_FOLDER).mkdir(mode=0o700, exist_ok=True)
     _write_server(folder, wanted)
     # -P: a folder `infra` where we were called must not stand in for this one.
     program = [sys.executable, "-P", "-m", "infra.local.azurite_server", "exec"]
@@ -252,6 +273,15 @@ def _end(server: Server) -> None:
     raise AzuriteError(message)
 
 
+def _make_private(folder: Path) -> None:
+    """Make the folder, and what is missing above it, for its owner alone; shut one that is there."""
+    for each in [*reversed(folder.parents), folder]:
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid == os.geteuid():
+        folder.chmod(0o700)
+
+
 def _ensure_key(folder: Path) -> None:
     if (folder / KEY_FILE).exists():
         return
@@ -334,8 +364,9 @@ def _locked(folder: Path) -> Generator[int]:
 def main(argv: list[str]) -> int:
     """Run the program; `status` ends with 0 when the server answers, with 3 when not."""
     match argv:
-        case ["start", folder]:
-            server = start(Path(folder).absolute())
+        case ["start", folder, *programs]:
+            path = Path(folder).absolute()
+            server = start(path, read_own(path, *programs))
             print(json.dumps(asdict(server)))  # noqa: T201
             return 0
         case ["stop", folder]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -115,9 +114,10 @@ def _send_context(spec: JobSpec, wire: Wire) -> str:
 
 def _recipe(spec: JobSpec, environment: Environment) -> Recipe:
     from jobs.containers import read_recipe
+    from jobs.project import sources_folder
 
     has_gpus = environment.clusters[spec.cluster].gpus_per_node > 0
-    return read_recipe(spec.image, "cuda" if has_gpus else "cpu", Path(__file__).parents[2])
+    return read_recipe(spec.image, "cuda" if has_gpus else "cpu", sources_folder())
 
 
 def _name(text: str) -> str:

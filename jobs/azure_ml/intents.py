@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure
+from jobs.private import open_lock
 from jobs.runs import RunStore, write_file
 from jobs.spec import Plan
 
@@ -84,7 +85,7 @@ def hold(run_dir: Path) -> Generator[bool]:
     The system lets go of it when the process ends, however it does.
     """
     try:
-        descriptor = os.open(run_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = open_lock(run_dir / _LOCK)
     except FileNotFoundError:  # withdrawn meanwhile, with its folder
         yield False
         return

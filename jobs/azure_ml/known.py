@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from jobs.private import make_folder
+
 
 class Known:
     """Names of code uploads and of image versions, in a folder."""
@@ -24,7 +26,7 @@ class Known:
         """It is there."""
         # A disk that is full costs a request next time.
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             (self._folder / name).touch()
 
     def forget(self, name: str) -> None:

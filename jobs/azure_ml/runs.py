@@ -29,6 +29,7 @@ from jobs.azure_ml.request import MARK, job_name
 from jobs.azure_ml.states import why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
 from jobs.errors import LaunchError, NotFound
+from jobs.private import make_folder
 from jobs.runs import RUN_ID, RunEvent, RunStore, read_record, write_file
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 
@@ -189,7 +190,7 @@ class CloudRuns:
         if content is None:
             message = f"the record of {handle.id} is gone from the store"
             raise NotFound(message, hint=f"launch cancel {handle.id} ends it, if it is on")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_file(path, content)
 
     def _no_run(self, name: str) -> NotFound:

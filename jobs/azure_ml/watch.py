@@ -26,6 +26,7 @@ from jobs.console import duration_text
 from jobs.errors import Unreached
 from jobs.failure import summary_line
 from jobs.outcome import parse_time
+from jobs.private import make_folder
 from jobs.runs import write_file
 from jobs.spec import Limits, RunHandle, RunState
 
@@ -216,7 +217,7 @@ def _keep(run_dir: Path, attempt: Attempt) -> None:
     if not _is_whole(attempt):
         return
     try:
-        (run_dir / KEPT).mkdir(parents=True, exist_ok=True)
+        make_folder(run_dir / KEPT)
         write_file(run_dir / KEPT / f"{attempt.number}.json", msgspec.json.encode(attempt))
     except OSError:
         return  # it is asked for again

@@ -14,10 +14,10 @@ from pathlib import Path
 from jobs import console
 from jobs.build_cache import cache_root, content_key, run_logged
 from jobs.errors import EnvironmentFailure, LaunchError
-from jobs.images import find_uv, python_tag, uv_environment
+from jobs.images import PROJECT, find_uv, python_tag, uv_environment
+from jobs.private import make_folder
 
 LOCK = Path(__file__).with_name("requirements.txt")
-_PROJECT = Path(__file__).parents[2]
 
 
 def sdk_python() -> Path:
@@ -38,8 +38,8 @@ def lay_sdk() -> Path:
     if _interpreter(root).exists():
         return _interpreter(root)
     draft = root.with_name(f".{root.name}.{os.getpid()}")
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    uv, log = find_uv(_PROJECT), root.with_name(f"{root.name}.log")
+    make_folder(draft.parent)
+    uv, log = find_uv(PROJECT), root.with_name(f"{root.name}.log")
     env = uv_environment(uv)
     try:
         make = [uv, "venv", "--python", sys.executable, draft]

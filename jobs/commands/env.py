@@ -1,4 +1,4 @@
-"""`launch env`: list, show, export, import, check and repair environments."""
+"""`launch env`: list, show, export, import, check, repair and trust environments."""
 
 from __future__ import annotations
 
@@ -77,6 +77,19 @@ def configure(parser: CommandParser) -> None:
     )
     options.add_stack(repaired)
     options.add_json(repaired)
+
+    trusted = parser.add_command(
+        "trust", "Take a project of another user's; start the programs of another clone.", trust
+    )
+    trusted.epilog = (
+        "As git's safe.directory: a project of another user, or one that others can write to, is "
+        "not taken, and of another clone than this `launch` came with nothing is started, until it "
+        "is named here. It ends when the folder or its Pulumi.yaml changes hands."
+    )
+    folder = trusted.add_argument(
+        "folder", metavar="DIR", type=Path, help="The folder of the project's Pulumi.yaml."
+    )
+    completion.offer(folder, completion.files)
 
 
 def _add_check(parser: CommandParser) -> None:
@@ -192,6 +205,15 @@ def repair(*, stack: str, json: bool) -> None:
         console.out(line)
     if done:
         console.say(f"next: uv run pulumi up -s {stack}")
+
+
+def trust(*, folder: Path) -> None:
+    """Take a project of another user's; start the programs of another clone."""
+    from jobs.project import trust_project
+    from jobs.trust import owner_of
+
+    root, file = trust_project(folder)
+    console.say(f"trusted: {root}, of {owner_of(root)}; to undo it delete its line in {file}")
 
 
 def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCheck]:

@@ -74,7 +74,7 @@ def install(*, name: str) -> None:
     """Make an image's runtime on this machine: a virtual environment from the image's lock."""
     from jobs import images
 
-    root = images.build_runtime(name, images.PROJECT, report=_step)
+    root = images.build_runtime(name, _trusted_folder(), report=_step)
     console.out(str(root / "bin" / "python"))
 
 
@@ -84,9 +84,9 @@ def build(*, name: str, variant: str) -> None:
     from jobs.container_build import build_image, build_log, record_folder
     from jobs.container_engines import find_engine
     from jobs.containers import read_recipe
-    from jobs.images import PROJECT
 
-    recipe = read_recipe(name, variant, PROJECT)
+    project = _trusted_folder()
+    recipe = read_recipe(name, variant, project)
     engine = find_engine()
     began = time.monotonic()
 
@@ -95,11 +95,11 @@ def build(*, name: str, variant: str) -> None:
         return BuildProgress("starting")
 
     def _log() -> Path:
-        return build_log(recipe, PROJECT)
+        return build_log(recipe, project)
 
-    if build_image(recipe, engine, PROJECT, progress=begin, report=_step):
+    if build_image(recipe, engine, project, progress=begin, report=_step):
         took = console.duration_text(time.monotonic() - began)
-        console.say(f"built in {took}; contents: {record_folder(recipe, PROJECT)}/sbom.cdx.json")
+        console.say(f"built in {took}; contents: {record_folder(recipe, project)}/sbom.cdx.json")
     else:
         console.say("it is there already: nothing that goes into it has changed")
     console.out(recipe.reference)
@@ -111,13 +111,14 @@ def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path
     from jobs.container_build import push_image
     from jobs.container_engines import find_engine
     from jobs.containers import read_recipe
-    from jobs.images import PROJECT
+    from jobs.project import sources_folder
 
-    recipe = read_recipe(name, variant, PROJECT)
+    project = sources_folder()
+    recipe = read_recipe(name, variant, project)
     target = registry or _registry_of(stack, env)
     engine = find_engine()
     console.say(f"pushing {recipe.reference} to {target} by {engine.name}")
-    pinned = push_image(recipe, engine, PROJECT, target, progress=BuildProgress("starting"))
+    pinned = push_image(recipe, engine, project, target, progress=BuildProgress("starting"))
     console.say(f"\nthe same as `pulumi config set --path trainyard:images.{name} {pinned}`,")
     console.say("or in the stack's Pulumi.<stack>.yaml, under `config:`")
     console.out(f"  trainyard:images:\n    {name}: {pinned} # {recipe.tag}")
@@ -137,10 +138,10 @@ def _registry_of(stack: str, env: Path | None) -> str:
 def pin(*, name: str) -> None:
     """Write today's digests of the images that a Dockerfile builds on into it."""
     from jobs.containers import bases, dockerfile_of
-    from jobs.images import PROJECT
+    from jobs.project import sources_folder
     from jobs.registry import ImageReference, pin_bases, resolve_digest
 
-    path = dockerfile_of(name, PROJECT)
+    path = dockerfile_of(name, sources_folder())
     text = path.read_text(encoding="utf-8")
     before = {key: value for key, value in bases(text).items() if f"{key}={value}" in text}
     after: dict[str, str] = {}
@@ -161,9 +162,9 @@ def pin(*, name: str) -> None:
 def list_images(*, json: bool) -> None:
     """List the images: what is installed, and what is built as a container."""
     from jobs.image_listing import list_all
-    from jobs.images import PROJECT
+    from jobs.project import sources_folder
 
-    rows = list_all(PROJECT)
+    rows = list_all(sources_folder())
     if json:
         console.out_json(rows)
         return
@@ -175,6 +176,15 @@ def list_images(*, json: bool) -> None:
             state = built if each["current"] else "old"
             cells.append([row["name"], each["variant"], state, each["reference"]])
     console.out(console.table(["IMAGE", "KIND", "BUILT", "WHERE"], cells))
+
+
+def _trusted_folder() -> Path:
+    """Give the project whose images are built, which runs programs of it."""
+    from jobs.project import require_trusted, sources_folder
+
+    project = sources_folder()
+    require_trusted(project)
+    return project
 
 
 @contextmanager

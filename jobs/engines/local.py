@@ -18,20 +18,20 @@ from jobs.launchers import gang_request
 from jobs.logs import read_logs
 from jobs.loopback import loopback_library
 from jobs.processes import kill_leftovers
+from jobs.project import sources_folder
 from jobs.runs import RunStore, is_over, read_status
 from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
 from jobs.submission import inherited_environment, submit_run
 from jobs.supervision import Handover
 
-PROJECT = Path(__file__).parents[2]
 KILL_TIMEOUT_S = 5.0
 
 
 def image_runtime(image: str) -> Path:
-    """The interpreter that realises an image of this project."""
+    """Give the interpreter that realises an image of the project."""
     from jobs.images import runtime_python
 
-    return runtime_python(image, PROJECT)
+    return runtime_python(image, sources_folder())
 
 
 class LocalEngine:

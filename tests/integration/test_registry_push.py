@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import images
+from jobs import trust
 from jobs.containers import read_recipe
 from tests.fakes.containers import buildah, buildah_storage, registry
 from tests.fakes.launching import Launching
@@ -19,7 +19,7 @@ def launching(tmp_path, capsys, monkeypatch):
     project = tmp_path / "project"
     shutil.copytree(ROOT / "images", project / "images")
     (project / "trainer").mkdir()
-    monkeypatch.setattr(images, "PROJECT", project)
+    monkeypatch.setattr(trust, "INSTALLED", project)
     with buildah_storage(tmp_path / "buildah", monkeypatch):
         yield Launching(tmp_path, capsys)
 
@@ -34,7 +34,7 @@ def make_image(reference, folder):
 
 
 def test_what_was_pushed_is_what_the_printed_digest_names(launching, tmp_path):
-    recipe = read_recipe("pytorch", "cpu", images.PROJECT)
+    recipe = read_recipe("pytorch", "cpu", trust.INSTALLED)
     make_image(recipe.reference, tmp_path)
     with registry(tmp_path / "registry") as host:
         typed = launching.type_bare("image", "push", "pytorch", "--registry", f"{host}/yard")
@@ -50,7 +50,7 @@ def test_what_was_pushed_is_what_the_printed_digest_names(launching, tmp_path):
         buildah("rm", container)
 
         # The tag has the same digest, so a base that lies there is pinned to it.
-        path = images.PROJECT / "images" / "tensorflow" / "Dockerfile"
+        path = trust.INSTALLED / "images" / "tensorflow" / "Dockerfile"
         path.write_text(f"ARG BASE_IMAGE={name}:{recipe.tag}\nFROM ${{BASE_IMAGE}}\n")
         assert launching.type_bare("image", "pin", "tensorflow").code == 0
         assert path.read_text() == (
@@ -59,14 +59,14 @@ def test_what_was_pushed_is_what_the_printed_digest_names(launching, tmp_path):
 
 
 def test_a_registry_without_the_tag_and_one_that_is_gone_are_told_apart(launching, tmp_path):
-    path = images.PROJECT / "images" / "pytorch" / "Dockerfile"
+    path = trust.INSTALLED / "images" / "pytorch" / "Dockerfile"
     with registry(tmp_path / "registry") as host:
         path.write_text(f"ARG BASE_IMAGE={host}/no/such:1\nFROM ${{BASE_IMAGE}}\n")
         typed = launching.type_bare("image", "pin", "pytorch")
         assert (typed.code, f"{host} has no no/such:1 for everybody" in typed.err) == (102, True)
     typed = launching.type_bare("image", "pin", "pytorch")
     assert (typed.code, f"registry {host} cannot be reached" in typed.err) == (1, True)
-    recipe = read_recipe("tensorflow", "cpu", images.PROJECT)
+    recipe = read_recipe("tensorflow", "cpu", trust.INSTALLED)
     make_image(recipe.reference, tmp_path)
     typed = launching.type_bare("image", "push", "tensorflow", "--registry", host)
     assert typed.code == 1

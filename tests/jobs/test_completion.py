@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -11,8 +13,11 @@ import msgspec
 import pytest
 
 from jobs.cli import VERBS
+from jobs.dataset_records import DatasetRecord
 from jobs.jobfile import catalog_names
 from jobs.project import project_root
+from tests.fakes.scripted_server import answer as reply
+from tests.fakes.scripted_server import scripted_server
 
 LAUNCH = Path(sys.executable).with_name("launch")
 SEPARATOR = "\v"
@@ -119,6 +124,59 @@ def test_stacks_clusters_and_priorities_are_offered(launching):
     line = f"launch run {env} --cluster "
     assert answer(launching, line, _ARGCOMPLETE_SHELL="zsh") == "cpu:local, up to 1 node"
     assert complete(launching, "launch run digits --priority ") == ["low", "normal", "high"]
+
+
+RECORD = DatasetRecord(
+    schema=1,
+    name="digits",
+    version=1,
+    digest="0" * 64,
+    files=1,
+    bytes=1,
+    created="2026-01-01T00:00:00Z",
+)
+LISTED = (
+    "<R><Blobs><Blob><Name>_datasets/digits/1.json</Name><Properties><Etag>e</Etag>"
+    "<Content-Length>9</Content-Length></Properties></Blob></Blobs><NextMarker /></R>"
+)
+
+
+def put_store(launching, port, *, engine="local"):
+    """Have the environment name a store on a port, local where the engine is."""
+    folder = launching.folder / "storage"
+    folder.mkdir()
+    (folder / "account.key").write_text("a2V5")
+    storage = msgspec.structs.replace(
+        launching.environment.storage,
+        blob_endpoint=f"http://127.0.0.1:{port}/test",
+        folder=str(folder) if engine == "local" else None,
+    )
+    changed = msgspec.structs.replace(launching.environment, engine=engine, storage=storage)
+    launching.write_environment(changed)
+    return f"launch data pull --env {launching.env_file} "
+
+
+@pytest.mark.parametrize(
+    ("engine", "offered"), [("local", ["digits", "digits@1"]), ("azureml", [])]
+)
+def test_datasets_of_a_local_store_are_offered_and_azure_is_not_asked(launching, engine, offered):
+    def say(asked):
+        if "comp=list" in asked.target:
+            return reply(200, LISTED.encode())
+        return reply(200, msgspec.json.encode(RECORD))
+
+    with scripted_server(say) as server:
+        assert complete(launching, put_store(launching, server.port, engine=engine)) == offered
+        assert bool(server.num_connections) is bool(offered)
+
+
+def test_a_store_that_hangs_is_not_waited_for(launching):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        line = put_store(launching, silent.getsockname()[1])
+        began = time.monotonic()
+        assert complete(launching, line) == []
+        # The bound is 2 s; unanswered requests would be tried for minutes.
+        assert time.monotonic() - began < 30
 
 
 def test_keys_of_a_job_are_offered_for_set(launching):

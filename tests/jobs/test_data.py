@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from jobs import data
-from jobs.data import Datasets, list_datasets, materialise, resolve_dataset
+from jobs.data import Datasets, materialise, resolve_dataset
 from jobs.dataset_pull import Pulled
 from jobs.dataset_push import Reports
 from jobs.dataset_records import parse_ref
@@ -465,4 +465,4 @@ class TestMaterialise:
     def test_resolve_and_list_give_pinned_versions(self, environment, datasets, folder):
         dataset = datasets.push(folder, "digits").dataset.pinned()
         assert resolve_dataset(environment, "digits") == dataset
-        assert list_datasets(environment) == [dataset]
+        assert [each.pinned() for each in Datasets.of(environment).versions()] == [dataset]

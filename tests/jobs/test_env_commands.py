@@ -12,6 +12,7 @@ from jobs import reachability
 from jobs.cli import main
 from jobs.spec import Cluster, Containers, Environment, Storage, Workspace
 from jobs.stack import write_environment
+from jobs.trust import trust
 from tests.fakes.cloud_stack import make_cloud_environment
 
 
@@ -60,6 +61,7 @@ def typed(environment, tmp_path, monkeypatch, capsys):
     write_environment(environment, file)
     (tmp_path / "Pulumi.yaml").write_text("name: trainyard\n")
     (tmp_path / "Pulumi.local.yaml").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRAINYARD_STACK", raising=False)
 
@@ -204,6 +206,7 @@ class FakePulumi:
             '[ "$1" = stack ] && stem="$stem $2"\ncat "$stem.out"\nexit $(cat "$stem.code")\n'
         )
         script.chmod(0o755)
+        trust(root)
 
     def say(self, command, text, *, code=0):
         (self.root / f"{command}.out").write_text(text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import images
+from jobs import trust
 from jobs.containers import read_recipe
 from tests.fakes import fake_container_engine
 from tests.jobs.test_registry import DIGEST, serving
@@ -21,7 +21,7 @@ def project(tmp_path, monkeypatch):
     root = tmp_path / "project"
     shutil.copytree(ROOT / "images", root / "images")
     (root / "trainer").mkdir()
-    monkeypatch.setattr(images, "PROJECT", root)
+    monkeypatch.setattr(trust, "INSTALLED", root)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)

@@ -87,7 +87,7 @@ def test_a_whole_job_file_is_read(folder):
 
 
 def test_a_catalogs_job_takes_its_program_along_where_there_is_no_project(folder, monkeypatch):
-    monkeypatch.setattr("jobs.project._is_project", lambda _: False)  # as an installed wheel is
+    monkeypatch.setattr("jobs.project.is_project", lambda _: False)  # as an installed wheel is
     installed = Path(sys.modules["jobs"].__file__).parents[1]
     assert load_job("digits").code == CodeLocation(folder=str(installed), only=("trainer",))
 

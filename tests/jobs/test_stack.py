@@ -29,6 +29,7 @@ from jobs.stack import (
     repair,
     write_environment,
 )
+from jobs.trust import trust
 
 ENVIRONMENT = {
     "schema": 1,
@@ -119,6 +120,8 @@ class FakeProject:
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     made = FakeProject(tmp_path / "project")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    trust(made.root)
     monkeypatch.chdir(made.root)
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
     return made

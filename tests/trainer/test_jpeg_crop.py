@@ -152,9 +152,10 @@ def test_without_a_compiler_there_is_no_program(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.so*"))
 
 
-def test_a_relative_cache_is_none(tmp_path, monkeypatch):
+def test_a_relative_home_keeps_no_cache(tmp_path, monkeypatch):
     # As of a container's user who has no name and no home: then `~` stays as it is.
-    monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")
+    monkeypatch.setenv("HOME", "~")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OSError, match=r"no home folder|this processor|written for"):
         compiled()

@@ -95,8 +95,10 @@ def compiled() -> Path:
     of_image = Path(sys.prefix) / "lib" / "trainyard" / name
     if of_image.is_file():
         return of_image
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
-    # A program of whatever folder we are in is nobody's own.
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    # A program of whatever folder we are in is nobody's own: the rule of jobs.build_cache.
+    if not os.path.isabs(home):  # noqa: PTH117
+        home = os.path.expanduser("~/.cache")  # noqa: PTH111
     if not os.path.isabs(home):  # noqa: PTH117
         message = "there is no home folder to keep it in; XDG_CACHE_HOME names another"
         raise OSError(message)

@@ -1,0 +1,45 @@
+"""Makes the folders and lock files that only their owner may enter, read or hold.
+
+Standard library only: set-up calls it before any environment exists.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, with mode 0700; one that is there stays."""
+    # `parents=True` would give the ones above the usual mode.
+    for each in [*reversed(folder.parents), folder]:
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
+def close_folder(folder: Path) -> bool:
+    """Take from others what they may do in a folder of ours; False where there was nothing to take."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    if os.name != "posix" or status.st_uid != os.geteuid() or not status.st_mode & _OTHERS:
+        return False
+    folder.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+    return True
+
+
+def open_lock(path: Path) -> int:
+    """Open a lock file, made where it is missing; gives its descriptor, which is not inherited.
+
+    Its mode is 0600, also where an older `launch` made it: whoever can read a file can hold it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    if os.name == "posix" and os.fstat(descriptor).st_mode & _OTHERS:
+        with suppress(PermissionError):  # another's: the folder that it lies in decides
+            os.fchmod(descriptor, 0o600)
+    return descriptor

@@ -1,0 +1,73 @@
+"""A relative XDG_CACHE_HOME is ignored, as its specification says, by all who ask for it.
+
+Attacker: who wrote the folder that a user is in. Runtimes, libraries that ranks preload and compiled
+decoders were looked for below it, and run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.build_cache import cache_root
+from jobs.errors import EnvironmentFailure
+from jobs.package_index import lend
+from jobs.scan_state import cache_folder
+from trainer.data import jpeg_crop
+
+ASKED = ("relative", "./here", "~/.cache", "")
+
+
+@pytest.mark.parametrize("given", ASKED)
+def test_a_relative_cache_is_ignored_by_all(tmp_path, monkeypatch, given):
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", given)
+    monkeypatch.chdir(tmp_path)
+    compiled: list[Path] = []
+    monkeypatch.setattr(jpeg_crop, "_require_processor", lambda: None)
+    monkeypatch.setattr(jpeg_crop, "_compile", compiled.append)
+    jpeg_crop.compiled()
+    found = [cache_root(os.environ), cache_folder().parent, compiled[0].parents[1]]
+    assert found == [home / ".cache" / "trainyard"] * 3
+
+
+def test_package_indexes_are_not_read_from_the_working_folder(tmp_path, monkeypatch):
+    for tool, text in (("pip", "[global]\nindex-url = https://evil.example\n"), ("uv", "")):
+        (tmp_path / "relative" / tool).mkdir(parents=True)
+        (tmp_path / "relative" / tool / f"{tool}.conf").write_text(text)
+    (tmp_path / "relative" / "uv" / "uv.toml").write_text('index-url = "https://evil.example"')
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lent").mkdir()
+    lent = lend(tmp_path / "lent", {"XDG_CONFIG_HOME": "relative"}, tmp_path / "home")
+    assert "evil" not in "".join(path.read_text() for path in lent.values())
+
+
+@pytest.mark.parametrize("home", ["relative", "."])
+def test_a_relative_home_has_no_cache(tmp_path, monkeypatch, home):
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EnvironmentFailure) as failure:
+        cache_root({"XDG_CACHE_HOME": "relative"})
+    assert failure.value.hint == "XDG_CACHE_HOME=/a/folder names another one"
+
+
+def test_a_user_without_a_home_is_told(tmp_path):
+    program = "import os; from jobs.build_cache import cache_root; cache_root(os.environ)"
+    if os.geteuid() == 0:  # a uid that has no name has no home either
+        program = f"import os; os.setuid(54321); {program}"
+    else:
+        pytest.skip("only root can become a user without a name")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import jobs.build_cache, pwd; {program}"],
+        env={"PATH": os.defpath},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "there is no home folder to keep the cache in" in done.stderr
