@@ -42,11 +42,41 @@ def is_own_peer(connection: socket.socket) -> bool:
     return _owner(_place(peer), _place(own), _HELD) == os.geteuid()
 
 
+class NotOurs(ConnectionError):
+    """Another user of this machine listens where our own server is expected."""
+
+
+def check_own_server(connection: socket.socket) -> None:
+    """Raise NotOurs where a connection within this machine came to another user's server.
+
+    Raises ConnectionError where nobody listens there any more. To be called before a byte is sent.
+    """
+    host, port = _place(connection.getpeername())
+    owner = listener_owner((host, port))
+    if owner is None:
+        message = f"the kernel names nobody who listens on port {port} of {host}"
+        raise ConnectionError(message)
+    if owner != os.geteuid():
+        message = f"port {port} of {host} is held by {name_user(owner)}, who is not us"
+        raise NotOurs(message)
+
+
 def listener_owner(address: Place) -> int | None:
     """Give the user id of who listens at an address of this machine; None where nobody does."""
     host, port = address[:2]
+    # Without a connection of these addresses the kernel gives who would get one.
     nowhere = "0.0.0.0" if ip_address(host).version == 4 else "::"  # noqa: S104 (asked, not bound)
     return _owner((host, port), (nowhere, 0), frozenset({LISTEN}))
+
+
+def name_user(uid: int) -> str:
+    """Name a user of this machine in a message."""
+    import pwd
+
+    try:
+        return f"user `{pwd.getpwuid(uid).pw_name}` (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
 
 
 def _place(address: Any) -> Place:

@@ -7,20 +7,19 @@ by infra's own program, as a process.
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from jobs import console
 from jobs.credentials import our_tokens
 from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
+from jobs.transfers.address import Address
 from jobs.transfers.authority import Identity, SasFile, SharedKey
 from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container, StoreError
@@ -184,9 +183,15 @@ def _local_key(environment: Environment) -> SharedKey:
 
 
 def _revive(environment: Environment) -> None:
-    """Start Azurite again where nothing listens at its endpoint."""
+    """Start Azurite again where it does not listen at its endpoint."""
     storage = environment.storage
-    if storage.folder is None or _listens(storage.blob_endpoint):
+    address = Address(storage.blob_endpoint)
+    if storage.folder is None or not address.is_loopback:
+        return
+    from jobs.local_server import is_serving  # it reads /proc, and this module serves Windows, too
+
+    host = "127.0.0.1" if address.host == "localhost" else address.host
+    if is_serving(Path(storage.folder), (host, address.port)):
         return
     import subprocess
 
@@ -200,14 +205,3 @@ def _revive(environment: Environment) -> None:
         message = f"the local store is down and does not start: {said}"
         hint = f"launch env repair -s {environment.stack}, then pulumi up -s {environment.stack}"
         raise EnvironmentFailure(message, hint=hint)
-
-
-def _listens(endpoint: str) -> bool:
-    parts = urlsplit(endpoint)
-    try:
-        with socket.socket() as probe:
-            probe.settimeout(5)
-            probe.connect((parts.hostname or "", parts.port or 80))
-            return True
-    except OSError:
-        return False
