@@ -7,8 +7,9 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobs import console
 from jobs.launchers import LOOPBACK, GangRequest, meeting_environment, tensorflow_environments
-from jobs.loopback import loopback_library, preloaded
+from jobs.loopback import preloaded, rank_library
 
 _STORE_FD = 3
 
@@ -28,6 +29,8 @@ class Meeting:
         self._server = None
         self._held: list[socket.socket] = []
         self._of_rank: dict[int, dict[str, str]] = {}
+        library = rank_library(request.launcher, os.environ, console.warn)
+        guard = {} if library is None else {"LD_PRELOAD": preloaded(library, environment)}
         port = _free_port()
         meeting_port = port
         if request.launcher == "horovod":
@@ -39,18 +42,17 @@ class Meeting:
         elif request.launcher == "torch":
             with socket.create_server((LOOPBACK, 0), backlog=1024) as listener:
                 port = meeting_port = listener.getsockname()[1]
-                self.helper = _start_store(listener, interpreter, environment)
+                self.helper = _start_store(listener, interpreter, {**environment, **guard})
         self.environment = {
             "MASTER_ADDR": LOOPBACK,
             "MASTER_PORT": str(port),
             **meeting_environment(request.launcher, meeting_port),
+            **guard,
         }
         if request.launcher == "tensorflow":
             self._held = [_hold_port() for _ in request.ranks]
             ports = [each.getsockname()[1] for each in self._held]
             self._of_rank = tensorflow_environments(request.ranks, ports)
-            library = loopback_library(os.environ)
-            self.environment["LD_PRELOAD"] = preloaded(library, environment)
 
     def of_rank(self, rank: int) -> Mapping[str, str]:
         """What only this rank must have to find the others."""

@@ -1,8 +1,9 @@
-"""Horovod's rendezvous: a store of bytes by path over HTTP, on loopback, for one gang.
+"""Horovod's rendezvous: a store of bytes by path over HTTP, on loopback, for one gang of our user.
 
 GET gives 404 until the key is there, PUT stores, DELETE removes. What is stored is never looked
 into: Horovod's own launcher listens on every interface and unpickles what anybody PUT
-(CVE-2024-10190, CVE-2026-31234). Sizes, counts and connections are bounded.
+(CVE-2024-10190, CVE-2026-31234). Sizes, counts and connections are bounded, and whom the kernel
+does not know for a process of our user is hung up on: who rewrites addresses sits between ranks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import selectors
 import socket
 import threading
 
+from jobs.errors import EnvironmentFailure
 from jobs.launchers import LOOPBACK
+from jobs.socket_owner import is_own_peer, listener_owner
 
 MAX_HEAD_BYTES = 8 << 10
 MAX_VALUE_BYTES = 1 << 20
@@ -52,11 +55,18 @@ class _Connection:
 
 
 class RendezvousServer:
-    """Serves one store from a thread of its own until `close`."""
+    """Serves one store from a thread of its own until `close`.
+
+    Raises EnvironmentFailure where the kernel does not tell whose a connection is.
+    """
 
     def __init__(self) -> None:
         self._store = KeyValueStore()
         self._listener = socket.create_server((LOOPBACK, 0), backlog=1024)
+        if listener_owner((LOOPBACK, self.port)) is None:
+            self._listener.close()
+            message = "the kernel does not tell who connects to Horovod's rendezvous"
+            raise EnvironmentFailure(message, hint="modprobe tcp_diag")
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -91,7 +101,7 @@ class RendezvousServer:
             client, _ = self._listener.accept()
         except OSError:
             return
-        if len(self._selector.get_map()) > MAX_CONNECTIONS:
+        if len(self._selector.get_map()) > MAX_CONNECTIONS or not is_own_peer(client):
             client.close()
             return
         client.setblocking(False)

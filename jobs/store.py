@@ -7,14 +7,12 @@ by infra's own program, as a process.
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +24,7 @@ from jobs.project import project_root, require_trusted
 from jobs.spec import Environment
 from jobs.stack import known_environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
+from jobs.transfers.address import Address
 from jobs.transfers.authority import Identity, SasFile, SharedKey
 from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container, StoreError
@@ -201,9 +200,15 @@ def _local_key(environment: Environment) -> SharedKey:
 
 
 def _revive(environment: Environment) -> None:
-    """Start Azurite again where nothing listens at its endpoint, and the store is our project's."""
+    """Start Azurite again where it does not serve its endpoint, and the store is our project's."""
     storage = environment.storage
-    if storage.folder is None or _listens(storage.blob_endpoint):
+    address = Address(storage.blob_endpoint)
+    if storage.folder is None or not address.is_loopback:
+        return
+    from jobs.local_server import is_serving  # it reads /proc, and this module serves Windows, too
+
+    host = "127.0.0.1" if address.host == "localhost" else address.host
+    if is_serving(Path(storage.folder), (host, address.port)):
         return
     import subprocess
 
@@ -254,14 +259,3 @@ def _tools_of_own(environment: Environment) -> _Tools:
     except (OSError, msgspec.DecodeError) as error:
         message = f"the local store is down, and {file} does not say what it runs on: {error}"
         raise EnvironmentFailure(message, hint="make setup") from error
-
-
-def _listens(endpoint: str) -> bool:
-    parts = urlsplit(endpoint)
-    try:
-        with socket.socket() as probe:
-            probe.settimeout(5)
-            probe.connect((parts.hostname or "", parts.port or 80))
-            return True
-    except OSError:
-        return False

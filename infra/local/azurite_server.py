@@ -32,6 +32,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from infra.local.listening import is_ours, name_listener
 from infra.local.process_identity import identify, is_alive
 
 START_TIMEOUT_S = 30.0
@@ -90,9 +91,12 @@ def read_server(folder: Path) -> Server | None:
 
 
 def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
-    """Its containers that are not there; None when the server does not answer to our key."""
+    """Its containers that are not there; None when no server of ours answers to our key."""
     from infra.local.shared_key import StoreError, list_containers
 
+    # Another user's would answer to any key.
+    if not is_ours(server.port):
+        return None
     try:
         key = (folder / KEY_FILE).read_text(encoding="ascii")
         return set(server.containers) - list_containers(server.port, server.account, key)
@@ -160,7 +164,8 @@ def check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             message = (
-                f"port {port} of 127.0.0.1 is in use by another program ({error.strerror}); "
+                f"port {port} of 127.0.0.1 is in use by another program"
+                f"{name_listener(port)} ({error.strerror}); "
                 f"`ss -ltnp sport = :{port}` names it, `trainyard:storage.port` takes another"
             )
             raise AzuriteError(message) from None

@@ -10,13 +10,13 @@ from re import Pattern
 
 import msgspec
 
-from jobs import supervision
+from jobs import console, supervision
 from jobs.errors import LaunchError
 from jobs.fetching import fetch_run
 from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.launchers import gang_request
 from jobs.logs import read_logs
-from jobs.loopback import loopback_library
+from jobs.loopback import rank_library, why_unguarded
 from jobs.processes import kill_leftovers
 from jobs.project import sources_folder
 from jobs.runs import RunStore, is_over, read_status
@@ -57,14 +57,16 @@ class LocalEngine:
             raise LaunchError(message, hint=f"it has: {', '.join(self.environment.clusters)}")
         request = gang_request(spec, cluster)
         is_useless = spec.retry.max > 0 and "preemption" not in spec.retry.on
-        notes = ("no node of this machine fails alone: retry has no effect",) if is_useless else ()
-        return Plan(engine="local", spec=spec, request=msgspec.to_builtins(request), notes=notes)
+        notes = ["no node of this machine fails alone: retry has no effect"] if is_useless else []
+        if unguarded := why_unguarded(spec.launcher, os.environ):
+            notes.append(unguarded)
+        builtins = msgspec.to_builtins(request)
+        return Plan(engine="local", spec=spec, request=builtins, notes=tuple(notes))
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""
         interpreter = self._runtime(plan.spec.image)
-        if plan.spec.launcher == "tensorflow":
-            loopback_library(os.environ)
+        rank_library(plan.spec.launcher, os.environ, console.warn)
         inherited = inherited_environment(os.environ)
         refuse_horovod_without_nccl(
             plan.spec, interpreter, num_gpus=self._num_gpus(), inherited=inherited

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Generator
 from errno import EWOULDBLOCK
@@ -12,6 +13,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from jobs.socket_owner import check_own_server
 from jobs.transfers.portable import CONNECTING, READ, WRITE, tune
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ class Address:
             # The next try takes the name's next address, and asks anew after the last one.
             self._places = [each for each in self._places if each != (family, place)]
             raise OSError(failed, os.strerror(failed))
+        if self.is_loopback and not self.is_secure and sys.platform == "linux":
+            check_own_server(made)
         if self._proxy is not None:
             yield from self._pass_proxy(made, self._proxy)
         return made

@@ -42,7 +42,8 @@ class Cut(Exception):
     def __init__(self, reason: Exception, *, was_reused: bool) -> None:
         super().__init__(str(reason) or type(reason).__name__)
         self.was_reused = was_reused
-        self.is_final = type(reason).__name__ == "SSLCertVerificationError"
+        # By name: plain HTTP is spared the loading of ssl.
+        self.is_final = type(reason).__name__ in ("SSLCertVerificationError", "NotOurs")
 
 
 class WrongLength(Exception):

@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tests.bench.workspace import local_environment
+from tests.fakes.local_server import name_server
 
 ACCOUNT = "bench"
 KEY = base64.b64encode(b"a key that nothing checks, 32 b.").decode()
@@ -57,7 +58,9 @@ def running_sink(project: Path, *, delay_ms: int = 0) -> Iterator[Sink]:
         process = subprocess.Popen([*pinned, built_sink(project), port_file, str(delay_ms)])
         try:
             endpoint = f"http://127.0.0.1:{_port(port_file, process)}/{ACCOUNT}"
-            yield Sink(endpoint=endpoint, environment=_environment(folder, endpoint))
+            environment = _environment(folder, endpoint)
+            name_server(folder / "storage", pid=process.pid)
+            yield Sink(endpoint=endpoint, environment=environment)
         finally:
             process.kill()
             process.wait()

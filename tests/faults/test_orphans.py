@@ -26,6 +26,7 @@ from tests.fakes.hidden import (
     strangers,
     wait_until_all_gone,
 )
+from tests.fakes.local_server import name_server
 
 GONE_WITHIN_S = 10.0
 
@@ -189,6 +190,7 @@ def submit_preparing(gangs: Gangs, store: str) -> RunHandle:
     folder = gangs.workspace / "storage"
     folder.mkdir()
     (folder / "account.key").write_text("a2V5")
+    name_server(folder)
     storage = msgspec.structs.replace(environment.storage, blob_endpoint=store, folder=str(folder))
     environment = msgspec.structs.replace(environment, storage=storage)
     gangs.engine = LocalEngine(environment, runtime=gangs.runtime)

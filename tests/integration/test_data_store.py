@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from jobs.store import BLOCK_BYTES, open_data_store
 from jobs.transfers.authority import SharedKey
 from jobs.transfers.connection import Connection
 from tests.fakes.gangs import make_environment
+from tests.fakes.local_server import name_server
 from tests.faults.transfer_campaign import outgoing
 from tests.folders import make_folder, read_folder
 
@@ -282,7 +284,10 @@ def test_a_store_that_cannot_be_started_is_one_message_with_a_hint(tmp_path):
 
 def test_a_missing_key_is_named(store, tmp_path):
     port = int(store.environment.storage.blob_endpoint.split(":")[2].split("/")[0])
-    done = store_at(tmp_path, port).launch("data", "ls")
+    other = store_at(tmp_path, port)
+    (tmp_path / "storage").mkdir()
+    shutil.copy(store.folder / "storage" / "server.json", tmp_path / "storage")
+    done = other.launch("data", "ls")
     assert (done.returncode, done.stdout) == (1, "")
     assert f"error: the store's key `{tmp_path}/storage/account.key` cannot be read" in done.stderr
     assert "hint: for whoever owns the stack: pulumi up -s local" in done.stderr
@@ -316,6 +321,7 @@ def test_what_a_store_answers_is_said_in_our_words(tmp_path, status, code, messa
         made = store_at(tmp_path, server.server_port)
         (tmp_path / "storage").mkdir()
         (tmp_path / "storage" / "account.key").write_text("a2V5")
+        name_server(tmp_path / "storage")
         with pytest.raises(EnvironmentFailure, match=message) as error:
             list(open_data_store(made.environment).list(""))
         server.shutdown()

@@ -7,6 +7,7 @@ import pickle
 import socket
 import time
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from jobs.processes import read_table
 from jobs.runs import read_events
 from jobs.spec import RunHandle, RunState
 from tests.fakes.gangs import Gangs
+from tests.fakes.other_user import as_other_user, exchange
 from tests.fakes.sockets import Listener, listeners
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -112,6 +114,7 @@ def test_nothing_listens_beyond_loopback_and_no_pickle_is_ever_run(
         assert {each.program for each in open_ports} <= {"mpirun", "prterun", "prted"}
     else:
         assert beyond == []
+        assert answers_to_strangers(open_ports) == set()
     canary = tmp_path / "canary"
     attack(open_ports, pickle.dumps(Canary(canary)))
     Path(handle.run_dir, "hold").unlink()
@@ -119,6 +122,17 @@ def test_nothing_listens_beyond_loopback_and_no_pickle_is_ever_run(
     assert status.state is RunState.COMPLETED, status
     assert gangs.texts(handle, 0)[-1] == "done"
     assert not canary.exists()
+
+
+def answers_to_strangers(open_ports: list[Listener]) -> set[tuple[str, str]]:
+    """What another user of the machine is answered, or waits for in vain, and by which program."""
+    if os.geteuid() != 0:
+        return set()
+    answers = {
+        (each.program, as_other_user(partial(exchange, ("127.0.0.1", each.port), b"")))
+        for each in open_ports
+    }
+    return {(program, answer) for program, answer in answers if answer}
 
 
 def attack(open_ports: list[Listener], body: bytes) -> None:

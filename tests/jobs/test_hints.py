@@ -15,6 +15,7 @@ from jobs.project import project_root
 from jobs.spec import Containers, Storage
 from jobs.stack import write_environment
 from tests.fakes.cloud_stack import make_cloud_environment
+from tests.fakes.local_server import name_server
 
 FILE = Path("my files/dev.json")
 OWNERS = "for whoever owns the stack: "
@@ -76,6 +77,7 @@ def test_what_is_typed_with_a_file_ends_with_a_hint_for_it(tmp_path, capsys):
             containers=Containers(data="data", runs="runs"),
             folder=str(tmp_path),
         )
+        name_server(tmp_path)
         write_environment(make_cloud_environment(engine="local", storage=storage), file)
         code = main(["data", "ls", "--env", str(file)])
     hint = capsys.readouterr().err.partition("hint: ")[2]

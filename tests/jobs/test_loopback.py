@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobs.errors import EnvironmentFailure
-from jobs.loopback import loopback_library, preloaded
+from jobs.loopback import loopback_library, preloaded, rank_library, why_unguarded
+from jobs.spec import Launcher
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 HEAD = "import socket; TCP, UDP = socket.SOCK_STREAM, socket.SOCK_DGRAM\n"
@@ -83,6 +84,43 @@ def test_machine_without_a_compiler_is_told_what_it_lacks(tmp_path: Path) -> Non
     with pytest.raises(EnvironmentFailure, match="there is no C compiler") as caught:
         loopback_library({"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)})
     assert caught.value.hint == "apt-get install gcc libc6-dev"
+
+
+NONE_HERE = (
+    "other users of this machine can connect to the ranks' ports: {} "
+    "(apt-get install gcc libc6-dev)"
+)
+
+
+@pytest.mark.parametrize("launcher", ["torch", "horovod"])
+def test_launcher_that_can_do_without_goes_without_and_plan_and_run_say_so(
+    tmp_path: Path, launcher: Launcher
+) -> None:
+    bare = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
+    said: list[str] = []
+    assert rank_library(launcher, bare, said.append) is None
+    compiled = "what guards the ranks' ports is compiled, and there is no C compiler"
+    assert said == [NONE_HERE.format(compiled)]
+    assert why_unguarded(launcher, bare) == NONE_HERE.format("there is no C compiler")
+
+
+@pytest.mark.parametrize("launcher", ["none", "mpi"])
+def test_launcher_whose_ranks_meet_nobody_or_by_mpirun_has_no_library(launcher: Launcher) -> None:
+    bare = {"XDG_CACHE_HOME": "/nowhere", "PATH": "/nowhere"}
+    assert rank_library(launcher, bare, pytest.fail) is None
+    assert why_unguarded(launcher, bare) is None
+
+
+def test_tensorflow_is_refused_without_it(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailure, match="there is no C compiler"):
+        rank_library("tensorflow", {"XDG_CACHE_HOME": str(tmp_path), "PATH": "/"}, pytest.fail)
+
+
+def test_library_that_is_there_or_can_be_made_is_nothing_to_note(library: Path) -> None:
+    cache = str(library.parents[3])
+    assert rank_library("torch", {"XDG_CACHE_HOME": cache, "PATH": "/"}, pytest.fail) == library
+    assert why_unguarded("torch", {"XDG_CACHE_HOME": cache, "PATH": "/"}) is None
+    assert why_unguarded("torch", {**os.environ, "XDG_CACHE_HOME": "/nowhere"}) is None
 
 
 def test_cache_folder_that_ld_so_cannot_read_is_refused(tmp_path: Path) -> None:
