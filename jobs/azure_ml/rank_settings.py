@@ -8,11 +8,11 @@ of secrets only.
 from __future__ import annotations
 
 import base64
-import math
 
 import msgspec
 from msgspec import Struct
 
+from jobs.launchers import patience_s
 from jobs.program_file import PROGRAM_FILE, RANK_MODULES, zip_program
 from jobs.spec import Cluster, DatasetVersion, Environment, JobSpec
 
@@ -134,7 +134,7 @@ def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
     """What the frameworks need here; which way ranks reach each other is Azure ML's to say."""
     if spec.launcher in {"horovod", "mpi"}:
         # Else its warnings about a stall would come before ours.
-        return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(math.ceil(spec.limits.hang_s) + 60)}
+        return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(patience_s(spec.limits))}
     if spec.launcher == "tensorflow":
         # As locally: a process that has fewer threads than there are others may wait for itself.
         num_processes = spec.world_size + spec.parameter_servers
