@@ -145,6 +145,21 @@ def patience_s(limits: Limits) -> int:
     return min(math.ceil(limits.hang_s) + 60, LONGEST_PATIENCE_S)
 
 
+def elastic_environment(*, has_store: bool) -> dict[str, str]:
+    """What torchrun tells all its workers; rank.py adds what each of them has for itself.
+
+    Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
+    them, not by rank 0. Left out are the files and signals of torchrun's own agent.
+    """
+    return {
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": str(has_store),
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }
+
+
 def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
     """What all ranks of the launcher's kind share; the job's own `env` may override it."""
     patience = str(patience_s(spec.limits))
@@ -162,8 +177,7 @@ def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
             "GLOO_SOCKET_IFNAME": "lo",
             "NCCL_SOCKET_IFNAME": "lo",
             "TP_SOCKET_IFNAME": "lo",
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "TORCHELASTIC_RESTART_COUNT": "0",
+            **elastic_environment(has_store=True),
         }
     if spec.launcher == "mpi":
         # Ranks oversubscribe cores on a laptop: a waiting rank must give its core away.
