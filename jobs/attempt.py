@@ -171,7 +171,7 @@ class Attempt:
             if rank.awaited or sign.is_stopped or sign.has_exited or sign.has_closed_output
         ]
         rank, why = name_hanging(plain, self._request.launcher)
-        error = hang_error(reports[rank], self._spec.limits.hang_s, why)
+        error = hang_error(reports[rank], self._spec.limits.hang_s or 0, why)
         return self._failed(error)
 
     def _end_overdue(self, limit_s: float) -> Outcome:

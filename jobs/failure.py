@@ -35,6 +35,11 @@ PREEMPTED = re.compile(r"^preempted: ", re.MULTILINE)
 SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
 DIVERGED = re.compile(r"^training has diverged: (?P<how>(?:.*? rank (?P<rank>\d+) )?.*)")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
+# Whose last line is of these spoke to no rank.
+ELSEWHERE = re.compile(
+    r"^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore)\."
+)
+LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps to less by itself
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 
 
@@ -95,7 +100,8 @@ class RankReport(Struct, frozen=True, kw_only=True):
         text = self.traceback or self.last_lines
         # A signal after it was told to stop was ours, and says nothing of why it had failed.
         is_own_end = self.signal in (None, signal.SIGABRT) or self.stopped_s is not None
-        return is_own_end and bool(PEER_LOSS.search(text))
+        is_about_others = ELSEWHERE.match(_last_line(self.traceback)) is not None
+        return is_own_end and not is_about_others and bool(PEER_LOSS.search(text))
 
     @property
     def shell_exit_code(self) -> int | None:
@@ -219,7 +225,7 @@ def last_words(report: RankReport) -> str:
     before what a framework grumbles about on its way out.
     """
     said = SAID.findall(report.last_lines)
-    return said[-1] if said else "".join(report.last_lines.strip().splitlines()[-1:])
+    return said[-1] if said else _last_line(report.last_lines)
 
 
 def describe(report: RankReport) -> RankError:
@@ -232,10 +238,14 @@ def describe(report: RankReport) -> RankError:
         rank=report.rank,
         host=report.host,
         cause=cause,
-        message=message,
-        traceback=report.traceback,
+        message=message[:LONGEST_MESSAGE],
+        traceback=report.traceback[-LONGEST_TRACEBACK:] if report.traceback else None,
         exit_code=report.shell_exit_code,
     )
+
+
+def _last_line(text: str | None) -> str:
+    return "".join((text or "").strip().splitlines()[-1:])
 
 
 def _cause(report: RankReport) -> tuple[str, str]:
@@ -245,7 +255,7 @@ def _cause(report: RankReport) -> tuple[str, str]:
     if report.out_of_memory:
         return "out of memory", "the kernel killed it (SIGKILL) because memory ran out"
     if report.traceback and not report.traceback.startswith("Fatal Python error"):
-        last = report.traceback.rstrip().splitlines()[-1]
+        last = _last_line(report.traceback)
         where = _place(report.traceback)
         cause = "out of memory" if OUT_OF_MEMORY.search(last) else "uncaught exception"
         if report.signal is None and code != 1:
@@ -348,7 +358,7 @@ def is_in_collective(stack: str | None) -> bool | None:
 
 def hang_error(report: RankReport, limit_s: float, why: str) -> RankError:
     """The verdict on a gang that stood still."""
-    message = f"no output of any rank and no metrics for {limit_s:g} s; {why}"
+    message = f"no output of any rank, no metrics and no checkpoint for {limit_s:g} s; {why}"
     where = _place(report.traceback) if report.traceback else ""
     return RankError(
         rank=report.rank,

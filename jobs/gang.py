@@ -60,7 +60,7 @@ class Supervisor:
         except LaunchError as error:
             hint = f" ({error.hint})" if error.hint else ""
             outcome = self._attempt.give_up(error.message + hint)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a NUL, or what the system's encoding has not
             outcome = self._attempt.give_up(str(error))
         try:
             use_reserve(self._run_dir)

@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from jobs.errors import LaunchError, Refused
 from jobs.program_file import PROGRAM_FILE
-from jobs.spec import Cluster, JobSpec, Launcher
+from jobs.spec import Cluster, JobSpec, Launcher, Limits
 
 LOOPBACK = "127.0.0.1"
+LONGEST_PATIENCE_S = 14 * 86400  # in milliseconds just less than 31 bits, which gloo counts in
 STREAM_CACHE = "TRAINYARD_STREAM_CACHE_BYTES"
 # Quick start: no site, no environment of the interpreter's own. A rank needs neither.
 RANK_ARGV = ("python", "-I", "-S", PROGRAM_FILE, "rank.json")
@@ -133,19 +134,43 @@ def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
     return int(text)
 
 
+def patience_s(limits: Limits) -> int:
+    """How long frameworks are to wait for a rank that stands still.
+
+    Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks would give
+    up first and look like the guilty ones, and Horovod's warnings about a stall would pass for signs
+    of life.
+    """
+    if limits.hang_s is None:
+        return LONGEST_PATIENCE_S
+    return min(math.ceil(limits.hang_s) + 60, LONGEST_PATIENCE_S)
+
+
+def elastic_environment(*, has_store: bool) -> dict[str, str]:
+    """What torchrun tells all its workers; rank.py adds what each of them has for itself.
+
+    Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
+    them, not by rank 0. Left out are the files and signals of torchrun's own agent.
+    """
+    return {
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": str(has_store),
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }
+
+
 def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
     """What all ranks of the launcher's kind share; the job's own `env` may override it."""
-    # Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks
-    # would give up first and look like the guilty ones, and Horovod's warnings about a stall
-    # would pass for signs of life.
-    patience_s = str(math.ceil(spec.limits.hang_s) + 60)
+    patience = str(patience_s(spec.limits))
     if spec.launcher == "horovod":
         return {
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
             "HOROVOD_GLOO_IFACE": "lo",
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": patience_s,
-            "HOROVOD_STALL_CHECK_TIME_SECONDS": patience_s,
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": patience,
+            "HOROVOD_STALL_CHECK_TIME_SECONDS": patience,
             "NCCL_SOCKET_IFNAME": "lo",
         }
     if spec.launcher == "torch":
@@ -153,12 +178,11 @@ def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
             "GLOO_SOCKET_IFNAME": "lo",
             "NCCL_SOCKET_IFNAME": "lo",
             "TP_SOCKET_IFNAME": "lo",
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "TORCHELASTIC_RESTART_COUNT": "0",
+            **elastic_environment(has_store=True),
         }
     if spec.launcher == "mpi":
         # Ranks oversubscribe cores on a laptop: a waiting rank must give its core away.
-        return {"OMPI_MCA_mpi_yield_when_idle": "1", "HOROVOD_STALL_CHECK_TIME_SECONDS": patience_s}
+        return {"OMPI_MCA_mpi_yield_when_idle": "1", "HOROVOD_STALL_CHECK_TIME_SECONDS": patience}
     if spec.launcher == "tensorflow":
         # A thread waits for each process that another one calls; with one a core, which is what
         # TensorFlow takes by itself, a rank of one core waits for itself and never ends.

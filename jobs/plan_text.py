@@ -100,7 +100,8 @@ def _code_text(spec: JobSpec) -> str:
 
 
 def _limits_text(spec: JobSpec) -> str:
-    hang = f"hang {duration_text(spec.limits.hang_s)}"
+    hang_s = spec.limits.hang_s
+    hang = "hang off" if hang_s is None else f"hang {duration_text(hang_s)}"
     if spec.limits.wall_clock_s is None:
         return hang
     return f"{duration_text(spec.limits.wall_clock_s)} in all, {hang}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 # The file, and what every engine starts ranks by; an engine may add modules.
 PROGRAM_FILE = "rank.pyz"
-RANK_MODULES = ("rank", "rank_folder", "rank_log", "rank_world")
+RANK_MODULES = ("rank", "rank_folder", "rank_log", "rank_mask", "rank_memory", "rank_world")
 _MAIN = "import sys\n\nfrom jobs.rank import main\n\nsys.exit(main())\n"
 _WHEN = (1980, 1, 1, 0, 0, 0)
 # Of a compiled module's head: it is not to be compared with its source (PEP 552).

@@ -19,10 +19,12 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from jobs.rank_folder import copy_tree
-from jobs.rank_log import Log, struck_out
+from jobs.rank_log import Log
+from jobs.rank_mask import SHORT, SHORTEST, Mask, passwords_of_proxies
 from jobs.rank_world import map_world, rank_environment
 
 CHUNK = 1 << 20
@@ -31,6 +33,8 @@ PREEMPTED_EXIT_CODE = 75
 LINGER_S = 2.5
 LINGER_FOR_CHECKPOINT_S = 10.0
 CANNOT_START = 127  # what a shell gives for a command that is not there
+
+T = TypeVar("T")
 
 
 class Ending(NamedTuple):
@@ -49,9 +53,12 @@ class Rank:
         self.job = job
         self.world = map_world(environ, job.get("processes_per_node"))
         self.env = rank_environment(environ, self.world, job)
-        secrets = [environ[name] for name in job.get("secrets", []) if environ.get(name)]
+        secrets = {name: environ[name] for name in job.get("secrets", []) if environ.get(name)}
         path = f"{job['run_dir']}/logs/rank-{self.world.rank:05d}.log"
-        self.log = Log(path if self.logs_to_file else None, struck_out(secrets))
+        mask = Mask([*secrets.values(), *passwords_of_proxies(environ)])
+        self.log = Log(path if self.logs_to_file else None, mask)
+        if not self.world.rank:
+            self._warn_of_short(secrets)
         self.child = 0
         self._is_over = False
         self._num_told = 0
@@ -67,6 +74,14 @@ class Rank:
         signal.signal(signal.SIGCHLD, _ignore)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._forward)
+
+    def _warn_of_short(self, secrets: dict[str, str]) -> None:
+        short = ", ".join(f"`{name}`" for name, value in secrets.items() if len(value) < SHORT)
+        if short:
+            self.log.feed(
+                f"warning: {short}: a secret of fewer than {SHORT} characters cannot be struck out of "
+                f"this log in every form (one of fewer than {SHORTEST} in none)\n".encode()
+            )
 
     def run(self) -> int:
         """Prepare the node, run the command, write the record; gives the exit code."""
@@ -169,7 +184,7 @@ class Rank:
         child, self.child = self.child, 0
         _, status = os.waitpid(child, 0)
         os.close(output)
-        self.log.flush()
+        self._try(self.log.flush)
         if os.WIFSIGNALED(status):
             return Ending(None, os.WTERMSIG(status))
         return Ending(os.WEXITSTATUS(status), None)
@@ -186,11 +201,12 @@ class Rank:
                 signal.signal(number, signal.SIG_DFL)  # Python ignores these; programs expect them
             if self.job.get("cpus"):
                 os.sched_setaffinity(0, self.job["cpus"][self.world.rank])
-            with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-                file.write("500")  # where memory runs out, the program goes, not what watches it
+            with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:
+                file.write(b"500")  # where memory runs out, the program goes, not what watches it
             os.execvpe(command[0], command, self.env)
-        except OSError as error:
-            os.write(2, f"cannot start `{command[0]}`: {error.strerror}\n".encode())
+        except (OSError, ValueError) as error:  # a NUL, or what the system's encoding has not
+            why = getattr(error, "strerror", None) or error
+            os.write(2, f"cannot start `{command[0]}`: {why}\n".encode(errors="backslashreplace"))
         finally:
             os._exit(CANNOT_START)
 
@@ -200,19 +216,17 @@ class Rank:
         poller.register(self._wake, select.POLLIN)
         poller.register(output, select.POLLIN)
         while True:
-            events = poller.poll(1000 if self.log.has_rest else None)
-            if not events:
-                self.log.flush_progress()
-            for fd, _ in events:
+            for fd, _ in poller.poll(self.log.due_ms):
                 data = _read(fd)
                 if fd == self._wake:
                     continue
                 if data:
-                    self.log.feed(data)
+                    self._try(self.log.feed, data)
                 elif data == b"":
                     poller.unregister(output)
                     self.record["output_closed_s"] = time.monotonic()
                     self._save()
+            self._try(self.log.show_progress)
             if os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 self.record["exited_s"] = time.monotonic()
                 self._drain(output)
@@ -225,8 +239,16 @@ class Rank:
             data = _read(output)
             if not data:
                 return
-            self.log.feed(data)
+            self._try(self.log.feed, data)
             left -= len(data)
+
+    def _try(self, step: Callable[..., T], *arguments: Any) -> T | None:
+        """Do what only records: a fault of ours in it is noted, and costs the command nothing."""
+        try:
+            return step(*arguments)
+        except Exception as error:  # noqa: BLE001 (whatever it is: the verdict is not to hang on it)
+            self.log.error = f"log: {type(error).__name__}"
+            return None
 
     def _forward(self, number: int, _frame: Any) -> None:
         self._num_told += 1
@@ -240,19 +262,16 @@ class Rank:
     def _close(self, stage: str, ending: Ending) -> None:
         now = time.monotonic()
         self.record.update(
-            stage=stage,
-            exit_code=ending.exit_code,
-            signal=ending.signal,
-            ended_s=now,
-            log_error=self.log.error,
+            stage=stage, exit_code=ending.exit_code, signal=ending.signal, ended_s=now
         )
         if ending != (0, None):
-            found = self.log.traceback()
-            self.record["last_lines"] = self.log.last_lines(20)
+            found = self._try(self.log.traceback)
+            self.record["last_lines"] = self._try(self.log.last_lines, 20) or ""
             if found:
                 self.record.update(traceback=found[0], traceback_s=found[1])
             killed = ending.signal == signal.SIGKILL
             self.record["out_of_memory"] = killed and oom_kills() > self._oom_kills
+        self.record["log_error"] = self.log.error
         self._save()
 
     def _save(self) -> None:

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import binascii
-import json
+import math
 import os
+import re
 import select
 import time
-from collections import deque
+
+from jobs.rank_mask import Mask
+from jobs.rank_memory import Memory
 
 LONGEST_LINE = 1 << 20
-TAIL_BYTES = 64 << 10
-MARKERS = (b"Traceback (most recent call last):", b"Fatal Python error: ")
-CHAINED = (
-    b"During handling of the above exception, another exception occurred:",
-    b"The above exception was the direct cause of the following exception:",
-)
-
-
-def struck_out(secrets: list[str]) -> list[bytes]:
-    """The byte strings that must not reach a log: secrets by line, and their usual disguises."""
-    found: set[bytes] = set()
-    for secret in secrets:
-        for line in (secret, *secret.splitlines()):
-            raw = line.strip().encode()
-            encoded = binascii.b2a_base64(raw, newline=False).rstrip(b"=")
-            url = _url_quoted(raw)
-            urls = (url, url.replace(b"%2F", b"/"), url.replace(b"%20", b"+"))
-            texts = (json.dumps(line)[1:-1].encode(), repr(line)[1:-1].encode())
-            found.update(each for each in (raw, *texts, *urls, encoded) if len(each) >= 4)
-    return sorted(found, key=len, reverse=True)
-
-
-def _url_quoted(raw: bytes) -> bytes:
-    return b"".join(
-        bytes([b]) if (b < 128 and chr(b).isalnum()) or b in b"-._~" else b"%%%02X" % b for b in raw
-    )
+# How often the log shows what a program draws anew on one line, and that it writes at all.
+SHOW_EVERY_S = 1.0
+_BLANK = re.compile(rb"(?:[ \t\b]|\x1b\[[0-9;]*[A-Za-z])*")
 
 
 def stamp() -> bytes:
@@ -48,92 +27,120 @@ def stamp() -> bytes:
 class Log:
     """One rank's log: whole lines only, each with the time at which it was read.
 
-    Goes to a file, or without a path to where this process's own output goes.
+    Goes to a file, or without a path to where this process's own output goes. Of a line that is drawn
+    anew behind carriage returns, as progress bars are, it has the last state, and about once a second
+    the state of then as a line of its own. Whatever a program writes changes the file's time within
+    a second or two: the gang takes that for a sign of life.
     """
 
-    def __init__(self, path: str | None, secrets: list[bytes]) -> None:
+    def __init__(self, path: str | None, mask: Mask) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._fd = 1 if path is None else os.open(path, flags, 0o644)
         self._has_file = path is not None
-        self._secrets = secrets
-        self._rest = b""
-        self._tail = b""
-        self._tail_end = 0
-        self._marks: deque[tuple[int, float]] = deque(maxlen=64)
+        self._mask = mask
+        self._memory = Memory()
+        self._rest = b""  # the line that has no end yet, and what is shown of it
+        self._shown = b""
+        self._is_broken = False
+        self._fed_s = 0.0
+        self._due_s: float | None = None
         self._is_torn = False
         self.error: str | None = None
 
     @property
-    def has_rest(self) -> bool:
-        """Whether the program wrote the beginning of a line."""
-        return bool(self._rest)
+    def due_ms(self) -> int | None:
+        """How long until `show_progress` has something to do; None where it has nothing."""
+        if self._due_s is None:
+            return None
+        return math.ceil(max(self._due_s - time.monotonic(), 0.0) * 1000)
 
     def feed(self, data: bytes) -> None:
         """Take what the program wrote; its last, unfinished line waits for its end."""
         end = data.rfind(b"\n") + 1
-        if not end:
-            self._rest += data
-            if len(self._rest) > LONGEST_LINE:
-                self._break_line()
-            return
-        whole, self._rest = self._rest + data[:end], data[end:]
-        self._write(whole)
+        if end:
+            whole, self._rest = self._rest + data[:end], b""
+            self._write_whole(whole)
+        rest = data[end:]
+        self._rest += rest
+        if b"\r" in rest:
+            before, _, now = self._rest.rpartition(b"\r")
+            self._rest = _last_state(before) + b"\r" + now
+        if len(self._rest) > LONGEST_LINE:
+            self._break_line()
+        self._fed_s = time.monotonic()
+        if not self._rest:
+            self._due_s = None
+        elif self._due_s is None:
+            self._due_s = self._fed_s + SHOW_EVERY_S
 
     def flush(self) -> None:
         """Write the unfinished line as a line of its own."""
         if self._rest:
             rest, self._rest = self._rest, b""
-            self._write(rest + b"\n")
+            self._write_whole(rest + b"\n")
+
+    def show_progress(self) -> None:
+        """Where it is due, write the state of a progress bar, and else that there is life."""
+        now_s = time.monotonic()
+        if self._due_s is None or now_s < self._due_s:
+            return
+        is_quiet = now_s - self._fed_s >= SHOW_EVERY_S
+        self._due_s = None if is_quiet else now_s + SHOW_EVERY_S
+        state = self._state(is_quiet=is_quiet)
+        if state and state != self._shown:
+            self._shown = state
+            self._write(state + b"\n")
+        elif self._has_file:
+            os.utime(self._fd)
+
+    def _state(self, *, is_quiet: bool) -> bytes:
+        """What a progress bar shows; nothing for a line that has no carriage return."""
+        before, is_bar, now = self._rest.rpartition(b"\r")
+        if not is_bar:
+            return b""
+        # What is being written may be half a state, or half a secret.
+        text = self._mask.strike_out(now)
+        if is_quiet and not _is_blank(text) and not self._mask.may_begin_at_end(text):
+            return text.strip(b"\b")
+        return self._mask.strike_out(before).strip(b"\b")
 
     def _break_line(self) -> None:
         """Write a line that is too long to wait for, but for what may begin a secret."""
-        rest = self._strike_out(self._rest)
-        cut = len(rest) - max(map(len, self._secrets), default=0)
+        rest = self._mask.strike_out(self._rest)
+        cut = len(rest) - self._mask.longest
         while cut > 0 and rest[cut : cut + 1] and rest[cut] & 0xC0 == 0x80:  # inside a character
             cut -= 1
         if cut > 0:
             self._rest = rest[cut:]
-            self._write(rest[:cut] + b"\n")
-
-    def flush_progress(self) -> None:
-        """Write what a progress bar shows now (it ends its updates with a carriage return)."""
-        end = self._rest.rfind(b"\r") + 1
-        if end:
-            shown, self._rest = self._rest[:end].strip(b"\r"), self._rest[end:]
-            self._write(shown.rpartition(b"\r")[2] + b"\n")
-        elif self._has_file:
-            # An unfinished line is a sign of life, too: the gang looks at the file's time.
-            os.utime(self._fd)
+            self._write_whole(rest[:cut] + b"\n")
+            self._is_broken = True
 
     def traceback(self) -> tuple[str, float] | None:
         """The traceback that ends the log, chained ones included, and when its first line came."""
-        start = self._tail_end - len(self._tail)
-        marks = [(offset - start, when) for offset, when in self._marks if offset >= start]
-        if not marks:
-            return None
-        chosen = len(marks) - 1
-        while chosen and any(
-            c in self._tail[marks[chosen - 1][0] : marks[chosen][0]] for c in CHAINED
-        ):
-            chosen -= 1
-        first, when = marks[chosen]
-        return _block(self._tail, first, marks[-1][0]), when
+        return self._memory.traceback()
 
     def last_lines(self, count: int) -> str:
         """The last lines, for a failure that left no traceback."""
-        return b"\n".join(self._tail.splitlines()[-count:]).decode(errors="replace")
+        return self._memory.last_lines(count)
 
-    def _strike_out(self, text: bytes) -> bytes:
-        for secret in self._secrets:
-            if secret in text:
-                text = text.replace(secret, b"***")
-        return text
+    def _write_whole(self, lines: bytes) -> None:
+        """Write lines that have an end, as a terminal would show them then, and remember them."""
+        lines = self._mask.strike_out(lines)
+        if b"\r" in lines:
+            lines = b"\n".join(map(_last_state, lines.split(b"\n")))
+        # Of a broken line the first piece is enough.
+        known = lines.find(b"\n") + 1 if self._is_broken else 0
+        if lines[known:]:
+            self._memory.add(lines[known:])
+        self._is_broken = False
+        if self._shown and lines.startswith(self._shown + b"\n"):
+            lines = lines[len(self._shown) + 1 :]
+        self._shown = b""
+        if lines:
+            self._write(lines)
 
     def _write(self, lines: bytes) -> None:
-        lines = self._strike_out(lines)
-        self._remember(lines)
         prefix = stamp()
-        lines = lines.replace(b"\r\n", b"\n")
         # Where the disk was full and is no more, the log goes on with a line of its own.
         gap = b"\n" if self._is_torn else b""
         stamped = gap + prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n"
@@ -149,28 +156,15 @@ class Log:
         if written:
             self._is_torn = stamped[written - 1 : written] != b"\n"
 
-    def _remember(self, lines: bytes) -> None:
-        for marker in MARKERS:
-            at = lines.find(marker)
-            while at >= 0:
-                begin = lines.rfind(b"\n", 0, at) + 1
-                self._marks.append((self._tail_end + begin, time.monotonic()))
-                at = lines.find(marker, at + 1)
-        self._tail_end += len(lines)
-        self._tail = (self._tail + lines)[-TAIL_BYTES:]
+
+def _last_state(line: bytes) -> bytes:
+    """What was drawn last on a line behind carriage returns, and was not blank."""
+    if b"\r" not in line:
+        return line
+    states = line.split(b"\r")
+    return next((each for each in reversed(states) if not _is_blank(each)), states[0]).strip(b"\b")
 
 
-def _block(tail: bytes, first: int, last: int) -> str:
-    """The traceback from `first` to the exception line of the one that begins at `last`."""
-    lines = tail[last:].splitlines()
-    marker = next(each for each in MARKERS if each in lines[0])
-    prefix = lines[0][: lines[0].index(marker)]  # torch puts "[rank0]: " before each line
-    end = len(lines)
-    if marker == MARKERS[0]:
-        for at, line in enumerate(lines[1:], start=1):
-            text = line.removeprefix(prefix)
-            if text and not text[:1].isspace():
-                end = at + 1
-                break
-    block = tail[first:last].splitlines() + lines[:end]
-    return b"\n".join(line.removeprefix(prefix) for line in block[-400:]).decode(errors="replace")
+def _is_blank(text: bytes) -> bool:
+    """Whether a terminal would show nothing."""
+    return _BLANK.fullmatch(text) is not None

@@ -109,6 +109,9 @@ def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any])
         PYTHONUNBUFFERED="1",
         PYTHONFAULTHANDLER="1",
     )
+    if "TORCHELASTIC_RESTART_COUNT" in env:
+        env.setdefault("TORCHELASTIC_RUN_ID", os.path.basename(run_dir))
+        env.update(_elastic(world))
     for name, path in job.get("inputs", {}).items():
         env[f"TRAINYARD_INPUT_{name.upper()}"] = path
     for name in job.get("streams", []):
@@ -123,3 +126,13 @@ def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any])
     if job.get("interpreter"):
         env["PATH"] = os.path.dirname(job["interpreter"]) + os.pathsep + env.get("PATH", "")
     return env
+
+
+def _elastic(world: World) -> dict[str, str]:
+    """What torchrun tells a worker beside `RANK` and the like: its node is its group, its role all."""
+    return {
+        "GROUP_RANK": str(world.node),
+        "GROUP_WORLD_SIZE": str(max(1, world.size // world.local_size)),
+        "ROLE_RANK": str(world.rank),
+        "ROLE_WORLD_SIZE": str(world.size),
+    }

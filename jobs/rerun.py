@@ -143,7 +143,8 @@ def _reference(dataset: DatasetVersion) -> str:
 
 def _limits(spec: JobSpec) -> dict[str, str | float]:
     # Fixed point: a duration has no exponent.
-    limits: dict[str, str | float] = {"hang": f"{spec.limits.hang_s:f}s"}
+    hang_s = spec.limits.hang_s
+    limits: dict[str, str | float] = {"hang": "off" if hang_s is None else f"{hang_s:f}s"}
     if spec.limits.cost is not None:
         limits["cost"] = spec.limits.cost
     elif spec.limits.wall_clock_s is not None:

@@ -124,10 +124,15 @@ def duration_s(text: str) -> float:
     return float(text[:-1]) * _UNITS_S[text[-1]]
 
 
+def hang_s(limits: JobLimits) -> float | None:
+    """Seconds without a sign of life that count as a hang; None where nobody is to look."""
+    return None if limits.hang == "off" else duration_s(limits.hang)
+
+
 def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
     """In seconds: of the wall-clock limit and what the limit on cost comes to, the lesser."""
     given = duration_s(limits.wall_clock) if limits.wall_clock else None
-    in_seconds = Limits(wall_clock_s=given, hang_s=duration_s(limits.hang))
+    in_seconds = Limits(wall_clock_s=given, hang_s=hang_s(limits))
     price = cluster.price_per_node_hour
     if limits.cost is None or price == 0:
         return in_seconds

@@ -20,7 +20,8 @@ InputMode = Literal["mount", "download", "stream"]
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Duration = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?(s|m|h|d)$")]
+Duration = Annotated[str, Meta(pattern=r"^(?![0.]+[smhd])[0-9]+(\.[0-9]+)?(s|m|h|d)$")]
+DurationOrOff = Annotated[str, Meta(pattern=r"^(off|(?![0.]+[smhd])[0-9]+(\.[0-9]+)?(s|m|h|d))$")]
 # A relative one would be of whatever folder one is in.
 AbsolutePath = Annotated[str, Meta(pattern=r"^/")]
 MemorySize = Annotated[str, Meta(pattern=r"^[0-9]+[kmg]$")]
@@ -134,11 +135,14 @@ class JobOutput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class JobLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`wall_clock` and `hang` as durations (`90s`, `30m`, `12h`); `cost` in the currency."""
+    """`wall_clock` and `hang` as durations (`90s`, `30m`, `12h`); `cost` in the currency.
+
+    A `hang` that is `off` is not looked for.
+    """
 
     wall_clock: Duration | None = None
     cost: Annotated[float, Meta(gt=0)] | None = None
-    hang: Duration = "30m"
+    hang: DurationOrOff = "30m"
 
 
 class JobRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -206,10 +210,13 @@ class InputSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The job's limits in seconds; `cost` is what `wall_clock_s` comes from where that is less."""
+    """The job's limits in seconds; `cost` is what `wall_clock_s` comes from where that is less.
+
+    None is no limit.
+    """
 
     wall_clock_s: float | None
-    hang_s: float
+    hang_s: float | None
     cost: float | None = None
 
 

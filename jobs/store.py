@@ -21,7 +21,7 @@ from jobs import console
 from jobs.credentials import our_tokens
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.project import project_root, require_trusted
-from jobs.spec import Environment
+from jobs.spec import Environment, Storage
 from jobs.stack import known_environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
 from jobs.transfers.address import Address
@@ -129,7 +129,7 @@ def open_runs_store(environment: Environment) -> BlobStore:
 def peek_data_store(environment: Environment) -> BlobStore | None:
     """Open the container `data` of a local store that is up; starts nothing, None for any other."""
     storage = environment.storage
-    if storage.folder is None or not _listens(storage.blob_endpoint):
+    if storage.folder is None or not _is_up(storage):
         return None
     return _connect(environment, storage.containers.data, None)
 
@@ -202,13 +202,7 @@ def _local_key(environment: Environment) -> SharedKey:
 def _revive(environment: Environment) -> None:
     """Start Azurite again where it does not serve its endpoint, and the store is our project's."""
     storage = environment.storage
-    address = Address(storage.blob_endpoint)
-    if storage.folder is None or not address.is_loopback:
-        return
-    from jobs.local_server import is_serving  # it reads /proc, and this module serves Windows, too
-
-    host = "127.0.0.1" if address.host == "localhost" else address.host
-    if is_serving(Path(storage.folder), (host, address.port)):
+    if storage.folder is None or _is_up(storage):
         return
     import subprocess
 
@@ -259,3 +253,17 @@ def _tools_of_own(environment: Environment) -> _Tools:
     except (OSError, msgspec.DecodeError) as error:
         message = f"the local store is down, and {file} does not say what it runs on: {error}"
         raise EnvironmentFailure(message, hint="make setup") from error
+
+
+def _is_up(storage: Storage) -> bool:
+    """Tell whether the local store of `storage` serves; one beyond loopback is taken to be up.
+
+    Raises EnvironmentFailure where another user of this machine holds its port.
+    """
+    address = Address(storage.blob_endpoint)
+    if storage.folder is None or not address.is_loopback:
+        return True
+    from jobs.local_server import is_serving  # it reads /proc, and this module serves Windows, too
+
+    host = "127.0.0.1" if address.host == "localhost" else address.host
+    return is_serving(Path(storage.folder), (host, address.port))

@@ -18,7 +18,7 @@ from msgspec.structs import fields
 
 from jobs.errors import LaunchError
 from jobs.located import Node
-from jobs.spec import Duration, MemorySize, Name, VariableName
+from jobs.spec import Duration, DurationOrOff, MemorySize, Name, VariableName
 
 S = TypeVar("S", bound=Struct)
 
@@ -26,6 +26,7 @@ _WORDED: dict[Any, str] = {
     Name: "a name (letters, digits, `.`, `_`, `-`; at most 63)",
     VariableName: "a variable's name (letters, digits, `_`)",
     Duration: "a duration such as `90s`, `30m` or `12h`",
+    DurationOrOff: "a duration such as `90s`, `30m` or `12h`, or `off`",
     MemorySize: "a size such as `512m` or `8g`",
 }
 # What could stand there, for a hint.
@@ -33,6 +34,7 @@ _EXAMPLES: dict[Any, str] = {
     Name: "my-job",
     VariableName: "MY_NAME",
     Duration: "30m",
+    DurationOrOff: "30m",
     MemorySize: "8g",
     int: "2",
     float: "10",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +15,16 @@ STOPPED = ("T", "t")
 
 
 class Activity:
-    """When any rank last wrote a line, or rank 0 a metric."""
+    """When any rank last gave a sign of life: output, a metric, or a byte of a checkpoint.
 
-    def __init__(self, run_dir: Path, world_size: int, limit_s: float) -> None:
+    A `limit_s` of None is never reached.
+    """
+
+    def __init__(self, run_dir: Path, world_size: int, limit_s: float | None) -> None:
         logs = [run_dir / "logs" / f"rank-{rank:05d}.log" for rank in range(world_size)]
         self._files = [*logs, run_dir / "metrics.jsonl"]
-        self._limit_s = limit_s
+        self._checkpoints = run_dir / "checkpoints"
+        self._limit_s = float("inf") if limit_s is None else limit_s
         self._seen: list[tuple[int, int]] = self._look()
         self._last_s = time.monotonic()
 
@@ -40,15 +45,21 @@ class Activity:
         return time.monotonic() >= self.deadline_s
 
     def _look(self) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for file in self._files:
-            try:
-                stat = file.stat()
-            except OSError:
-                found.append((0, 0))
-            else:
-                found.append((stat.st_size, stat.st_mtime_ns))
-        return found
+        below = [
+            _size_and_time(Path(folder, name))
+            for folder, _, names in os.walk(self._checkpoints)
+            for name in names
+        ]
+        checkpoints = (sum(size for size, _ in below), max((when for _, when in below), default=0))
+        return [*map(_size_and_time, self._files), checkpoints]
+
+
+def _size_and_time(file: Path) -> tuple[int, int]:
+    try:
+        stat = file.lstat()
+    except OSError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns
 
 
 def observe(run_dir: Path, reports: Sequence[RankReport]) -> list[Sign]:

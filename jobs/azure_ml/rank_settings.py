@@ -8,11 +8,11 @@ of secrets only.
 from __future__ import annotations
 
 import base64
-import math
 
 import msgspec
 from msgspec import Struct
 
+from jobs.launchers import elastic_environment, patience_s
 from jobs.program_file import PROGRAM_FILE, RANK_MODULES, zip_program
 from jobs.spec import Cluster, DatasetVersion, Environment, JobSpec
 
@@ -94,7 +94,7 @@ def environment_variables(
     """All variables of the job: the job's own, the launcher's, and what rank.py has to know."""
     job = msgspec.json.encode(node_job(spec, environment), order="deterministic")
     return {
-        **_launcher_environment(spec, environment.clusters[spec.cluster]),
+        **_launcher_environment(spec, environment.clusters[spec.cluster], run),
         **spec.env,
         RUN_VARIABLE: run,
         ATTEMPT_VARIABLE: str(attempt),
@@ -131,11 +131,13 @@ def _stream(dataset: DatasetVersion) -> Stream:
     return Stream(files=list_name(dataset.name, dataset.digest), prefix=dataset.content_prefix)
 
 
-def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
+def _launcher_environment(spec: JobSpec, cluster: Cluster, run: str) -> dict[str, str]:
     """What the frameworks need here; which way ranks reach each other is Azure ML's to say."""
     if spec.launcher in {"horovod", "mpi"}:
         # Else its warnings about a stall would come before ours.
-        return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(math.ceil(spec.limits.hang_s) + 60)}
+        return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(patience_s(spec.limits))}
+    if spec.launcher == "torch":
+        return {**elastic_environment(has_store=False), "TORCHELASTIC_RUN_ID": run}
     if spec.launcher == "tensorflow":
         # As locally: a process that has fewer threads than there are others may wait for itself.
         num_processes = spec.world_size + spec.parameter_servers

@@ -13,7 +13,7 @@ from typing import Any
 from jobs.azure_ml.environments import version_for
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.data_asset import datastore_path, datastore_uri
-from jobs.resolve import duration_s
+from jobs.resolve import hang_s
 from jobs.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
 
 # The last one that knows of a job's priority.
@@ -193,7 +193,7 @@ def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
 
 def hang_notes(limits: Limits) -> list[str]:
     """What becomes of a `limits.hang` that was given."""
-    if limits.hang_s == duration_s(JobLimits().hang):
+    if limits.hang_s in (None, hang_s(JobLimits())):
         return []
     note = "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends what hangs"
     return [note if limits.wall_clock_s else f"{note}, and none is set"]

@@ -110,7 +110,7 @@ def check_hang(gangs: Gangs, way: str, rank: int, size: int) -> None:
     error = gangs.error(handle)
     assert (status.state, status.exit_code) == (RunState.FAILED, 124), status
     assert (error.cause, error.exit_code) == ("hang", 124)
-    assert "no output of any rank and no metrics for 2 s" in error.message
+    assert "no output of any rank, no metrics and no checkpoint for 2 s" in error.message
     assert HANGS[way] in error.message
     assert error.rank == rank, error
     assert error.traceback is None or "lockstep.py" in error.traceback

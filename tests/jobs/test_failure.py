@@ -50,6 +50,28 @@ def test_rank_that_lost_its_peer_is_no_cause_though_it_ended_first() -> None:
     assert cause_of(victim, guilty) == (1, "killed by SIGKILL", "killed")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "subprocess.TimeoutExpired: Command '['rsync']' timed out after 30 seconds",
+        "requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected())",
+        "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>",
+    ],
+)
+def test_rank_that_lost_somebody_else_than_a_rank_failed_by_itself(line: str) -> None:
+    text = OWN.replace("ValueError: boom", line)
+    guilty = ended(0, 1.0, exit_code=1, traceback=text, traceback_s=1.0)
+    later = ended(1, 2.0, exit_code=1, traceback=OWN, traceback_s=2.0)
+    assert cause_of(guilty, later) == (0, "uncaught exception", f"{line} (train.py:7)")
+
+
+def test_torchs_store_that_timed_out_is_a_peer_that_is_gone() -> None:
+    line = "RuntimeError: The client socket has timed out after 60000ms while trying to connect"
+    assert ended(
+        0, 1.0, exit_code=1, traceback=OWN.replace("ValueError: boom", line)
+    ).is_about_a_peer
+
+
 def test_rank_that_was_ended_while_it_blamed_a_peer_is_no_cause() -> None:
     told = {"stopped_s": 3.0, "signal": signal.SIGTERM}
     victim = ended(0, 3.5, traceback=PEER, traceback_s=1.0, **told)
@@ -243,7 +265,7 @@ def test_verdict_on_a_hang_says_limit_sign_and_place() -> None:
         rank=1,
         host="h",
         cause="hang",
-        message="no output of any rank and no metrics for 90 s; it sleeps (train.py:9)",
+        message="no output of any rank, no metrics and no checkpoint for 90 s; it sleeps (train.py:9)",
         traceback=stack,
         exit_code=124,
     )

@@ -92,6 +92,12 @@ def test_a_catalogs_job_takes_its_program_along_where_there_is_no_project(folder
     assert load_job("digits").code == CodeLocation(folder=str(installed), only=("trainer",))
 
 
+def test_hang_may_be_off_in_a_file_and_on_the_command_line(folder):
+    text = RUNS + "limits: {hang: off}\n"  # a truth value to YAML 1.1
+    assert load(folder, text).job.limits == JobLimits(hang="off")
+    assert load(folder, RUNS, "limits.hang=off").job.limits == JobLimits(hang="off")
+
+
 def test_json_with_an_editors_schema_key_is_a_job_file_too(folder):
     (folder / "job.json").write_text(
         '{"$schema": "job-1.json", "name": "a", "image": "b", "command": ["c"]}'
@@ -157,8 +163,20 @@ RUNS = HEAD + "script: train.py\n"
         (
             RUNS + "limits: {hang: soon}\n",
             "job.yaml:4:16: `limits.hang` has to be a duration such as `90s`, `30m` or `12h`, "
-            "and is the text `soon`",
+            "or `off`, and is the text `soon`",
             "for example `hang: 30m`",
+        ),
+        (
+            RUNS + "limits: {hang: 0s}\n",
+            "job.yaml:4:16: `limits.hang` has to be a duration such as `90s`, `30m` or `12h`, "
+            "or `off`, and is the text `0s`",
+            "for example `hang: 30m`",
+        ),
+        (
+            RUNS + "limits: {wall_clock: 0.00h}\n",
+            "job.yaml:4:22: `limits.wall_clock` has to be a duration such as `90s`, `30m` or "
+            "`12h`, and is the text `0.00h`",
+            "for example `wall_clock: 30m`",
         ),
         (
             RUNS + "args: {x: {y: 1}}\n",

@@ -11,10 +11,12 @@ from jobs.errors import ExitCode, LaunchError, Refused
 from jobs.launchers import (
     gang_request,
     mpirun_argv,
+    patience_s,
     share_cpus,
     share_gpus,
     tensorflow_environments,
 )
+from jobs.spec import Limits
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 
 
@@ -59,6 +61,15 @@ def test_each_local_node_sees_gpus_of_its_own(
     num_gpus: int, nodes: int, processes: int, expected: list[str] | None
 ) -> None:
     assert share_gpus(num_gpus, nodes=nodes, processes_per_node=processes) == expected
+
+
+@pytest.mark.parametrize(
+    ("hang_s", "patience"), [(600.0, 660), (0.2, 61), (1e9, 14 * 86400), (None, 14 * 86400)]
+)
+def test_frameworks_wait_longer_than_we_do_but_no_longer_than_they_can_count(
+    hang_s: float | None, patience: int
+) -> None:
+    assert patience_s(Limits(wall_clock_s=None, hang_s=hang_s)) == patience
 
 
 def test_horovod_ranks_are_told_who_they_are_and_stay_on_loopback() -> None:

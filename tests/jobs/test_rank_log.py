@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from jobs.rank_log import LONGEST_LINE, Log, struck_out
+from jobs.rank_log import LONGEST_LINE, SHOW_EVERY_S, Log
+from jobs.rank_mask import Mask
+from jobs.rank_memory import FORGOTTEN_BYTES, LARGEST, LONGEST
 
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
 
@@ -18,7 +23,7 @@ class Written:
 
     def __init__(self, folder: Path, *secrets: str) -> None:
         self.path = folder / "rank-00000.log"
-        self.log = Log(str(self.path), struck_out(list(secrets)))
+        self.log = Log(str(self.path), Mask(list(secrets)))
 
     def feed(self, *pieces: bytes) -> Written:
         for piece in pieces:
@@ -49,12 +54,182 @@ def test_windows_line_ends_and_empty_lines(tmp_path: Path) -> None:
     assert Written(tmp_path).feed(b"a\r\n\nb\n").lines() == [b"a", b"", b"b"]
 
 
-def test_progress_bar_is_shown_as_it_stands_and_ends_as_a_line(tmp_path: Path) -> None:
-    written = Written(tmp_path).feed(b"\r 10%", b"\r 20%\r")
-    written.log.flush_progress()
+class Clock:
+    """Stands in for the clock of the log."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr("jobs.rank_log.time.monotonic", lambda: self.now_s)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_bar_drawn_ten_times_a_second_is_shown_each_second_and_at_its_end(
+    tmp_path: Path, clock: Clock
+) -> None:
+    written = Written(tmp_path)
+    for tenth in range(35):
+        clock.now_s = 100 + tenth / 10
+        written.feed(b"\r%3d%%" % tenth).log.show_progress()
+    assert written.lines() == [b"  9%", b" 19%", b" 29%"]
+    assert written.feed(b"\r100%\n").lines() == [b"  9%", b" 19%", b" 29%", b"100%"]
+
+
+@pytest.mark.parametrize("updates", [(b"\r 10%", b"\r 20%"), (b" 10%\r", b" 20%\r")])
+def test_bar_that_pauses_is_shown_as_it_stands_and_not_twice(
+    tmp_path: Path, clock: Clock, updates: tuple[bytes, ...]
+) -> None:
+    written = Written(tmp_path).feed(*updates)
+    assert written.log.due_ms == SHOW_EVERY_S * 1000
+    clock.now_s += SHOW_EVERY_S
+    written.log.show_progress()
     assert written.lines() == [b" 20%"]
-    written.feed(b"\r100%\n")
-    assert written.lines()[-1].rpartition(b"\r")[2] == b"100%"
+    assert written.log.due_ms is None, "what says nothing more gives no sign of life"
+    assert written.feed(b"\n").lines() == [b" 20%"]
+
+
+def test_unfinished_line_is_one_sign_of_life_and_no_line(tmp_path: Path, clock: Clock) -> None:
+    written = Written(tmp_path).feed(b"loading ")
+    os.utime(written.path, (0, 0))
+    clock.now_s += SHOW_EVERY_S
+    written.log.show_progress()
+    assert written.path.stat().st_mtime > 0
+    assert (written.path.read_bytes(), written.log.due_ms) == (b"", None)
+
+
+def test_bar_that_pauses_within_a_secret_does_not_show_its_beginning(
+    tmp_path: Path, clock: Clock
+) -> None:
+    written = Written(tmp_path, "hunter2-and-more").feed(b"\r  1%\r with hunter2")
+    clock.now_s += SHOW_EVERY_S
+    written.log.show_progress()
+    assert written.lines() == [b"  1%"]
+    assert written.feed(b"-and-more\n").lines() == [b"  1%", b" with ***"]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "shown"),
+    [
+        (b"\r 10%\r 20%\n", b" 20%"),
+        (b" 10%\r       \r\n", b" 10%"),
+        (b"1/2\x08\x08\x08\r2/2\x08\x08\x08\r\x1b[K\n", b"2/2"),
+        (b"\r 10%\rhello\n", b"hello"),
+        (b"hello\r\r\n", b"hello"),
+        (b"\r\n", b""),
+    ],
+)
+def test_line_drawn_anew_is_logged_as_a_terminal_shows_it_last(
+    tmp_path: Path, drawn: bytes, shown: bytes
+) -> None:
+    assert Written(tmp_path).feed(drawn).lines() == [shown]
+
+
+BEHIND_A_BAR = b" 40%|####      | 2/5 [00:01<00:01]"
+
+
+@pytest.mark.parametrize("bar", [b"\r" + BEHIND_A_BAR, BEHIND_A_BAR + b"\r", b"\r\r", b"a\rb\r\r"])
+def test_traceback_behind_a_progress_bar_is_found(tmp_path: Path, bar: bytes) -> None:
+    traceback = b'Traceback (most recent call last):\n  File "a", line 1\nValueError: x'
+    found = Written(tmp_path).feed(bar, traceback + b"\n").log.traceback()
+    assert found is not None
+    assert found[0] == traceback.decode()
+
+
+PIECES = [
+    *(
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b" ",
+        b"\x08",
+        b"\x1b[K",
+        b"\xff\xc3",
+        b"50%",
+        b"secret-value",
+        b"x" * 2500,
+    ),
+    *(b"Traceback (most recent call last):", b"  at\n", b"ValueError: x", b"[rank0]: "),
+    *(
+        b"Fatal Python error: ",
+        b"During handling of the above exception, another exception occurred:",
+    ),
+]
+
+
+@given(
+    data=st.data(), pieces=st.lists(st.sampled_from(PIECES) | st.binary(max_size=8), max_size=40)
+)
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_bytes_in_any_reads_give_the_same_whole_lines(
+    tmp_path: Path, data: st.DataObject, pieces: list[bytes]
+) -> None:
+    text = b"".join(pieces)
+    logs: list[tuple[list[bytes], str | None, str]] = []
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    for bounds in ([0, len(text)], [0, *cuts, len(text)]):
+        tmp_path.joinpath("rank-00000.log").unlink(missing_ok=True)
+        written = Written(tmp_path, "secret-value")
+        written.feed(*(text[low:high] for low, high in pairwise(bounds)))
+        written.log.flush()
+        found = written.log.traceback()
+        logs.append((written.lines(), found[0] if found else None, written.log.last_lines(20)))
+    assert logs[0] == logs[1]
+    marks = (b"Traceback (most recent call last):", b"Fatal Python error: ")
+    assert (logs[0][1] is not None) == any(mark in line for line in logs[0][0] for mark in marks)
+    assert b"secret-value" not in b"\n".join(logs[0][0])
+
+
+MESSAGE = b"ValueError: " + b"a" * (10 << 20)
+
+
+@pytest.mark.parametrize("at_once", [1 << 16, 20 << 20])
+def test_message_of_ten_megabytes_is_remembered_by_its_beginning(
+    tmp_path: Path, at_once: int
+) -> None:
+    text = b'Traceback (most recent call last):\n  File "a", line 1\n' + MESSAGE + b"\nbye\n"
+    written = Written(tmp_path)
+    written.feed(*(text[at : at + at_once] for at in range(0, len(text), at_once)))
+    found = written.log.traceback()
+    assert found is not None
+    first, second, last = found[0].encode().split(b"\n")
+    assert (first, second) == (b"Traceback (most recent call last):", b'  File "a", line 1')
+    assert (last[:LONGEST], last[LONGEST:][:24]) == (MESSAGE[:LONGEST], b" ... (cut: the line has ")
+    assert len(written.log.last_lines(20)) < 20 * (LONGEST + 100)
+    # All of it is in the log, if in pieces where it came in pieces.
+    assert b"".join(written.lines()) == text.replace(b"\n", b"")
+
+
+def test_message_of_ten_megabytes_in_many_lines_does_not_hide_the_exception(tmp_path: Path) -> None:
+    text = b"Traceback (most recent call last):\n  at\nValueError: see\n"
+    written = Written(tmp_path).feed(text, b"one more line of it\n" * (FORGOTTEN_BYTES // 10))
+    found = written.log.traceback()
+    assert found is not None
+    assert found[0].encode() == text[:-1]
+
+
+def test_traceback_that_much_came_after_long_ago_was_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = b"Traceback (most recent call last):\n  at\nValueError: caught\n"
+    written = Written(tmp_path).feed(text, b"training went on\n" * (FORGOTTEN_BYTES // 10))
+    monkeypatch.setattr("jobs.rank_memory.time.monotonic", lambda: float("inf"))
+    assert written.log.traceback() is None
+
+
+def test_traceback_of_many_frames_keeps_its_first_and_last_lines(tmp_path: Path) -> None:
+    frames = b"".join(b"  frame %d %s\n" % (n, b"x" * 400) for n in range(1000))
+    text = b"Traceback (most recent call last):\n" + frames + b"ValueError: x\n"
+    found = Written(tmp_path).feed(text).log.traceback()
+    assert found is not None
+    lines = found[0].splitlines()
+    assert (lines[0], lines[1]) == ("Traceback (most recent call last):", "  ... (cut)")
+    assert lines[-2:] == [f"  frame 999 {'x' * 400}", "ValueError: x"]
+    assert len(found[0]) < LARGEST + 100
 
 
 def test_line_longer_than_memory_allows_is_broken_between_characters(tmp_path: Path) -> None:

@@ -184,6 +184,16 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
         "OMP_NUM_THREADS": "3",
         "CUDA_VISIBLE_DEVICES": "1",
     }
+    elastic = {"TORCHELASTIC_RESTART_COUNT": "0"}
+    seen = rank_environment(elastic, World(5, 8, 1, 4, 1, "a", "1"), {"run_dir": "/runs/a"})
+    assert {k: v for k, v in seen.items() if k.startswith(("GROUP", "ROLE", "TORCH"))} == {
+        "GROUP_RANK": "1",
+        "GROUP_WORLD_SIZE": "2",
+        "ROLE_RANK": "5",
+        "ROLE_WORLD_SIZE": "8",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_RUN_ID": "a",
+    }
     chosen = {"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "3"}
     seen = rank_environment(chosen, world, job)
     assert {name: seen[name] for name in chosen} == chosen

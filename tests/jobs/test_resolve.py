@@ -189,6 +189,12 @@ def test_a_limit_on_cost_becomes_one_on_time(limits, price, wall_clock_s, cost):
     assert spec.limits == Limits(wall_clock_s=wall_clock_s, hang_s=1800.0, cost=cost)
 
 
+def test_a_hang_that_is_off_is_no_limit():
+    assert decide(job(limits=JobLimits(hang="off"))).limits == Limits(
+        wall_clock_s=None, hang_s=None
+    )
+
+
 def test_a_limit_on_cost_without_a_price_is_refused():
     where = environment(cpu=cluster(price_per_node_hour=None, size="NC6"))
     with pytest.raises(LaunchError) as caught:

@@ -100,6 +100,19 @@ def test_a_node_reads_what_was_told_whatever_the_command_holds() -> None:
     assert (told["command"], told["run"], told["attempt"]) == (command, "a", 3)
 
 
+def test_torch_is_told_what_torchrun_tells_but_rank_0_serves_the_store() -> None:
+    spec = make_spec(["python"], launcher="torch", nodes=2)
+    variables = environment_variables(spec, environment(), run="20261121-0000", attempt=2)
+    assert {name: value for name, value in variables.items() if "TRAINYARD" not in name} == {
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_RUN_ID": "20261121-0000",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }
+
+
 def test_tensorflow_has_a_thread_for_each_process_that_another_one_may_call() -> None:
     spec = make_spec(["python"], launcher="tensorflow", nodes=40, parameter_servers=2)
     variables = environment_variables(spec, environment(), run="a", attempt=1)

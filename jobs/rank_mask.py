@@ -1,0 +1,104 @@
+"""Strikes a job's secrets out of what its ranks write, in the forms that programs print them in."""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+from collections.abc import Iterator
+
+# A shorter one would strike out half of every log; of those below the second not every form is known.
+SHORTEST, SHORT = 4, 8
+SHORTEST_FORM = 6
+MASK = b"***"
+_WRAPS = (64, 76)  # as PEM and MIME break lines of base64
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+class Mask:
+    """The secrets of one rank, and what may not be shown of a text for them."""
+
+    def __init__(self, secrets: list[str]) -> None:
+        found = {form for secret in secrets for line in _lines(secret) for form in _forms(line)}
+        self._forms = sorted(found, key=len, reverse=True)
+        self.longest = len(self._forms[0]) if self._forms else 0
+
+    def strike_out(self, text: bytes) -> bytes:
+        """Put `***` in the place of each secret."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, MASK)
+        return text
+
+    def may_begin_at_end(self, text: bytes) -> bool:
+        """Whether the text ends with the beginning of a secret, whose rest may be on its way."""
+        return any(
+            text.endswith(form[:length])
+            for form in self._forms
+            for length in range(SHORTEST, len(form))
+        )
+
+
+def passwords_of_proxies(environ: dict[str, str]) -> list[str]:
+    """The passwords in the addresses of proxies, as they stand there and unquoted."""
+    found: list[str] = []
+    for name, address in environ.items():
+        if not name.lower().endswith("_proxy"):
+            continue
+        user, _, password = address.rpartition("@")[0].rpartition("//")[2].partition(":")
+        quoted = password or user  # a token may stand alone
+        found += [quoted, _unquoted(quoted)]
+    return found
+
+
+def _lines(secret: str) -> Iterator[str]:
+    """The secret as a whole, and each line of it: a log is written by line."""
+    for text in (secret, *secret.splitlines()):
+        if len(text.strip()) >= SHORTEST:
+            yield text.strip()
+
+
+def _forms(text: str) -> Iterator[bytes]:
+    raw = text.encode(errors="surrogateescape")
+    yield raw
+    quoted = (json.dumps(text), json.dumps(text, ensure_ascii=False), repr(text), ascii(text))
+    others = [each[1:-1].encode(errors="surrogateescape") for each in quoted]
+    others += [repr(raw)[2:-1].encode(), raw.hex().encode(), raw.hex().upper().encode()]
+    for form in (*others, *_urls(raw), *_base64(raw)):
+        if len(form) >= SHORTEST_FORM:
+            yield form
+
+
+def _urls(raw: bytes) -> Iterator[bytes]:
+    """Quoted for a URL: libraries differ in what they leave as it is, in case, and in blanks."""
+    for kept in (b"", b"/", b"!'()*"):
+        for pattern in (b"%%%02X", b"%%%02x"):
+            url = b"".join(
+                bytes([b]) if (b < 128 and chr(b).isalnum()) or b in b"-._~" + kept else pattern % b
+                for b in raw
+            )
+            yield url
+            yield url.replace(b"%20", b"+")
+
+
+def _base64(raw: bytes) -> Iterator[bytes]:
+    """Encoded alone, broken into lines, and behind other bytes (`user:secret`).
+
+    Three bytes make four characters, so there are three places to begin at. The characters that
+    also hold bits of a neighbour are left out, at the end both with and without.
+    """
+    for before in range(3):
+        code = binascii.b2a_base64(bytes(before) + raw, newline=False).rstrip(b"=")
+        begin, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
+        pieces = [code[begin:], code[begin:end]]
+        if not before:
+            pieces += [code[at : at + wrap] for wrap in _WRAPS for at in range(0, len(code), wrap)]
+        for each in pieces:
+            yield each
+            yield each.translate(_URL_SAFE)
+
+
+def _unquoted(text: str) -> str:
+    raw = text.encode(errors="surrogateescape")
+    found = re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), raw)
+    return found.decode(errors="surrogateescape")

@@ -1,0 +1,55 @@
+"""One rank, started as it is on every engine: what its command did is what its record says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+START = """
+import json, os, sys
+from jobs import rank
+
+def broken(*_):
+    raise StopIteration
+
+for name in sys.argv[3:]:
+    setattr(rank.Log, name, broken)
+job = {"run_dir": sys.argv[1], "command": json.loads(sys.argv[2])}
+sys.exit(rank.Rank(job, dict(os.environ)).run())
+"""
+
+
+def run_rank(folder: Path, command: list[str], *broken: str) -> tuple[int, dict[str, Any]]:
+    """Run a rank whose log breaks at these methods; gives its exit code and its record."""
+    for name in ("code", "logs", "nodes", "outputs", "ranks"):
+        (folder / name).mkdir()
+    argv = [sys.executable, "-c", START, str(folder), json.dumps(command), *broken]
+    done = subprocess.run(argv, timeout=60, check=False)
+    return done.returncode, json.loads((folder / "ranks" / "00000.json").read_bytes())
+
+
+def test_fault_of_the_recorder_leaves_the_verdict_as_it_is(tmp_path: Path) -> None:
+    # More than a pipe holds: where nobody reads it, the command stands still.
+    loud = ["sh", "-c", "yes | head -c 3000000; exit 7"]
+    broken = ("feed", "show_progress", "flush", "traceback", "last_lines")
+    code, record = run_rank(tmp_path, loud, *broken)
+    names = ("stage", "exit_code", "signal", "last_lines", "log_error")
+    told = {name: record[name] for name in names}
+    assert (code, told) == (
+        7,
+        {
+            "stage": "command",
+            "exit_code": 7,
+            "signal": None,
+            "last_lines": "",
+            "log_error": "log: StopIteration",
+        },
+    )
+
+
+def test_command_with_a_nul_is_one_that_cannot_start_and_says_so(tmp_path: Path) -> None:
+    code, record = run_rank(tmp_path, ["true", "a\0b"])
+    assert (code, record["last_lines"]) == (127, "cannot start `true`: embedded null byte")
