@@ -68,10 +68,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """A stream that was closed (`launch ls >&-`) is None; what is written there is lost."""
-    for name in ("stdout", "stderr"):
+    """Open /dev/null for each standard stream that was closed (`launch ls >&-`).
+
+    A closed descriptor of 0 to 2 would be given to the next file that is opened, which whoever
+    writes to the stream, or a child that gets streams of its own, would overwrite.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free one, which it is: those before it are open.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+            mode = "w" if descriptor else "r"
+            stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def build_parser(verbs: Collection[str]) -> CommandParser:
