@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 
 from jobs.errors import LaunchError, NotFound
+from jobs.git import GitFailure, Repository
 from jobs.spec import GitState
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ NEVER_SENT = frozenset({".git", ".hg", ".svn", "__pycache__", ".secrets.env"})
 FETCHED = ".trainyard-fetched.json"
 _MADE = frozenset({"outputs", "logs", "metrics.jsonl", "summary.json", "error.json"})
 MAX_DIFF_CHARACTERS = 1 << 20
-GIT_TIMEOUT_S = 10
 _MOST_NAMES = 100
 
 
@@ -70,18 +69,24 @@ def git_state(folder: Path, copy: Path, only: Sequence[str] = ()) -> GitState | 
     """The commit that the folder is at, and what of it was changed since; None outside of git.
 
     Told is what changed in files that are in `copy`, the folder that travels, and of deleted ones
-    the name: nothing that stays here. `only` names the parts that travel (all when empty).
+    the name: nothing that stays here. `only` names the parts that travel (all when empty). Where
+    the commit is known and the changes are not, the diff says why.
     """
+    repository = Repository(folder)
     try:
-        commit = _git(folder, "rev-parse", "HEAD").decode().strip()
-        diff = _dirty_diff(folder, copy, only)
-    except (OSError, subprocess.SubprocessError):
+        repository.require_own()
+        commit = repository.commit()
+    except GitFailure:
         return None
+    try:
+        diff = _dirty_diff(repository, copy, only)
+    except GitFailure as failure:
+        diff = f"not known: {failure}"
     return GitState(commit=commit, dirty_diff=diff[:MAX_DIFF_CHARACTERS] or None)
 
 
-def _dirty_diff(folder: Path, copy: Path, only: Sequence[str]) -> str:
-    listed = _diff(folder, only or ["."], "--name-status", "-z", "--relative")
+def _dirty_diff(repository: Repository, copy: Path, only: Sequence[str]) -> str:
+    listed = repository.diff([*only] or ["."], "--name-status", "-z", "--relative")
     words = os.fsdecode(listed).split("\0")
     changes = list(zip(words[::2], words[1::2], strict=False))  # after the last one is a "\0"
     kept = [name for how, name in changes if how != "D" and os.path.lexists(copy / name)]
@@ -89,33 +94,18 @@ def _dirty_diff(folder: Path, copy: Path, only: Sequence[str]) -> str:
         name for how, name in changes if how == "D" and NEVER_SENT.isdisjoint(name.split("/"))
     ]
     # A name stands for all that lies below it, too: git itself holds the two kinds apart.
-    parts = [_diff(folder, names, "--diff-filter=d") for names in _few_at_once(kept)]
+    parts = [repository.diff(names, "--diff-filter=d") for names in _few_at_once(kept)]
     parts += [
-        _diff(folder, names, "--diff-filter=D", "--irreversible-delete")
+        repository.diff(names, "--diff-filter=D", "--irreversible-delete")
         for names in _few_at_once(deleted)
     ]
     return b"".join(parts).decode(errors="replace")
 
 
-def _few_at_once(names: Sequence[str]) -> Iterator[Sequence[str]]:
+def _few_at_once(names: list[str]) -> Iterator[list[str]]:
     """So many as the arguments of a process may be."""
     for start in range(0, len(names), _MOST_NAMES):
         yield names[start : start + _MOST_NAMES]
-
-
-def _diff(folder: Path, names: Sequence[str], *options: str) -> bytes:
-    same = ("--no-color", "--no-ext-diff", "--no-renames", "--submodule=short")
-    return _git(folder, "--literal-pathspecs", "diff", "HEAD", *same, *options, "--", *names)
-
-
-def _git(folder: Path, *arguments: str) -> bytes:
-    return subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        check=True,
-        capture_output=True,
-        timeout=GIT_TIMEOUT_S,
-        stdin=subprocess.DEVNULL,
-    ).stdout
 
 
 # --- What travels ------------------------------------------------------------------------------
