@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec import Struct
 
 from jobs.errors import LaunchError, NotFound
 from jobs.git import GitFailure, Repository
+from jobs.rank_folder import copy_content
 from jobs.spec import GitState
 
 if TYPE_CHECKING:
@@ -28,9 +30,13 @@ _MOST_NAMES = 100
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What was copied, and what was left out: links to folders outside, folders of what was fetched."""
+    """What travels of some code, and what stays here.
 
-    files: int
+    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
+    fetched from runs.
+    """
+
+    num_files: int
     bytes: int
     left_out: tuple[str, ...]
 
@@ -38,31 +44,66 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 def snapshot(
     source: Path, target: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] = ()
 ) -> Snapshot:
-    """Copy the code in `source` to the new folder `target`.
+    """Copy the code in `source` to the new folder `target`; see `travelling`."""
+    _require_folder(source)
+    target.mkdir()
+    return _look(source, only, exclude, target)
 
-    `only` names the files or folders of it that travel (all when empty), `exclude` folders that
-    never do, such as the workspace that holds `target`. Links to files and folders inside stay
-    links; a link to a file outside becomes that file; other links are left out. Ignored folders
-    are not even listed.
-    """
+
+def measure(source: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] = ()) -> Snapshot:
+    """Give what `snapshot` would copy; reads no file's content."""
+    _require_folder(source)
+    return _look(source, only, exclude, None)
+
+
+def _require_folder(source: Path) -> None:
     if not source.is_dir():
         message = f"`code: {source}` is no folder"
         raise NotFound(message, hint="paths in a job file are relative to the file")
-    target.mkdir()
-    files = 0
+
+
+def _look(
+    source: Path, only: Sequence[str], exclude: Sequence[Path], target: Path | None
+) -> Snapshot:
+    """Look at all that travels, and copy it where there is a target."""
+    num_files = 0
     size = 0
     left_out: list[str] = []
-    for entry in travelling(source, only, {str(each.resolve()) for each in exclude}):
-        copy = target / entry.name
-        if entry.kind == "folder":
-            copy.mkdir(parents=True, exist_ok=True)
-        elif entry.kind == "left out":
+    for entry in travelling(source, only, exclude):
+        if entry.kind == "left out":
             left_out.append(entry.name)
-        else:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            files += 1
-            size += _copy(source / entry.name, copy, as_link=entry.kind == "link")
-    return Snapshot(files=files, bytes=size, left_out=tuple(left_out))
+        elif entry.kind != "folder":
+            num_files += 1
+        if entry.kind == "file":
+            size += (source / entry.name).stat().st_size
+        if target is not None:
+            _copy(entry, source, target)
+    return Snapshot(num_files=num_files, bytes=size, left_out=tuple(left_out))
+
+
+def _copy(entry: Entry, source: Path, target: Path) -> None:
+    copy = target / entry.name
+    if entry.kind == "folder":
+        copy.mkdir(parents=True, exist_ok=True)
+    elif entry.kind == "link":
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.symlink_to(entry.aim)
+    elif entry.kind == "file":
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        _copy_file(source / entry.name, copy)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with source.open("rb") as read:
+        status = os.fstat(read.fileno())
+        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(target, flags, mode)
+        try:
+            copy_content(read.fileno(), descriptor)
+        finally:
+            os.close(descriptor)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def git_state(folder: Path, copy: Path, only: Sequence[str] = ()) -> GitState | None:
@@ -115,10 +156,11 @@ Kind = Literal["folder", "file", "link", "left out"]
 
 
 class Entry(NamedTuple):
-    """Something below the source; a `link` leads to something inside, a `file` may be a link, too."""
+    """Something below the source; `aim` is where a link leads to, from the folder it is in."""
 
     name: str
     kind: Kind
+    aim: str = ""
 
 
 class _Rules:
@@ -153,22 +195,60 @@ class _Rules:
         return False
 
 
-def travelling(source: Path, only: Sequence[str], exclude: set[str]) -> Iterator[Entry]:
-    """All that travels, folders before what is in them; see `snapshot`.
+def travelling(source: Path, only: Sequence[str], exclude: Sequence[Path]) -> Iterator[Entry]:
+    """Yield all that travels, folders before what is in them, links last.
 
-    `exclude` are whole paths. Raises NotFound for a part that is not there.
+    `only` names the files or folders that travel (all when empty), `exclude` folders that never
+    do. Ignored folders are not even listed. A link to something that travels stays a link; any
+    other is left out: what it leads to may be nobody's business but the user's.
+    Raises NotFound for a part that is not there, LaunchError for one that is elsewhere.
     """
     root = source.resolve()
     rules = _rules_above(root)
-    for name in only or ("",):
-        path = root / name
-        if not path.exists():
-            message = f"there is no `{name}` in `{source}`"
-            raise NotFound(message, hint="look at `code` in the job file")
-        if path.is_dir():
-            yield from _walk(root, f"{name.rstrip('/')}/" if name else "", rules, exclude)
-        else:
-            yield Entry(name, "file")
+    kept_off = {str(each.resolve()) for each in exclude}
+    names: set[str] = set()
+    links: list[str] = []
+    for part in only or ("",):
+        for entry in _part(source, root, part, rules, kept_off):
+            if entry.kind == "link":
+                links.append(entry.name)
+                continue
+            if entry.kind != "left out":
+                names.add(entry.name.rstrip("/"))
+            yield entry
+    for name in links:
+        yield _link(root, name, names)
+
+
+def _part(source: Path, root: Path, name: str, rules: _Rules, exclude: set[str]) -> Iterator[Entry]:
+    path = root / name
+    if not path.exists():
+        message = f"there is no `{name}` in `{source}`"
+        raise NotFound(message, hint="look at `code` in the job file")
+    if not path.resolve().is_relative_to(root):
+        message = f"`{name}` in `{source}` is a link that leads out of it"
+        raise LaunchError(message, hint="copy what it leads to into the code")
+    if path.is_dir():
+        yield from _walk(root, f"{name.rstrip('/')}/" if name else "", rules, exclude)
+    else:
+        yield Entry(name, "file")
+
+
+def _link(root: Path, name: str, names: set[str]) -> Entry:
+    """Judge a link by what travels."""
+    try:
+        aim = (root / name).resolve(strict=True)
+    except (OSError, RuntimeError):  # leads nowhere, or round in a circle
+        return Entry(name, "left out")
+    if aim != root and not (aim.is_relative_to(root) and _below(root, aim) in names):
+        return Entry(name, "left out")
+    # As it was written it may lead through what does not travel, or through the root's own name.
+    folder = posixpath.dirname(f"/{name}")
+    return Entry(name, "link", posixpath.relpath(f"/{_below(root, aim)}", folder))
+
+
+def _below(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
 
 
 def _rules_above(root: Path) -> _Rules:
@@ -198,7 +278,7 @@ def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[
             name = prefix + item.name
             if item.is_symlink():
                 if not inside.ignore(name) and not inside.ignore(f"{name}/"):
-                    yield Entry(name, _kind_of_link(root, Path(item.path)))
+                    yield Entry(name, "link")
             elif item.is_dir(follow_symlinks=False):
                 if not inside.ignore(f"{name}/"):
                     waiting.append((f"{name}/", inside))
@@ -241,32 +321,3 @@ def _listed(folder: Path, exclude: set[str]) -> list[os.DirEntry[str]]:
         message = f"cannot read `{folder}`, which belongs to the job's code"
         raise LaunchError(message, hint="name it in .launchignore") from error
     return [each for each in found if each.name not in NEVER_SENT and each.path not in exclude]
-
-
-def _kind_of_link(root: Path, link: Path) -> Kind:
-    try:
-        aim = link.resolve(strict=True)
-    except (OSError, RuntimeError):  # leads nowhere, or round in a circle
-        return "left out"
-    if aim.is_relative_to(root):
-        return "link" if not link.readlink().is_absolute() else _kind_of_content(aim)
-    return _kind_of_content(aim)
-
-
-def _kind_of_content(aim: Path) -> Kind:
-    return "file" if aim.is_file() else "left out"
-
-
-def _copy(source: Path, target: Path, *, as_link: bool) -> int:
-    if as_link:
-        target.symlink_to(source.readlink())
-        return 0
-    with source.open("rb") as read:
-        status = os.fstat(read.fileno())
-        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with open(descriptor, "wb") as write:  # noqa: PTH123 (a descriptor)
-            while chunk := read.read(1 << 20):
-                write.write(chunk)
-    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
-    return status.st_size

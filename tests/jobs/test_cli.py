@@ -174,6 +174,7 @@ def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching,
     assert typed.code == 0
     assert typed.out == f"{run.id}\n[0] hello\n[1] there\n"
     env = f" --env {launching.env_file}"
+    size = sum(each.stat().st_size for each in launching.folder.iterdir() if each.is_file())
     assert typed.err == (
         "job       first\n"
         "cluster   cpu of stack local (local)\n"
@@ -181,7 +182,7 @@ def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching,
         "image     pytorch\n"
         "launcher  none\n"
         "command   python train.py --epochs 3\n"
-        f"code      {launching.folder}\n"
+        f"code      {launching.folder} (3 files, {size} B)\n"
         "limits    hang 30 min\n"
         "price     free\n"
         "\n"
@@ -235,6 +236,11 @@ def test_a_plan_starts_nothing(launching, job, words):
     assert typed.json()["request"] == {
         "compute": "cpu-test",
         "argv": ["python", "train.py", "--epochs", "3"],
+        "code": {
+            "num_files": 3,
+            "bytes": sum(each.stat().st_size for each in launching.folder.iterdir()),
+            "left_out": [],
+        },
     }
     assert typed.json()["spec"]["nodes"] == 2
     assert FakeEngine.submitted == []
