@@ -11,13 +11,16 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from jobs import console
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.run_files import parse_json, read_json, read_small
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 
 if TYPE_CHECKING:
@@ -72,13 +75,20 @@ class RunStore:
         return sorted(filter(RUN_ID.fullmatch, names), reverse=True)
 
     def list(self, limit: int | None = 20) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None), newest first."""
+        """Status of the newest `limit` runs (all when None), newest first; a damaged one is told."""
         found: list[RunStatus] = []
+        damaged: list[LaunchError] = []
         for name in self.names():
             if limit is not None and len(found) >= limit:
                 break
-            if self._exists(name):
-                found.append(self.status(self.handle(name)))
+            try:
+                if self._exists(name):
+                    found.append(self.status(self.handle(name)))
+            except NotFound:  # removed meanwhile
+                continue
+            except LaunchError as error:
+                damaged.append(error)
+        tell_damaged(damaged)
         return found
 
     def find(self, name: str) -> RunHandle:
@@ -196,6 +206,9 @@ def now() -> str:
 # --- One run directory, for whoever holds only its path --------------------------------------
 
 
+_Size = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
 class _RunBrief(Struct, frozen=True, kw_only=True):
     """The few fields of `run.json` that a status needs; the rest is skipped, not parsed."""
 
@@ -204,8 +217,8 @@ class _RunBrief(Struct, frozen=True, kw_only=True):
             name: str
             stack: str
             cluster: str
-            nodes: int
-            processes_per_node: int
+            nodes: _Size
+            processes_per_node: _Size
 
         spec: _Spec
 
@@ -216,13 +229,25 @@ class _RunBrief(Struct, frozen=True, kw_only=True):
 
 def read_record(run_dir: Path) -> RunRecord:
     """Parse `run.json`."""
+    _read_brief(run_dir)
     return _decode(run_dir / "run.json", RunRecord)
 
 
+def _read_brief(run_dir: Path) -> _RunBrief:
+    """Parse what a status needs; what others go by as a name, a time or a number is one."""
+    path = run_dir / "run.json"
+    brief = _decode(path, _RunBrief)
+    if brief.id != run_dir.name:
+        raise _damaged(path, f"it is of run {brief.id!r:.40}")
+    if not _is_time(brief.created):
+        raise _damaged(path, f"`created` is {brief.created!r:.40}")
+    return brief
+
+
 def read_events(run_dir: Path) -> list[RunEvent]:
-    """Parse `events.jsonl`; a last line cut off by a full disk is passed over."""
+    """Parse `events.jsonl`; what is no event, as a line cut off by a full disk, is passed over."""
     try:
-        lines = (run_dir / "events.jsonl").read_bytes().split(b"\n")
+        lines = read_small(run_dir / "events.jsonl").split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -230,15 +255,17 @@ def read_events(run_dir: Path) -> list[RunEvent]:
     events: list[RunEvent] = []
     for line in lines:
         try:
-            events.append(msgspec.json.decode(line, type=RunEvent))
+            event = parse_json(line, RunEvent)
         except msgspec.DecodeError:
             continue
+        if _is_time(event.ts):
+            events.append(event)
     return events
 
 
 def read_status(run_dir: Path) -> RunStatus:
     """Where the run stands, from its record, its events and its lock."""
-    brief = _decode(run_dir / "run.json", _RunBrief)
+    brief = _read_brief(run_dir)
     events = read_events(run_dir)
     if not _is_terminal(events) and not _is_supervised(run_dir):
         events = read_events(run_dir)  # it may have ended between the two looks
@@ -334,15 +361,33 @@ def _is_supervised(run_dir: Path) -> bool:
 
 def _decode(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return read_json(path, kind)
     except FileNotFoundError as error:
         message = f"there is no run in `{path.parent}`"
         raise NotFound(message, hint="launch ls") from error
     except OSError as error:
         raise _unreadable(path, error) from error
     except msgspec.DecodeError as error:
-        message = f"`{path}` is not what this version writes: {error}"
-        raise EnvironmentFailure(message, hint="use the version of `launch` that made it") from None
+        raise _damaged(path, str(error)) from None
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _damaged(path: Path, why: str) -> EnvironmentFailure:
+    message = f"`{path}` is not what this version writes: {why:.200}"
+    return EnvironmentFailure(message, hint="use the version of `launch` that made it")
+
+
+def tell_damaged(errors: Sequence[LaunchError]) -> None:
+    """Warn, in one line, of runs that cannot be read."""
+    if errors:
+        more = f"; {len(errors) - 1} more cannot be read" if errors[1:] else ""
+        console.warn(f"{errors[0].message}{more}")
 
 
 def _sync_folder(folder: Path) -> None:

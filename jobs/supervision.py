@@ -8,6 +8,7 @@ process ended.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from jobs.run_files import read_small
 from jobs.spec import Environment
 
 LOCK_NAME = "supervisor.lock"
@@ -39,8 +41,11 @@ def take_lock(run_dir: Path) -> int:
 def is_supervised(run_dir: Path) -> bool:
     """Whether a supervisor or its watcher lives."""
     try:
-        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        # Its program may have put a pipe there, which would wait for a writer.
+        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ELOOP):
+            raise
         return False
     try:
         # Shared, so that two who look at once do not take each other for a supervisor.
@@ -75,7 +80,7 @@ def is_cancel_asked(run_dir: Path) -> bool:
 def poke(run_dir: Path) -> None:
     """Wake the run's supervisor so that it looks at its queue and at cancellation again."""
     try:
-        pid = int((run_dir / LOCK_NAME).read_bytes() or b"0")
+        pid = int(read_small(run_dir / LOCK_NAME, 100) or b"0")
         if pid <= 1:
             return
         # A handle first, then the look at who it is: the id cannot change hands in between.
