@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from jobs.checkpoints import Checkpoint
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-z]{4}")
-RESERVE = ".reserve"
-RESERVE_BYTES = 64 << 10
 T = TypeVar("T")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -94,9 +92,10 @@ class RunStore:
     def find(self, name: str) -> RunHandle:
         """The run that an id, a unique prefix of one or `last` names.
 
+        By its id a run whose folder was deleted is found, too, while processes of it live.
         Raises NotFound where there is none, LaunchError where a prefix fits several.
         """
-        if RUN_ID.fullmatch(name) and self._exists(name):
+        if RUN_ID.fullmatch(name) and (self._exists(name) or _lives(self.runs / name)):
             return self.handle(name)
         if name == "last":
             for newest in self.names():
@@ -166,7 +165,9 @@ class RunStore:
                 else:
                     return handle
         except OSError as error:
-            raise _unwritable(self.runs, error) from error
+            message = f"cannot write a run in `{self.runs}`: {error.strerror or error}"
+            hint = "free some space or mend the folder's permissions"
+            raise EnvironmentFailure(message, hint=hint) from error
 
     def commit(self, record: RunRecord) -> None:
         """Make the run exist: its record and its first event, on disk before this returns."""
@@ -319,20 +320,6 @@ def append_event(run_dir: Path, event: RunEvent) -> None:
         os.close(descriptor)
 
 
-def reserve_ending(run_dir: Path) -> None:
-    """Keep so much of the disk that the run's end can be written down when the disk is full."""
-    descriptor = os.open(run_dir / RESERVE, os.O_WRONLY | os.O_CREAT, 0o644)
-    try:
-        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
-    finally:
-        os.close(descriptor)
-
-
-def use_reserve(run_dir: Path) -> None:
-    """Give back what `reserve_ending` took."""
-    (run_dir / RESERVE).unlink(missing_ok=True)
-
-
 def write_file(path: Path, content: bytes) -> None:
     """Write a whole file so that it is there complete or not at all, on disk on return."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -357,6 +344,13 @@ def _is_supervised(run_dir: Path) -> bool:
     from jobs.supervision import is_supervised
 
     return is_supervised(run_dir)
+
+
+def _lives(run_dir: Path) -> bool:
+    # Linux only, too.
+    from jobs.processes import remains
+
+    return bool(remains(run_dir))
 
 
 def _decode(path: Path, kind: type[T]) -> T:
@@ -403,8 +397,3 @@ def _sync_folder(folder: Path) -> None:
 def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
     message = f"cannot read `{path}`: {error.strerror or error}"
     return EnvironmentFailure(message, hint="launch doctor")
-
-
-def _unwritable(path: Path, error: OSError) -> EnvironmentFailure:
-    message = f"cannot write a run in `{path}`: {error.strerror or error}"
-    return EnvironmentFailure(message, hint="free some space or mend the folder's permissions")

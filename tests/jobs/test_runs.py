@@ -233,7 +233,7 @@ def test_what_is_no_file_is_no_record(store: RunStore, capsys: pytest.CaptureFix
     assert (
         capsys.readouterr().err == f"warning: cannot read `{large}`: {why}; 2 more cannot be read\n"
     )
-    with pytest.raises(EnvironmentFailure, match="cannot read `.*run.json`: it is no file"):
+    with pytest.raises(EnvironmentFailure, match=r"cannot read `.*run.json`: it is no file"):
         store.record(store.handle(pipe.parent.name))
 
 
