@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Collection, Sequence
@@ -42,6 +43,7 @@ COMPLETING = "_ARGCOMPLETE"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code (errors.ExitCode)."""
     _open_missing_streams()
+    _clean_up_when_told_to_end()
     if COMPLETING in os.environ:
         return _complete(os.environ.get("COMP_LINE", ""))
     words, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
@@ -83,6 +85,19 @@ def _open_missing_streams() -> None:
             mode = "w" if descriptor else "r"
             stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
+
+
+def _clean_up_when_told_to_end() -> None:
+    """Let SIGTERM and SIGHUP end this process as an exception does: what is half made goes."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        # One that nohup has us ignore stays ignored.
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def build_parser(verbs: Collection[str]) -> CommandParser:

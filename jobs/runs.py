@@ -89,6 +89,10 @@ class RunStore:
         tell_damaged(damaged)
         return found
 
+    def is_unfinished(self, name: str) -> bool:
+        """Whether a folder is no run yet, or of one that never was."""
+        return not (self._exists(name) or os.path.lexists(f"{self.runs}/{name}/logs"))
+
     def find(self, name: str) -> RunHandle:
         """The run that an id, a unique prefix of one or `last` names.
 

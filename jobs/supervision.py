@@ -38,6 +38,20 @@ def take_lock(run_dir: Path) -> int:
     return descriptor
 
 
+def try_lock(run_dir: Path) -> int | None:
+    """Take the lock of a run that may be somebody's; None where it is, or where no folder is."""
+    try:
+        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 def is_supervised(run_dir: Path) -> bool:
     """Whether a supervisor or its watcher lives."""
     try:

@@ -80,7 +80,7 @@ class LocalEngine:
     def status(self, handle: RunHandle) -> RunStatus:
         """Say where the run stands; see `Engine.status`."""
         run_dir = Path(handle.run_dir)
-        return read_status(run_dir) if run_dir.exists() else _status_without_folder(handle)
+        return read_status(run_dir) if _has_record(run_dir) else _status_without_record(handle)
 
     def logs(
         self,
@@ -103,8 +103,8 @@ class LocalEngine:
         Returns at once: the supervisor needs some seconds to end the ranks.
         """
         run_dir = Path(handle.run_dir)
-        if not run_dir.exists():
-            _end_without_folder(run_dir)
+        if not _has_record(run_dir):
+            _end_without_record(run_dir)
             return
         state = self.status(handle).state
         if state is RunState.LOST:
@@ -118,7 +118,11 @@ class LocalEngine:
         return fetch_run(Path(handle.run_dir), into)
 
 
-def _end_without_folder(run_dir: Path) -> None:
+def _has_record(run_dir: Path) -> bool:
+    return os.path.lexists(run_dir / "run.json")
+
+
+def _end_without_record(run_dir: Path) -> None:
     """End a run whose folder was deleted, where the wish for it would be left."""
     supervisors = supervisors_of(run_dir)
     for process in supervisors:
@@ -127,7 +131,7 @@ def _end_without_folder(run_dir: Path) -> None:
         kill_leftovers(None, run_dir, timeout_s=KILL_TIMEOUT_S)
 
 
-def _status_without_folder(handle: RunHandle) -> RunStatus:
+def _status_without_record(handle: RunHandle) -> RunStatus:
     """Say of a run whose folder was deleted whether processes of it live; no more is known."""
     return RunStatus(
         id=handle.id,
