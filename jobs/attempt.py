@@ -94,9 +94,11 @@ class Attempt:
         self._ranks.stop(CHECKPOINT_GRACE_S if is_healthy else GRACE_S)
         has_saved = any(each.has_left_checkpoint for each in self._ranks.reports())
         reason = interruption.reason
-        if has_saved and not interruption.is_cancel:
+        if has_saved and interruption.cause != "cancel":
             reason = f"{reason}; {self._newest_checkpoint()}"
             return Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=PREEMPTED_EXIT_CODE)
+        if interruption.cause == "watcher":
+            return Outcome(state=RunState.LOST, reason=reason)
         if has_saved:
             reason = self._newest_checkpoint()
         return Outcome(state=RunState.CANCELLED, reason=reason, exit_code=ExitCode.CANCELLED)

@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from jobs.run_files import parse_json, read_small
+
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 
@@ -39,7 +41,7 @@ def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
     found: list[Checkpoint] = []
     for manifest in run_dir.glob(f"{FOLDER}/*/{MANIFEST}"):
         try:
-            content = manifest.read_bytes()
+            content = read_small(manifest)
             sizes = [each.stat().st_size for each in manifest.parent.iterdir() if each.is_file()]
         except OSError:  # removed meanwhile
             continue
@@ -52,7 +54,7 @@ def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
 def checkpoint_of(name: str, manifest: bytes, size: int) -> Checkpoint | None:
     """The checkpoint that a manifest tells of; None where it was cut off. `size` is of all files."""
     try:
-        read = msgspec.json.decode(manifest, type=_Manifest)
+        read = parse_json(manifest, _Manifest)
     except msgspec.DecodeError:
         return None
     return Checkpoint(name=name, step=read.step, saved=read.saved, bytes=size)

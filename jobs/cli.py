@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Collection, Sequence
@@ -42,6 +43,7 @@ COMPLETING = "_ARGCOMPLETE"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code (errors.ExitCode)."""
     _open_missing_streams()
+    _clean_up_when_told_to_end()
     if COMPLETING in os.environ:
         return _complete(os.environ.get("COMP_LINE", ""))
     words, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
@@ -68,10 +70,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """A stream that was closed (`launch ls >&-`) is None; what is written there is lost."""
-    for name in ("stdout", "stderr"):
+    """Open /dev/null for each standard stream that was closed (`launch ls >&-`).
+
+    A closed descriptor of 0 to 2 would be given to the next file that is opened, which whoever
+    writes to the stream, or a child that gets streams of its own, would overwrite.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free one, which it is: those before it are open.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+            mode = "w" if descriptor else "r"
+            stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
+def _clean_up_when_told_to_end() -> None:
+    """Let SIGTERM and SIGHUP end this process as an exception does: what is half made goes."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        # One that nohup has us ignore stays ignored.
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def build_parser(verbs: Collection[str]) -> CommandParser:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import stat
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 
 from jobs.errors import LaunchError, NotFound
+from jobs.git import GitFailure, Repository
+from jobs.rank_folder import copy_content
 from jobs.spec import GitState
 
 if TYPE_CHECKING:
@@ -24,14 +26,17 @@ NEVER_SENT = frozenset({".git", ".hg", ".svn", "__pycache__", ".secrets.env"})
 FETCHED = ".trainyard-fetched.json"
 _MADE = frozenset({"outputs", "logs", "metrics.jsonl", "summary.json", "error.json"})
 MAX_DIFF_CHARACTERS = 1 << 20
-GIT_TIMEOUT_S = 10
 _MOST_NAMES = 100
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What was copied, and what was left out: links to folders outside, folders of what was fetched."""
+    """What travels of some code, and what stays here.
 
-    files: int
+    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
+    fetched from runs.
+    """
+
+    num_files: int
     bytes: int
     left_out: tuple[str, ...]
 
@@ -39,49 +44,90 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 def snapshot(
     source: Path, target: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] = ()
 ) -> Snapshot:
-    """Copy the code in `source` to the new folder `target`.
+    """Copy the code in `source` to the new folder `target`; see `travelling`."""
+    _require_folder(source)
+    target.mkdir()
+    return _look(source, only, exclude, target)
 
-    `only` names the files or folders of it that travel (all when empty), `exclude` folders that
-    never do, such as the workspace that holds `target`. Links to files and folders inside stay
-    links; a link to a file outside becomes that file; other links are left out. Ignored folders
-    are not even listed.
-    """
+
+def measure(source: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] = ()) -> Snapshot:
+    """Give what `snapshot` would copy; reads no file's content."""
+    _require_folder(source)
+    return _look(source, only, exclude, None)
+
+
+def _require_folder(source: Path) -> None:
     if not source.is_dir():
         message = f"`code: {source}` is no folder"
         raise NotFound(message, hint="paths in a job file are relative to the file")
-    target.mkdir()
-    files = 0
+
+
+def _look(
+    source: Path, only: Sequence[str], exclude: Sequence[Path], target: Path | None
+) -> Snapshot:
+    """Look at all that travels, and copy it where there is a target."""
+    num_files = 0
     size = 0
     left_out: list[str] = []
-    for entry in travelling(source, only, {str(each.resolve()) for each in exclude}):
-        copy = target / entry.name
-        if entry.kind == "folder":
-            copy.mkdir(parents=True, exist_ok=True)
-        elif entry.kind == "left out":
+    for entry in travelling(source, only, exclude):
+        if entry.kind == "left out":
             left_out.append(entry.name)
-        else:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            files += 1
-            size += _copy(source / entry.name, copy, as_link=entry.kind == "link")
-    return Snapshot(files=files, bytes=size, left_out=tuple(left_out))
+        elif entry.kind != "folder":
+            num_files += 1
+        if entry.kind == "file":
+            size += (source / entry.name).stat().st_size
+        if target is not None:
+            _copy(entry, source, target)
+    return Snapshot(num_files=num_files, bytes=size, left_out=tuple(left_out))
+
+
+def _copy(entry: Entry, source: Path, target: Path) -> None:
+    copy = target / entry.name
+    if entry.kind == "folder":
+        copy.mkdir(parents=True, exist_ok=True)
+    elif entry.kind == "link":
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.symlink_to(entry.aim)
+    elif entry.kind == "file":
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        _copy_file(source / entry.name, copy)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with source.open("rb") as read:
+        status = os.fstat(read.fileno())
+        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(target, flags, mode)
+        try:
+            copy_content(read.fileno(), descriptor)
+        finally:
+            os.close(descriptor)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def git_state(folder: Path, copy: Path, only: Sequence[str] = ()) -> GitState | None:
     """The commit that the folder is at, and what of it was changed since; None outside of git.
 
     Told is what changed in files that are in `copy`, the folder that travels, and of deleted ones
-    the name: nothing that stays here. `only` names the parts that travel (all when empty).
+    the name: nothing that stays here. `only` names the parts that travel (all when empty). Where
+    the commit is known and the changes are not, the diff says why.
     """
+    repository = Repository(folder)
     try:
-        commit = _git(folder, "rev-parse", "HEAD").decode().strip()
-        diff = _dirty_diff(folder, copy, only)
-    except (OSError, subprocess.SubprocessError):
+        repository.require_own()
+        commit = repository.commit()
+    except GitFailure:
         return None
+    try:
+        diff = _dirty_diff(repository, copy, only)
+    except GitFailure as failure:
+        diff = f"not known: {failure}"
     return GitState(commit=commit, dirty_diff=diff[:MAX_DIFF_CHARACTERS] or None)
 
 
-def _dirty_diff(folder: Path, copy: Path, only: Sequence[str]) -> str:
-    listed = _diff(folder, only or ["."], "--name-status", "-z", "--relative")
+def _dirty_diff(repository: Repository, copy: Path, only: Sequence[str]) -> str:
+    listed = repository.diff([*only] or ["."], "--name-status", "-z", "--relative")
     words = os.fsdecode(listed).split("\0")
     changes = list(zip(words[::2], words[1::2], strict=False))  # after the last one is a "\0"
     kept = [name for how, name in changes if how != "D" and os.path.lexists(copy / name)]
@@ -89,33 +135,18 @@ def _dirty_diff(folder: Path, copy: Path, only: Sequence[str]) -> str:
         name for how, name in changes if how == "D" and NEVER_SENT.isdisjoint(name.split("/"))
     ]
     # A name stands for all that lies below it, too: git itself holds the two kinds apart.
-    parts = [_diff(folder, names, "--diff-filter=d") for names in _few_at_once(kept)]
+    parts = [repository.diff(names, "--diff-filter=d") for names in _few_at_once(kept)]
     parts += [
-        _diff(folder, names, "--diff-filter=D", "--irreversible-delete")
+        repository.diff(names, "--diff-filter=D", "--irreversible-delete")
         for names in _few_at_once(deleted)
     ]
     return b"".join(parts).decode(errors="replace")
 
 
-def _few_at_once(names: Sequence[str]) -> Iterator[Sequence[str]]:
+def _few_at_once(names: list[str]) -> Iterator[list[str]]:
     """So many as the arguments of a process may be."""
     for start in range(0, len(names), _MOST_NAMES):
         yield names[start : start + _MOST_NAMES]
-
-
-def _diff(folder: Path, names: Sequence[str], *options: str) -> bytes:
-    same = ("--no-color", "--no-ext-diff", "--no-renames", "--submodule=short")
-    return _git(folder, "--literal-pathspecs", "diff", "HEAD", *same, *options, "--", *names)
-
-
-def _git(folder: Path, *arguments: str) -> bytes:
-    return subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        check=True,
-        capture_output=True,
-        timeout=GIT_TIMEOUT_S,
-        stdin=subprocess.DEVNULL,
-    ).stdout
 
 
 # --- What travels ------------------------------------------------------------------------------
@@ -125,10 +156,11 @@ Kind = Literal["folder", "file", "link", "left out"]
 
 
 class Entry(NamedTuple):
-    """Something below the source; a `link` leads to something inside, a `file` may be a link, too."""
+    """Something below the source; `aim` is where a link leads to, from the folder it is in."""
 
     name: str
     kind: Kind
+    aim: str = ""
 
 
 class _Rules:
@@ -163,22 +195,60 @@ class _Rules:
         return False
 
 
-def travelling(source: Path, only: Sequence[str], exclude: set[str]) -> Iterator[Entry]:
-    """All that travels, folders before what is in them; see `snapshot`.
+def travelling(source: Path, only: Sequence[str], exclude: Sequence[Path]) -> Iterator[Entry]:
+    """Yield all that travels, folders before what is in them, links last.
 
-    `exclude` are whole paths. Raises NotFound for a part that is not there.
+    `only` names the files or folders that travel (all when empty), `exclude` folders that never
+    do. Ignored folders are not even listed. A link to something that travels stays a link; any
+    other is left out: what it leads to may be nobody's business but the user's.
+    Raises NotFound for a part that is not there, LaunchError for one that is elsewhere.
     """
     root = source.resolve()
     rules = _rules_above(root)
-    for name in only or ("",):
-        path = root / name
-        if not path.exists():
-            message = f"there is no `{name}` in `{source}`"
-            raise NotFound(message, hint="look at `code` in the job file")
-        if path.is_dir():
-            yield from _walk(root, f"{name.rstrip('/')}/" if name else "", rules, exclude)
-        else:
-            yield Entry(name, "file")
+    kept_off = {str(each.resolve()) for each in exclude}
+    names: set[str] = set()
+    links: list[str] = []
+    for part in only or ("",):
+        for entry in _part(source, root, part, rules, kept_off):
+            if entry.kind == "link":
+                links.append(entry.name)
+                continue
+            if entry.kind != "left out":
+                names.add(entry.name.rstrip("/"))
+            yield entry
+    for name in links:
+        yield _link(root, name, names)
+
+
+def _part(source: Path, root: Path, name: str, rules: _Rules, exclude: set[str]) -> Iterator[Entry]:
+    path = root / name
+    if not path.exists():
+        message = f"there is no `{name}` in `{source}`"
+        raise NotFound(message, hint="look at `code` in the job file")
+    if not path.resolve().is_relative_to(root):
+        message = f"`{name}` in `{source}` is a link that leads out of it"
+        raise LaunchError(message, hint="copy what it leads to into the code")
+    if path.is_dir():
+        yield from _walk(root, f"{name.rstrip('/')}/" if name else "", rules, exclude)
+    else:
+        yield Entry(name, "file")
+
+
+def _link(root: Path, name: str, names: set[str]) -> Entry:
+    """Judge a link by what travels."""
+    try:
+        aim = (root / name).resolve(strict=True)
+    except (OSError, RuntimeError):  # leads nowhere, or round in a circle
+        return Entry(name, "left out")
+    if aim != root and not (aim.is_relative_to(root) and _below(root, aim) in names):
+        return Entry(name, "left out")
+    # As it was written it may lead through what does not travel, or through the root's own name.
+    folder = posixpath.dirname(f"/{name}")
+    return Entry(name, "link", posixpath.relpath(f"/{_below(root, aim)}", folder))
+
+
+def _below(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
 
 
 def _rules_above(root: Path) -> _Rules:
@@ -208,7 +278,7 @@ def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[
             name = prefix + item.name
             if item.is_symlink():
                 if not inside.ignore(name) and not inside.ignore(f"{name}/"):
-                    yield Entry(name, _kind_of_link(root, Path(item.path)))
+                    yield Entry(name, "link")
             elif item.is_dir(follow_symlinks=False):
                 if not inside.ignore(f"{name}/"):
                     waiting.append((f"{name}/", inside))
@@ -251,32 +321,3 @@ def _listed(folder: Path, exclude: set[str]) -> list[os.DirEntry[str]]:
         message = f"cannot read `{folder}`, which belongs to the job's code"
         raise LaunchError(message, hint="name it in .launchignore") from error
     return [each for each in found if each.name not in NEVER_SENT and each.path not in exclude]
-
-
-def _kind_of_link(root: Path, link: Path) -> Kind:
-    try:
-        aim = link.resolve(strict=True)
-    except (OSError, RuntimeError):  # leads nowhere, or round in a circle
-        return "left out"
-    if aim.is_relative_to(root):
-        return "link" if not link.readlink().is_absolute() else _kind_of_content(aim)
-    return _kind_of_content(aim)
-
-
-def _kind_of_content(aim: Path) -> Kind:
-    return "file" if aim.is_file() else "left out"
-
-
-def _copy(source: Path, target: Path, *, as_link: bool) -> int:
-    if as_link:
-        target.symlink_to(source.readlink())
-        return 0
-    with source.open("rb") as read:
-        status = os.fstat(read.fileno())
-        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with open(descriptor, "wb") as write:  # noqa: PTH123 (a descriptor)
-            while chunk := read.read(1 << 20):
-                write.write(chunk)
-    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
-    return status.st_size

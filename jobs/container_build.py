@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from jobs.build_watch import BuildProgress, run_watched
 from jobs.container_engines import ContainerEngine
 from jobs.containers import TIMESTAMP_S, Recipe, lay_context
 from jobs.errors import EnvironmentFailure, NotFound
+from jobs.git import GitFailure, Repository
 from jobs.package_index import lend
 from jobs.private import make_folder
 
@@ -149,30 +149,25 @@ def _labels(recipe: Recipe, project: Path) -> dict[str, str]:
 
 def _revision(recipe: Recipe, project: Path) -> str:
     """The commit that is checked out, marked where what goes in differs from it; empty without git."""
-    commit = _git(project, "rev-parse", "HEAD")
-    if not commit:
+    repository = Repository(project)
+    try:
+        commit = repository.commit()
+        changed = repository.is_changed(sorted(recipe.files))
+    except GitFailure:
         return ""
-    changed = _git(project, "status", "--porcelain", "--", *sorted(recipe.files))
     return f"{commit}-dirty" if changed else commit
 
 
 def _source(project: Path) -> str:
     """Where the project's origin can be read; empty where that is nothing public."""
-    origin = _git(project, "config", "--get", "remote.origin.url")
+    try:
+        origin = Repository(project).origin()
+    except GitFailure:
+        return ""
     short = re.fullmatch(r"[\w.-]+@([\w.-]+):([\w./-]+)", origin)
     if short:
         origin = f"https://{short[1]}/{short[2]}"
     return CREDENTIALS.sub("//", origin) if origin.startswith("https://") else ""
-
-
-def _git(project: Path, *arguments: str) -> str:
-    try:
-        answer = subprocess.run(
-            ["git", "-C", project, *arguments], capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 def _write_record(

@@ -1,4 +1,4 @@
-"""Gives a folder its final name only when all that is in it is on the disk for good."""
+"""Gets onto the disk what has to be there: whole folders, and how a run ended."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import ctypes
 import os
 import sys
 from pathlib import Path
+
+_RESERVE = ".reserve"
+_RESERVE_BYTES = 64 << 10
 
 
 def finish_folder(partial: Path, final: Path) -> None:
@@ -28,3 +31,17 @@ def _sync_file_system_of(folder: Path) -> None:
             raise OSError(number, os.strerror(number), str(folder))
     finally:
         os.close(descriptor)
+
+
+def reserve_ending(run_dir: Path) -> None:
+    """Keep so much of the disk that the run's end can be written down when the disk is full."""
+    descriptor = os.open(run_dir / _RESERVE, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.posix_fallocate(descriptor, 0, _RESERVE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def use_reserve(run_dir: Path) -> None:
+    """Give back what `reserve_ending` took."""
+    (run_dir / _RESERVE).unlink(missing_ok=True)

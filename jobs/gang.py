@@ -18,10 +18,11 @@ import msgspec
 
 from jobs import supervision
 from jobs.attempt import Attempt, Outcome
+from jobs.durable import use_reserve
 from jobs.errors import LaunchError
 from jobs.launchers import GangRequest
 from jobs.preparation import prepare
-from jobs.runs import RunEvent, append_event, now, read_record, use_reserve, write_file
+from jobs.runs import RunEvent, append_event, now, read_record, write_file
 from jobs.signatures import forget_signatures
 from jobs.slots import Slots
 from jobs.spec import RunRecord, RunState
@@ -63,15 +64,20 @@ class Supervisor:
         except (OSError, ValueError) as error:  # a NUL, or what the system's encoding has not
             outcome = self._attempt.give_up(str(error))
         try:
-            use_reserve(self._run_dir)
-            forget_signatures(self._run_dir)
-            if outcome.error is not None:
-                with contextlib.suppress(OSError):  # the event says the main thing, too
-                    write_file(self._run_dir / "error.json", msgspec.json.encode(outcome.error))
-            self._enter(outcome.state, outcome.reason, exit_code=outcome.exit_code)
+            self._tell(outcome)
+        except FileNotFoundError:
+            pass  # its folder was deleted, and with it the place to tell
         finally:
             # Last, so that by the events, too, the next run starts after this one's end.
             self._slots.release(self._run_dir)
+
+    def _tell(self, outcome: Outcome) -> None:
+        use_reserve(self._run_dir)
+        forget_signatures(self._run_dir)
+        if outcome.error is not None:
+            with contextlib.suppress(OSError):  # the event says the main thing, too
+                write_file(self._run_dir / "error.json", msgspec.json.encode(outcome.error))
+        self._enter(outcome.state, outcome.reason, exit_code=outcome.exit_code)
 
     def _wait_for_nodes(self) -> tuple[int, ...]:
         said = None
@@ -160,18 +166,20 @@ def main() -> int:
     become_subreaper()
     os.chdir(run_dir)
     os.set_inheritable(lock, False)
+    # Before anything of the job runs, which may write to it.
+    record = read_record(run_dir)
     watcher = os.getpid()
     supervisor = os.fork()
     if supervisor:
-        return watch(run_dir, supervisor)
-    wakeup = Wakeup(run_dir)
+        return watch(run_dir, supervisor, record.plan.request["compute"])
+    wakeup = Wakeup(run_dir, watcher)
     end_with_parent(watcher)
     # Too, so that orphans are still below it when the watcher was killed.
     become_subreaper()
     supervision.announce(lock)
     handover = msgspec.json.decode(sys.stdin.buffer.read(), type=Handover)
     os.ftruncate(sys.stdin.fileno(), 0)  # the secrets need to be nowhere but here
-    Supervisor(run_dir, read_record(run_dir), handover, wakeup).run()
+    Supervisor(run_dir, record, handover, wakeup).run()
     return 0
 
 

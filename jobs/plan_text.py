@@ -13,11 +13,12 @@ from jobs.spec import Environment, InputSpec, JobSpec, Plan
 
 if TYPE_CHECKING:
     from jobs.azure_ml.code_upload import CodeListing
+    from jobs.code import Snapshot
 
 MOST_FILES = 20
 
 
-def plan_text(plan: Plan, environment: Environment) -> str:
+def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> str:
     """What will be started, where, with what, for how much; names and values in two columns."""
     spec = plan.spec
     cluster = environment.clusters[spec.cluster]
@@ -29,7 +30,8 @@ def plan_text(plan: Plan, environment: Environment) -> str:
         ("image", spec.image),
         ("launcher", spec.launcher),
         ("command", shlex.join(spec.command)),
-        ("code", _code_text(spec)),
+        ("code", _code_text(spec, code)),
+        *[("left out", _left_out_text(name)) for name in (code.left_out if code else ())],
         *[(_label("input", n), _input_text(name, spec.inputs[name])) for n, name in _each(spec)],
         ("outputs", ", ".join(spec.outputs)),
         ("resumes", f"{spec.resume.run} at step {spec.resume.step}" if spec.resume else ""),
@@ -57,9 +59,6 @@ def listing_text(listing: CodeListing) -> str:
     lines = [f"sends     {size}, once for the same content", *_indented(rows)]
     if len(files) > len(shown):
         lines.append(f"  ... and {len(files) - len(shown)} smaller ones; --json lists all")
-    for name in listing.left_out:
-        reason = "fetched from a run" if name.endswith("/") else "a link that leads elsewhere"
-        lines.append(f"  left out: {name} ({reason})")
     return "\n".join(lines)
 
 
@@ -92,11 +91,17 @@ def _input_text(name: str, given: InputSpec) -> str:
     return f"{name} = {dataset.name}@{dataset.version} ({size}, {given.mode})"
 
 
-def _code_text(spec: JobSpec) -> str:
-    if spec.code is None:
+def _code_text(spec: JobSpec, code: Snapshot | None) -> str:
+    if code is None:
         return "none"
-    only = f" (only {', '.join(spec.code_only)})" if spec.code_only else ""
-    return f"{spec.code}{only}"
+    only = f"only {', '.join(spec.code_only)}; " if spec.code_only else ""
+    return f"{spec.code} ({only}{count_text(code.num_files, 'file')}, {size_text(code.bytes)})"
+
+
+def _left_out_text(name: str) -> str:
+    if name.endswith("/"):
+        return f"{name} (fetched from a run)"
+    return f"{name} (a link to what is no code of the job; copy what it leads to)"
 
 
 def _limits_text(spec: JobSpec) -> str:

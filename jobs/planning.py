@@ -16,6 +16,7 @@ from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan, Resum
 
 if TYPE_CHECKING:
     from jobs.azure_ml.code_upload import CodeListing
+    from jobs.code import Snapshot
 
 
 def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
@@ -56,6 +57,28 @@ def plan_on(
     return engine.plan(structs.replace(spec, resume=resume))
 
 
+def measure_code(plan: Plan, environment: Environment) -> Snapshot | None:
+    """Give how much code travels with a job, and what of it stays here; None without code.
+
+    Raises NotFound where the code is not there.
+    """
+    from jobs.code import measure
+
+    spec = plan.spec
+    if spec.code is None:
+        return None
+    return measure(Path(spec.code), only=spec.code_only, exclude=(_workspace(environment),))
+
+
+def _workspace(environment: Environment) -> Path:
+    """The folder that holds the runs, which is never code."""
+    from jobs.azure_ml import folders
+    from jobs.runs import workspace_folder
+
+    is_local = environment.engine == "local"
+    return (workspace_folder if is_local else folders.workspace_folder)(environment)
+
+
 def code_listing(plan: Plan, environment: Environment) -> CodeListing | None:
     """Each file that a cloud engine would send, found by reading the code; None for the local one.
 
@@ -64,9 +87,8 @@ def code_listing(plan: Plan, environment: Environment) -> CodeListing | None:
     if environment.engine == "local":
         return None
     from jobs.azure_ml.code_upload import read_code
-    from jobs.azure_ml.folders import workspace_folder
 
-    return read_code(plan.spec, exclude=(workspace_folder(environment),)).listing
+    return read_code(plan.spec, exclude=(_workspace(environment),)).listing
 
 
 def missing_notes(

@@ -102,6 +102,26 @@ def of_run(run_dir: Path, pids: Collection[int]) -> list[int]:
     return found
 
 
+def supervisors_of(run_dir: Path) -> list[Process]:
+    """This user's supervisor and watcher of a run, by their command lines."""
+    found: list[Process] = []
+    for process in read_table().values():
+        try:
+            with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
+                words = file.read().split(b"\0")
+                is_ours = os.fstat(file.fileno()).st_uid == os.getuid()
+        except OSError:
+            continue
+        if is_ours and b"jobs.gang" in words and os.fsencode(run_dir) in words:
+            found.append(process)
+    return found
+
+
+def remains(run_dir: Path) -> list[Process]:
+    """Living processes of a run that were found without its folder's help."""
+    return supervisors_of(run_dir) or leftovers(None, run_dir)
+
+
 def leftovers(root: Process | None, run_dir: Path, spare: Collection[int] = ()) -> list[Process]:
     """Living processes of a run: below `root`, or bearing the run's mark wherever they are.
 

@@ -15,9 +15,11 @@ from msgspec import Struct
 
 from jobs.console import duration_text
 from jobs.outcome import headline, run_time_s
+from jobs.run_files import parse_json, read_json, read_small
 from jobs.spec import RankError, RunStatus
 
 HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")
+MOST_METRICS_BYTES = 1 << 30
 RIGHT = (3, 4, 5, 6, 7, 8)
 
 
@@ -79,14 +81,13 @@ def read_curves(path: Path) -> list[Curve]:
     A line that is not whole (the run goes on, or its disk was full) is passed over.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_small(path, MOST_METRICS_BYTES).splitlines()
     except OSError:
         return []
-    decoder = msgspec.json.Decoder(Metric)
     curves: dict[tuple[str, str], Curve] = {}
     for line in lines:
         try:
-            metric = decoder.decode(line)
+            metric = parse_json(line, Metric)
         except msgspec.MsgspecError:
             continue
         key = (metric.split, metric.name)
@@ -138,7 +139,7 @@ def as_json(report: RunReport) -> dict[str, Any]:
 
 def _read_summary(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return read_json(path, dict[str, Any])
     except (OSError, msgspec.MsgspecError):
         # It is the program's own file, and a report can do without it.
         return {}
@@ -156,7 +157,10 @@ def _figures(summary: dict[str, Any], curves: Sequence[Curve]) -> Figures:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
 
 
 def _text(value: float | None, form: str) -> str:

@@ -11,22 +11,23 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from jobs import console
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.private import make_folder
+from jobs.run_files import parse_json, read_json, read_small
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 
 if TYPE_CHECKING:
     from jobs.checkpoints import Checkpoint
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-z]{4}")
-RESERVE = ".reserve"
-RESERVE_BYTES = 64 << 10
 T = TypeVar("T")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -73,21 +74,33 @@ class RunStore:
         return sorted(filter(RUN_ID.fullmatch, names), reverse=True)
 
     def list(self, limit: int | None = 20) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None), newest first."""
+        """Status of the newest `limit` runs (all when None), newest first; a damaged one is told."""
         found: list[RunStatus] = []
+        damaged: list[LaunchError] = []
         for name in self.names():
             if limit is not None and len(found) >= limit:
                 break
-            if self._exists(name):
-                found.append(self.status(self.handle(name)))
+            try:
+                if self._exists(name):
+                    found.append(self.status(self.handle(name)))
+            except NotFound:  # removed meanwhile
+                continue
+            except LaunchError as error:
+                damaged.append(error)
+        tell_damaged(damaged)
         return found
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether a folder is no run yet, or of one that never was."""
+        return not (self._exists(name) or os.path.lexists(f"{self.runs}/{name}/logs"))
 
     def find(self, name: str) -> RunHandle:
         """The run that an id, a unique prefix of one or `last` names.
 
+        By its id a run whose folder was deleted is found, too, while processes of it live.
         Raises NotFound where there is none, LaunchError where a prefix fits several.
         """
-        if RUN_ID.fullmatch(name) and self._exists(name):
+        if RUN_ID.fullmatch(name) and (self._exists(name) or _lives(self.runs / name)):
             return self.handle(name)
         if name == "last":
             for newest in self.names():
@@ -157,7 +170,9 @@ class RunStore:
                 else:
                     return handle
         except OSError as error:
-            raise _unwritable(self.runs, error) from error
+            message = f"cannot write a run in `{self.runs}`: {error.strerror or error}"
+            hint = "free some space or mend the folder's permissions"
+            raise EnvironmentFailure(message, hint=hint) from error
 
     def commit(self, record: RunRecord) -> None:
         """Make the run exist: its record and its first event, on disk before this returns."""
@@ -197,6 +212,9 @@ def now() -> str:
 # --- One run directory, for whoever holds only its path --------------------------------------
 
 
+_Size = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
 class _RunBrief(Struct, frozen=True, kw_only=True):
     """The few fields of `run.json` that a status needs; the rest is skipped, not parsed."""
 
@@ -205,8 +223,8 @@ class _RunBrief(Struct, frozen=True, kw_only=True):
             name: str
             stack: str
             cluster: str
-            nodes: int
-            processes_per_node: int
+            nodes: _Size
+            processes_per_node: _Size
 
         spec: _Spec
 
@@ -217,13 +235,25 @@ class _RunBrief(Struct, frozen=True, kw_only=True):
 
 def read_record(run_dir: Path) -> RunRecord:
     """Parse `run.json`."""
+    _read_brief(run_dir)
     return _decode(run_dir / "run.json", RunRecord)
 
 
+def _read_brief(run_dir: Path) -> _RunBrief:
+    """Parse what a status needs; what others go by as a name, a time or a number is one."""
+    path = run_dir / "run.json"
+    brief = _decode(path, _RunBrief)
+    if brief.id != run_dir.name:
+        raise _damaged(path, f"it is of run {brief.id!r:.40}")
+    if not _is_time(brief.created):
+        raise _damaged(path, f"`created` is {brief.created!r:.40}")
+    return brief
+
+
 def read_events(run_dir: Path) -> list[RunEvent]:
-    """Parse `events.jsonl`; a last line cut off by a full disk is passed over."""
+    """Parse `events.jsonl`; what is no event, as a line cut off by a full disk, is passed over."""
     try:
-        lines = (run_dir / "events.jsonl").read_bytes().split(b"\n")
+        lines = read_small(run_dir / "events.jsonl").split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -231,15 +261,17 @@ def read_events(run_dir: Path) -> list[RunEvent]:
     events: list[RunEvent] = []
     for line in lines:
         try:
-            events.append(msgspec.json.decode(line, type=RunEvent))
+            event = parse_json(line, RunEvent)
         except msgspec.DecodeError:
             continue
+        if _is_time(event.ts):
+            events.append(event)
     return events
 
 
 def read_status(run_dir: Path) -> RunStatus:
     """Where the run stands, from its record, its events and its lock."""
-    brief = _decode(run_dir / "run.json", _RunBrief)
+    brief = _read_brief(run_dir)
     events = read_events(run_dir)
     if not _is_terminal(events) and not _is_supervised(run_dir):
         events = read_events(run_dir)  # it may have ended between the two looks
@@ -293,20 +325,6 @@ def append_event(run_dir: Path, event: RunEvent) -> None:
         os.close(descriptor)
 
 
-def reserve_ending(run_dir: Path) -> None:
-    """Keep so much of the disk that the run's end can be written down when the disk is full."""
-    descriptor = os.open(run_dir / RESERVE, os.O_WRONLY | os.O_CREAT, 0o644)
-    try:
-        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
-    finally:
-        os.close(descriptor)
-
-
-def use_reserve(run_dir: Path) -> None:
-    """Give back what `reserve_ending` took."""
-    (run_dir / RESERVE).unlink(missing_ok=True)
-
-
 def write_file(path: Path, content: bytes) -> None:
     """Write a whole file so that it is there complete or not at all, on disk on return."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -333,17 +351,42 @@ def _is_supervised(run_dir: Path) -> bool:
     return is_supervised(run_dir)
 
 
+def _lives(run_dir: Path) -> bool:
+    # Linux only, too.
+    from jobs.processes import remains
+
+    return bool(remains(run_dir))
+
+
 def _decode(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return read_json(path, kind)
     except FileNotFoundError as error:
         message = f"there is no run in `{path.parent}`"
         raise NotFound(message, hint="launch ls") from error
     except OSError as error:
         raise _unreadable(path, error) from error
     except msgspec.DecodeError as error:
-        message = f"`{path}` is not what this version writes: {error}"
-        raise EnvironmentFailure(message, hint="use the version of `launch` that made it") from None
+        raise _damaged(path, str(error)) from None
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _damaged(path: Path, why: str) -> EnvironmentFailure:
+    message = f"`{path}` is not what this version writes: {why:.200}"
+    return EnvironmentFailure(message, hint="use the version of `launch` that made it")
+
+
+def tell_damaged(errors: Sequence[LaunchError]) -> None:
+    """Warn, in one line, of runs that cannot be read."""
+    if errors:
+        more = f"; {len(errors) - 1} more cannot be read" if errors[1:] else ""
+        console.warn(f"{errors[0].message}{more}")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -359,8 +402,3 @@ def _sync_folder(folder: Path) -> None:
 def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
     message = f"cannot read `{path}`: {error.strerror or error}"
     return EnvironmentFailure(message, hint="launch doctor")
-
-
-def _unwritable(path: Path, error: OSError) -> EnvironmentFailure:
-    message = f"cannot write a run in `{path}`: {error.strerror or error}"
-    return EnvironmentFailure(message, hint="free some space or mend the folder's permissions")

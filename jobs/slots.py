@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from jobs.errors import LaunchError
 from jobs.private import make_folder, open_lock
+from jobs.run_files import read_json
 from jobs.spec import Priority
 from jobs.supervision import is_supervised, poke
 
@@ -55,6 +58,10 @@ class Slots:
     """The queue and the claims of one cluster."""
 
     def __init__(self, workspace: Path, compute: str) -> None:
+        """Raises LaunchError for a `compute`, which a run's record names, that is no plain name."""
+        if not re.fullmatch(r"\w[\w.-]*", compute):
+            message = f"`{compute:.40}` is no name of a cluster"
+            raise LaunchError(message, hint="launch env show")
         self._folder = workspace / "clusters" / compute
         self._queue = self._folder / "queue"
         self._claims = self._folder / "claims"
@@ -74,6 +81,9 @@ class Slots:
             if not tickets or tickets[0].name.partition("-")[2] != run_dir.name:
                 return None
             ticket = _read(tickets[0], Ticket)
+            if ticket is None:
+                message = f"`{tickets[0]}` is not what this version writes"
+                raise LaunchError(message, hint="launch run JOB once more")
             nodes = free_nodes(ticket.nodes, self._living_claims(), capacity_nodes)
             if nodes is None:
                 return None
@@ -122,8 +132,10 @@ class Slots:
     def _living_claims(self) -> list[Claim]:
         claims: list[Claim] = []
         for name in self._names(self._claims):
-            if is_supervised(self._run_dir(name)):
-                claims.append(_read(self._claims / name, Claim))
+            claim = _read(self._claims / name, Claim)
+            # Of a damaged one nobody knows which nodes it means.
+            if claim is not None and is_supervised(self._run_dir(name)):
+                claims.append(claim)
             else:
                 (self._claims / name).unlink(missing_ok=True)
         return claims
@@ -152,5 +164,8 @@ def _write(path: Path, entry: Ticket | Claim) -> None:
     temporary.replace(path)
 
 
-def _read(path: Path, kind: type[T]) -> T:
-    return msgspec.json.decode(path.read_bytes(), type=kind)
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return read_json(path, kind)
+    except (OSError, msgspec.DecodeError):
+        return None

@@ -7,18 +7,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs import console
 from jobs.attempts import attempts_of
-from jobs.console import styled
+from jobs.console import size_text, styled
 from jobs.cost import price_per_hour, price_text, spent, spent_text
 from jobs.engines.base import Attended, Engine
 from jobs.errors import ExitCode, LaunchError, Refused
 from jobs.follow import follow
 from jobs.outcome import COLOURS, commands_while_on, exit_code, explanation, headline, next_commands
 from jobs.plan_text import plan_text
+from jobs.planning import measure_code
 from jobs.prices import with_list_prices
 from jobs.spec import Environment, Plan, RunHandle, RunStatus
+
+if TYPE_CHECKING:
+    from jobs.code import Snapshot
+
+# More is data that lies beside the code, as a rule.
+LARGE_CODE_BYTES = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +44,12 @@ def start(
     plan: Plan, secrets: Mapping[str, str], environment: Environment, engine: Engine, wish: Wish
 ) -> int:
     """Show the plan, start the run and, unless detached, follow it; gives the exit code."""
-    console.say(plan_text(plan, environment))
+    code = measure_code(plan, environment)
+    console.say(plan_text(plan, environment, code))
     console.say()
     if isinstance(engine, Attended):
         engine.check_quota(plan)
+    _ask_for_size(code, wish)
     _ask_for_money(plan, environment, wish)
     handle = engine.submit(plan, secrets)
     try:
@@ -131,6 +141,14 @@ def _leave(engine: Engine, handle: RunHandle, wish: Wish) -> int:
         console.out_json(engine.status(handle))
     console.say(commands_while_on(handle.id, wish.stack))
     return int(ExitCode.SUCCEEDED)
+
+
+def _ask_for_size(code: Snapshot | None, wish: Wish) -> None:
+    if wish.yes or code is None or code.bytes <= LARGE_CODE_BYTES:
+        return
+    if not console.confirm(f"The code is {size_text(code.bytes)}. Copy it into the run?"):
+        message = "not started"
+        raise Refused(message, hint="name in .launchignore what is no code")
 
 
 def _ask_for_money(plan: Plan, environment: Environment, wish: Wish) -> None:

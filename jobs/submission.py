@@ -1,8 +1,8 @@
 """Puts a run on disk and starts its supervisor, so that an acknowledged run is never lost.
 
-The order is what makes it safe: the lock, the place in the queue, the record, and only then the
-process. Whoever dies in between leaves either nothing that counts as a run, or a run that is
-shown as lost, because nobody holds its lock.
+The order is what makes it safe: the lock, the code, the place in the queue, the record, and only
+then the process. Whoever dies in between leaves either nothing that counts as a run, which the next
+submit removes, or a run that is shown as lost, because nobody holds its lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jobs import supervision
 from jobs.build_cache import cache_root
 from jobs.checkpoints import hand_on_checkpoints
 from jobs.code import snapshot
-from jobs.errors import EnvironmentFailure
+from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.provenance import make_record
 from jobs.runs import RunStore
 from jobs.slots import Slots
@@ -41,22 +41,22 @@ _LOCK_FD = 3
 
 def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
     """Make the run, start its supervisor; raises EnvironmentFailure and leaves nothing behind."""
-    handle = store.claim()
+    _remove_abandoned(store)
+    handle, lock = _claim(store)
     run_dir = Path(handle.run_dir)
     slots = Slots(store.workspace, plan.request["compute"])
     try:
-        _copy_code(plan, run_dir, exclude=store.workspace)
-        if plan.spec.resume is not None:
-            hand_on_checkpoints(store.runs / plan.spec.resume.run, run_dir)
-        record = make_record(
-            run_dir,
-            plan,
-            handover.environment,
-            # The runtime's folder is named by all that went into it.
-            image_digest=Path(handover.interpreter).parent.parent.name or None,
-        )
-        lock = supervision.take_lock(run_dir)
         try:
+            _copy_code(plan, run_dir, exclude=store.workspace)
+            if plan.spec.resume is not None:
+                hand_on_checkpoints(store.runs / plan.spec.resume.run, run_dir)
+            record = make_record(
+                run_dir,
+                plan,
+                handover.environment,
+                # The runtime's folder is named by all that went into it.
+                image_digest=Path(handover.interpreter).parent.parent.name or None,
+            )
             slots.enqueue(run_dir, plan.spec.nodes, plan.spec.priority)
             store.commit(record)
             _start_supervisor(run_dir, lock, handover)
@@ -71,10 +71,47 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
         slots.release(run_dir)
         if not isinstance(error, OSError):
             raise
-        message = f"cannot make a run in `{run_dir.parent}`: {error.strerror or error}"
-        hint = "free some space, or mend the folder's permissions"
-        raise EnvironmentFailure(message, hint=hint) from error
+        raise _cannot_make(run_dir, error) from error
     return handle
+
+
+def _cannot_make(run_dir: Path, error: OSError) -> EnvironmentFailure:
+    message = f"cannot make a run in `{run_dir.parent}`: {error.strerror or error}"
+    return EnvironmentFailure(message, hint="free some space, or mend the folder's permissions")
+
+
+def _claim(store: RunStore) -> tuple[RunHandle, int]:
+    """Take an id, and the lock in its folder, which `_remove_abandoned` of another may have met."""
+    while True:
+        handle = store.claim()
+        run_dir = Path(handle.run_dir)
+        try:
+            lock = supervision.take_lock(run_dir)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            shutil.rmtree(run_dir, ignore_errors=True)
+            raise _cannot_make(run_dir, error) from error
+        if os.fstat(lock).st_nlink:
+            return handle, lock
+        os.close(lock)
+
+
+def _remove_abandoned(store: RunStore) -> None:
+    """Remove what a `launch` had copied that was killed before there was a run."""
+    try:
+        names = [each for each in store.names() if store.is_unfinished(each)]
+    except LaunchError:  # to make a run will say it
+        return
+    for name in names:
+        lock = supervision.try_lock(store.runs / name)
+        if lock is None:
+            continue
+        try:
+            if store.is_unfinished(name):  # still, now that nobody else has it
+                shutil.rmtree(store.runs / name, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def inherited_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ process ended.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from jobs.private import open_lock
+from jobs.run_files import read_small
 from jobs.spec import Environment
 
 LOCK_NAME = "supervisor.lock"
@@ -37,11 +39,28 @@ def take_lock(run_dir: Path) -> int:
     return descriptor
 
 
+def try_lock(run_dir: Path) -> int | None:
+    """Take the lock of a run that may be somebody's; None where it is, or where no folder is."""
+    try:
+        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 def is_supervised(run_dir: Path) -> bool:
     """Whether a supervisor or its watcher lives."""
     try:
-        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        # Its program may have put a pipe there, which would wait for a writer.
+        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ELOOP):
+            raise
         return False
     try:
         # Shared, so that two who look at once do not take each other for a supervisor.
@@ -76,7 +95,7 @@ def is_cancel_asked(run_dir: Path) -> bool:
 def poke(run_dir: Path) -> None:
     """Wake the run's supervisor so that it looks at its queue and at cancellation again."""
     try:
-        pid = int((run_dir / LOCK_NAME).read_bytes() or b"0")
+        pid = int(read_small(run_dir / LOCK_NAME, 100) or b"0")
         if pid <= 1:
             return
         # A handle first, then the look at who it is: the id cannot change hands in between.

@@ -8,24 +8,34 @@ import select
 import signal
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from jobs import supervision
 
+Cause = Literal["cancel", "signal", "watcher"]
+
 
 class Interrupted(Exception):
-    """The run is to end before its time; says why, and whether somebody gave it up for good."""
+    """The run is to end before its time.
 
-    def __init__(self, reason: str, *, is_cancel: bool) -> None:
+    Somebody gave it up for good, its machine is wanted back, or its watcher is gone.
+    """
+
+    def __init__(self, reason: str, cause: Cause) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.is_cancel = is_cancel
+        self.cause: Cause = cause
 
 
 class Wakeup:
-    """Waits for signals or a deadline, and knows whether somebody asked to end the run."""
+    """Waits for signals or a deadline, and knows whether somebody asked to end the run.
 
-    def __init__(self, run_dir: Path) -> None:
+    `watcher` is the parent, whose end is told by SIGTERM (jobs.watcher.end_with_parent).
+    """
+
+    def __init__(self, run_dir: Path, watcher: int) -> None:
         self._run_dir = run_dir
+        self._watcher = watcher
         self._is_told_to_end = False
         self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -54,10 +64,13 @@ class Wakeup:
         """Raise Interrupted when somebody asked to end the run."""
         if supervision.is_cancel_asked(self._run_dir):
             reason = "cancelled"
-            raise Interrupted(reason, is_cancel=True)
+            raise Interrupted(reason, "cancel")
+        if self._is_told_to_end and os.getppid() != self._watcher:
+            reason = "its watcher was killed"
+            raise Interrupted(reason, "watcher")
         if self._is_told_to_end:
             reason = "its supervisor was told to end (SIGTERM)"
-            raise Interrupted(reason, is_cancel=False)
+            raise Interrupted(reason, "signal")
 
     def _end(self, *_: object) -> None:
         self._is_told_to_end = True

@@ -6,15 +6,17 @@ its descendant. It does nothing else, so that there is nothing in it to go wrong
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 from pathlib import Path
 from types import FrameType
 
+from jobs.durable import use_reserve
 from jobs.failure import signal_name
 from jobs.processes import kill_leftovers, read_process
-from jobs.runs import RunEvent, append_event, now, read_events, read_record, use_reserve
+from jobs.runs import RunEvent, append_event, now, read_events
 from jobs.signatures import forget_signatures
 from jobs.slots import Slots
 from jobs.spec import RunState
@@ -36,8 +38,11 @@ def end_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def watch(run_dir: Path, supervisor: int) -> int:
-    """Wait for the supervisor's end, then clean up after it; gives the exit code."""
+def watch(run_dir: Path, supervisor: int, compute: str) -> int:
+    """Wait for the supervisor's end, then clean up after it; gives the exit code.
+
+    `compute` is the cluster whose nodes the run has.
+    """
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     # Asked to end, the whole run ends in order: the supervisor does it.
@@ -57,8 +62,9 @@ def watch(run_dir: Path, supervisor: int) -> int:
     if not events or not events[-1].state.is_terminal():
         use_reserve(run_dir)
         reason = f"its supervisor {_ending(status)}"
-        append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
-    Slots(run_dir.parent.parent, read_record(run_dir).plan.request["compute"]).release(run_dir)
+        with contextlib.suppress(FileNotFoundError):  # its folder was deleted
+            append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
+    Slots(run_dir.parent.parent, compute).release(run_dir)
     return 0
 
 

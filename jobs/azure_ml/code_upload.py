@@ -44,8 +44,8 @@ class CodeFile(Struct, frozen=True, kw_only=True):
 class CodeListing(Struct, frozen=True, kw_only=True):
     """All that travels; `name` is what Azure ML calls it, the same for the same content.
 
-    `left_out` are links that lead out of the code to folders, or nowhere, and folders (they end in
-    a slash) of what was fetched from runs.
+    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
+    fetched from runs.
     """
 
     name: str
@@ -112,8 +112,7 @@ def _look(spec: JobSpec, exclude: tuple[Path, ...]) -> _Found:
     if not source.is_dir():
         message = f"`code: {source}` is no folder"
         raise NotFound(message, hint="paths in a job file are relative to the file")
-    entries = travelling(source, spec.code_only, {str(each.resolve()) for each in exclude})
-    for entry in sorted(entries):
+    for entry in sorted(travelling(source, spec.code_only, exclude)):
         if entry.name.split("/", 1)[0] != _OURS:
             _take(entry, source, spec, found)
     filled = {parent for name in (*found.digests, *found.links) for parent in _parents(name)}
@@ -128,16 +127,15 @@ def _take(entry: Entry, source: Path, spec: JobSpec, found: _Found) -> None:
     elif entry.kind == "left out":
         found.left_out.append(entry.name)
     elif entry.kind == "link":
-        found.links[entry.name] = path.readlink().as_posix()
+        found.links[entry.name] = entry.aim
     else:
-        reason = "what a link leads to" if path.is_symlink() else _reason(entry.name, spec)
         try:
             file, digest = outgoing(entry.name, path.resolve())
             is_program = os.name == "posix" and path.stat().st_mode & 0o111
         except OSError as error:
             message = f"cannot read `{path}`, which belongs to the job's code: {error.strerror}"
             raise LaunchError(message, hint="name it in .launchignore") from error
-        found.files.append((file, reason))
+        found.files.append((file, _reason(entry.name, spec)))
         found.digests[entry.name] = digest
         if is_program:
             found.executable.append(entry.name)

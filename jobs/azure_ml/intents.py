@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure
 from jobs.private import open_lock
+from jobs.run_files import read_json
 from jobs.runs import RunStore, write_file
 from jobs.spec import Plan
 
@@ -59,7 +60,7 @@ def give_up(run_dir: Path) -> None:
 def read_intent(run_dir: Path) -> Intent | None:
     """The intent, while it is open."""
     try:
-        return msgspec.json.decode((run_dir / INTENT).read_bytes(), type=Intent)
+        return read_json(run_dir / INTENT, Intent)
     except (OSError, msgspec.DecodeError):
         return None
 

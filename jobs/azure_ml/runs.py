@@ -30,7 +30,7 @@ from jobs.azure_ml.states import why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
 from jobs.errors import LaunchError, NotFound
 from jobs.private import make_folder
-from jobs.runs import RUN_ID, RunEvent, RunStore, read_record, write_file
+from jobs.runs import RUN_ID, RunEvent, RunStore, read_record, tell_damaged, write_file
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 
 if TYPE_CHECKING:
@@ -102,11 +102,17 @@ class CloudRuns:
         # Those that Azure ML has not got (yet): their submit is under way, or was cut off.
         listed = {each.id for each in runs}
         oldest = min(listed, default="")
-        pending = [
-            self.status(self.handle(name))
-            for name in self.local.names()
-            if name > oldest and name not in listed and self._is_meant(name)
-        ]
+        pending: list[RunStatus] = []
+        damaged: list[LaunchError] = []
+        for name in self.local.names():
+            if name > oldest and name not in listed and self._is_meant(name):
+                try:
+                    read_record(self.runs / name)
+                except LaunchError as error:
+                    damaged.append(error)
+                else:
+                    pending.append(self.status(self.handle(name)))
+        tell_damaged(damaged)
         return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
 
     def _status_of(self, listed: Listed, attempt: Attempt | None) -> RunStatus:

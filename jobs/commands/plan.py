@@ -39,7 +39,13 @@ def plan(
 
     from jobs.jobfile import load_job
     from jobs.plan_text import listing_text, plan_text
-    from jobs.planning import code_listing, missing_notes, plan_job, secret_folders
+    from jobs.planning import (
+        code_listing,
+        measure_code,
+        missing_notes,
+        plan_job,
+        secret_folders,
+    )
 
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
@@ -47,8 +53,10 @@ def plan(
     planned = plan_job(loaded, environment, options.open_engine(environment))
     missing = missing_notes(planned.spec, environment, secret_folders(loaded.folder))
     listing = code_listing(planned, environment)
+    code = measure_code(planned, environment)
     if json:
-        request = planned.request | ({"code": listing} if listing else {})
+        sent = listing or code
+        request = planned.request | ({"code": sent} if sent else {})
         if environment.engine != "local":
             from jobs.azure_ml.rank_settings import node_job
 
@@ -56,7 +64,7 @@ def plan(
         notes = (*planned.notes, *missing)
         console.out_json(msgspec.structs.replace(planned, request=request, notes=notes))
         return
-    console.out(plan_text(planned, environment))
+    console.out(plan_text(planned, environment, code))
     if listing is not None:
         console.out(listing_text(listing))
     for note in missing:

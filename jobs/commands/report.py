@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.errors import LaunchError
 
 if TYPE_CHECKING:
     from jobs.engines.base import Runs
@@ -50,11 +51,11 @@ def report(
     # A dict, since `last` and an id may be the same run.
     found = {handle.id: handle for handle in map(store.find, runs or ["last"])}
     handles = list(found.values())
-    reports = [_read(store, handle) for handle in handles]
+    reports = _read_each(store, handles)
     picture = None
     if any(each.curves for each in reports):
         name = "report.png" if len(reports) == 1 else "comparison.png"
-        picture = output or Path(handles[0].run_dir, name)
+        picture = output or Path(reports[0].status.run_dir, name)
         draw_report(reports, picture)
     if json:
         shown = None if picture is None else str(picture.absolute())
@@ -67,8 +68,20 @@ def report(
         console.say(f"\ncurves: {picture}")
 
 
-def _read(store: Runs, handle: RunHandle) -> RunReport:
+def _read_each(store: Runs, handles: list[RunHandle]) -> list[RunReport]:
+    """Read the runs; of several one that cannot be read is told and left out."""
     from jobs.report import read_report
 
-    store.bring(handle)
-    return read_report(store.status(handle), store.error(handle))
+    reports: list[RunReport] = []
+    errors: list[LaunchError] = []
+    for handle in handles:
+        try:
+            store.bring(handle)
+            reports.append(read_report(store.status(handle), store.error(handle)))
+        except LaunchError as error:
+            errors.append(error)
+    if not reports:
+        raise errors[0]
+    for error in errors:
+        console.warn(error.message)
+    return reports

@@ -77,11 +77,12 @@ def read_ranks(run_dir: Path) -> list[RankReport]:
     import msgspec
 
     from jobs.failure import RankReport
+    from jobs.run_files import read_json
 
     ranks: list[RankReport] = []
     for path in sorted(run_dir.glob("ranks/*.json")):
         try:
-            ranks.append(msgspec.json.decode(path.read_bytes(), type=RankReport))
+            ranks.append(read_json(path, RankReport))
         except (OSError, msgspec.DecodeError):
             continue
     return ranks

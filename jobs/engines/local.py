@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.launchers import gang_request
 from jobs.logs import read_logs
 from jobs.loopback import rank_library, why_unguarded
-from jobs.processes import kill_leftovers
+from jobs.processes import kill_leftovers, remains, send, supervisors_of
 from jobs.project import sources_folder
 from jobs.runs import RunStore, is_over, read_status
 from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
@@ -80,7 +81,8 @@ class LocalEngine:
 
     def status(self, handle: RunHandle) -> RunStatus:
         """Say where the run stands; see `Engine.status`."""
-        return read_status(Path(handle.run_dir))
+        run_dir = Path(handle.run_dir)
+        return read_status(run_dir) if _has_record(run_dir) else _status_without_record(handle)
 
     def logs(
         self,
@@ -103,6 +105,9 @@ class LocalEngine:
         Returns at once: the supervisor needs some seconds to end the ranks.
         """
         run_dir = Path(handle.run_dir)
+        if not _has_record(run_dir):
+            _end_without_record(run_dir)
+            return
         state = self.status(handle).state
         if state is RunState.LOST:
             # Supervisor and watcher were both killed: nobody else ends what they left behind.
@@ -113,3 +118,35 @@ class LocalEngine:
     def fetch(self, handle: RunHandle, into: Path) -> Path:
         """Copy what the run made into `into`; see `Engine.fetch`."""
         return fetch_run(Path(handle.run_dir), into)
+
+
+def _has_record(run_dir: Path) -> bool:
+    return os.path.lexists(run_dir / "run.json")
+
+
+def _end_without_record(run_dir: Path) -> None:
+    """End a run whose folder was deleted, where the wish for it would be left."""
+    supervisors = supervisors_of(run_dir)
+    for process in supervisors:
+        send(process, signal.SIGTERM)
+    if not supervisors:
+        kill_leftovers(None, run_dir, timeout_s=KILL_TIMEOUT_S)
+
+
+def _status_without_record(handle: RunHandle) -> RunStatus:
+    """Say of a run whose folder was deleted whether processes of it live; no more is known."""
+    return RunStatus(
+        id=handle.id,
+        name="",
+        state=RunState.RUNNING if remains(Path(handle.run_dir)) else RunState.LOST,
+        reason="its folder was deleted",
+        exit_code=None,
+        stack="",
+        cluster="",
+        nodes=0,
+        world_size=0,
+        created="",
+        started=None,
+        ended=None,
+        run_dir=handle.run_dir,
+    )

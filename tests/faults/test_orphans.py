@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import time
@@ -15,6 +16,8 @@ import msgspec
 import pytest
 
 from jobs.engines.local import LocalEngine
+from jobs.errors import NotFound
+from jobs.outcome import exit_code
 from jobs.processes import Process, read_table
 from jobs.spec import DatasetVersion, InputSpec, RunHandle, RunState
 from tests.fakes.gangs import Gangs
@@ -108,9 +111,10 @@ def test_watcher_killed_ends_the_run_and_leaves_nothing(
     status = gangs.wait(handle)
     wait_until_all_gone(gangs, handle)
     assert time.monotonic() - killed_s < GONE_WITHIN_S
-    assert (status.state, status.reason) == (
-        RunState.CANCELLED,
-        "its supervisor was told to end (SIGTERM)",
+    assert (status.state, status.reason, exit_code(status)) == (
+        RunState.LOST,
+        "its watcher was killed",
+        100,
     )
 
 
@@ -126,6 +130,35 @@ def test_both_killed_is_lost_and_cancel_sweeps_what_bears_the_mark(
     gangs.engine.cancel(handle)
     wait_until_all_gone(gangs, handle)
     gangs.engine.cancel(handle)
+
+
+@pytest.mark.parametrize("stage", ["running", "queued", "both killed"])
+def test_run_whose_folder_is_gone_can_be_cancelled(
+    gangs: Gangs, bystanders: list[Process], stage: str
+) -> None:
+    # A daemon does not end with its parent.
+    first = handle = start_daemons(gangs, "daemon")
+    if stage == "queued":
+        handle = gangs.python("import time; time.sleep(3600)")
+    before = gangs.supervisors(handle)
+    shutil.rmtree(handle.run_dir)
+    if stage == "both killed":
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+    assert gangs.engine.store.find(handle.id) == handle
+    assert gangs.engine.status(handle).state is RunState.RUNNING
+    gangs.engine.cancel(handle)
+    status = gangs.wait(handle, GONE_WITHIN_S)
+    assert (status.state, status.reason) == (RunState.LOST, "its folder was deleted")
+    wait_until_all_gone(gangs, handle)
+    assert not Path(handle.run_dir).exists()
+    with pytest.raises(NotFound):
+        gangs.engine.store.find(handle.id)
+    if stage == "queued":
+        assert gangs.engine.status(first).state is RunState.RUNNING
+    else:
+        # Its nodes are free again.
+        assert gangs.wait(gangs.submit(["true"])).state is RunState.COMPLETED
 
 
 def test_cancel_of_a_lost_run_without_processes_touches_nothing(

@@ -263,3 +263,18 @@ def test_colour_on_a_terminal_unless_it_is_unwanted(shell, no_color, is_coloured
     assert process.wait(60) == 0
     assert (b"\x1b[36m[0]\x1b[0m rank 0 of 2" in seen) is is_coloured
     assert (b"\x1b[" in seen) is is_coloured
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_a_run_is_started_whichever_of_the_standard_streams_are_closed(shell, closed):
+    words = shell.words("run", "job.yaml", "--detach")
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words],
+        cwd=shell.folder,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    (run,) = shell.wait_for_runs(1)
+    assert shell.launch("wait", run["id"], "--timeout", "60s").returncode == 0
+    assert Path(run["run_dir"], "outputs", "1.txt").read_text() == "none"

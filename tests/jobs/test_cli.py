@@ -174,6 +174,7 @@ def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching,
     assert typed.code == 0
     assert typed.out == f"{run.id}\n[0] hello\n[1] there\n"
     env = f" --env {launching.env_file}"
+    size = sum(each.stat().st_size for each in launching.folder.iterdir() if each.is_file())
     assert typed.err == (
         "job       first\n"
         "cluster   cpu of stack local (local)\n"
@@ -181,7 +182,7 @@ def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching,
         "image     pytorch\n"
         "launcher  none\n"
         "command   python train.py --epochs 3\n"
-        f"code      {launching.folder}\n"
+        f"code      {launching.folder} (3 files, {size} B)\n"
         "limits    hang 30 min\n"
         "price     free\n"
         "\n"
@@ -235,6 +236,11 @@ def test_a_plan_starts_nothing(launching, job, words):
     assert typed.json()["request"] == {
         "compute": "cpu-test",
         "argv": ["python", "train.py", "--epochs", "3"],
+        "code": {
+            "num_files": 3,
+            "bytes": sum(each.stat().st_size for each in launching.folder.iterdir()),
+            "left_out": [],
+        },
     }
     assert typed.json()["spec"]["nodes"] == 2
     assert FakeEngine.submitted == []
@@ -597,6 +603,40 @@ def test_diff_names_what_parts_two_runs(launching, job):
         f"args.epochs  {'3':<{width}}  9\n"
         f"nodes        {'1':<{width}}  2\n"
     )
+
+
+@pytest.fixture
+def damaged(launching):
+    """The records of two runs: of the newer one its nested too deeply."""
+    older, newer = launching.add_run(), launching.add_run()
+    Path(launching.workspace, "runs", newer, "run.json").write_bytes(b'{"x": ' + b"[" * 200_000)
+    return older, newer
+
+
+def test_one_damaged_record_keeps_no_other_run_from_being_shown(launching, damaged):
+    older, newer = damaged
+    path = launching.workspace / "runs" / newer / "run.json"
+    told = f"`{path}` is not what this version writes: it is nested too deeply"
+    listed = launching.type("ls", "--json")
+    assert (listed.code, [each["id"] for each in listed.json()]) == (0, [older])
+    assert listed.err == f"warning: {told}\n"
+    reported = launching.type("report", older, newer, "--json")
+    assert [each["id"] for each in reported.json()["runs"]] == [older]
+    assert reported.err == f"warning: {told}\n"
+    for words in (["show"], ["logs"], ["report"], ["wait"], ["rerun"], ["diff", older]):
+        typed = launching.type(*words, newer)
+        assert (typed.code, typed.err.splitlines()[0]) == (1, f"error: {told}"), words
+
+
+def test_hostile_figures_end_no_report(launching):
+    run = launching.add_run()
+    run_dir = launching.workspace / "runs" / run
+    summaries = (b"[" * 200_000, b'{"epochs": 1' + b"0" * 400 + b"}", b'{"epochs": "\xff"}')
+    for summary in summaries:
+        (run_dir / "summary.json").write_bytes(summary)
+        (run_dir / "metrics.jsonl").write_bytes(summary + b"\n")
+        typed = launching.type("report", run, "--json")
+        assert (typed.code, typed.json()["runs"][0]["id"]) == (0, run), typed.err
 
 
 def test_diff_wants_two_runs(launching):

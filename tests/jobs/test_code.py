@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.code import FETCHED, Snapshot, git_state, snapshot
+from jobs.code import FETCHED, Snapshot, git_state, measure, snapshot
 from jobs.errors import LaunchError, NotFound
+from jobs.rank_folder import copy_tree
 from jobs.spec import GitState
 
 Git = Callable[..., str]
@@ -88,32 +89,115 @@ def test_ignored_folders_are_never_listed(
     assert sorted(listed) == [".", "a", "a/b"]
 
 
-def test_links_that_lead_round_in_circles_or_outside_never_trap(
+def test_links_to_what_travels_stay_links_and_others_are_named(
     source: Path, tmp_path: Path
 ) -> None:
-    write(source, {"a/real.py": "inside"})
+    write(
+        source,
+        {
+            ".gitignore": "*.env\nbuild/\n",
+            "a/real.py": "inside",
+            "job.env": "",
+            "build/x.py": "",
+            "through/real.py": "",
+        },
+    )
     write(tmp_path / "outside", {"lib.py": "from outside", "folder/x": ""})
-    for link, aim in {
+    inside = {
         "a/loop": "..",
+        "a/alias.py": "real.py",
+        "twice.py": "a/alias.py",
+        "by-name.py": "../source/a/real.py",
+        "absolute": str(source / "a"),
+    }
+    elsewhere = {
         "self": "self",
         "dangling": "nowhere",
-        "a/alias.py": "real.py",
         "lib.py": "../outside/lib.py",
         "outside": "../outside/folder",
-    }.items():
+        "ignored": "job.env",
+        "ignored-folder.py": "build/x.py",
+        "repository": ".git/config",
+    }
+    write(source, {".git/config": ""})
+    for link, aim in (inside | elsewhere).items():
         (source / link).symlink_to(aim)
     made = snapshot(source, tmp_path / "copy")
-    assert copied(tmp_path / "copy") == ["a/alias.py", "a/loop", "a/real.py", "lib.py"]
-    assert sorted(made.left_out) == ["dangling", "outside", "self"]
-    assert (tmp_path / "copy/a/alias.py").readlink() == Path("real.py")
-    assert not (tmp_path / "copy/lib.py").is_symlink()
-    assert (tmp_path / "copy/lib.py").read_text() == "from outside"
+    assert sorted(made.left_out) == sorted(elsewhere)
+    found = {each: (tmp_path / "copy" / each).readlink().as_posix() for each in inside}
+    assert found == {
+        "a/loop": "..",
+        "a/alias.py": "real.py",
+        "twice.py": "a/real.py",
+        "by-name.py": "a/real.py",
+        "absolute": "a",
+    }
+    assert copied(tmp_path / "copy") == sorted(
+        [".gitignore", "a/real.py", "through/real.py", *inside]
+    )
+
+
+def test_a_named_part_that_is_a_link_travels_from_inside_only(source: Path, tmp_path: Path) -> None:
+    write(source, {"src/lib/a.py": "", "src/b.py": ""})
+    write(tmp_path / "outside", {"a.py": ""})
+    (source / "lib").symlink_to("src/lib")
+    (source / "away").symlink_to(tmp_path / "outside")
+    snapshot(source, tmp_path / "copy", only=("lib",))
+    assert copied(tmp_path / "copy") == ["lib/a.py"]
+    with pytest.raises(LaunchError, match=r"`away` in .* is a link that leads out of it"):
+        snapshot(source, tmp_path / "again", only=("away",))
+
+
+def test_what_would_be_copied_is_measured(source: Path, tmp_path: Path) -> None:
+    write(source, {"a.py": "abc", "b/c.py": "de", "x.log": "no", ".gitignore": "*.log"})
+    (source / "link").symlink_to("a.py")
+    (source / "away").symlink_to("/etc/hostname")
+    measured = measure(source)
+    assert measured == Snapshot(num_files=4, bytes=10, left_out=("away",))
+    assert snapshot(source, tmp_path / "copy") == measured
+
+
+def test_holes_stay_holes_and_no_file_is_shared(source: Path, tmp_path: Path) -> None:
+    with (source / "sparse").open("wb") as file:
+        file.write(b"begin")
+        file.seek(1 << 30)
+        file.write(b"middle")
+        file.truncate(2 << 30)
+    write(source, {"small": "text", "empty": ""})
+    snapshot(source, tmp_path / "copy")
+    copy_tree(str(tmp_path / "copy"), str(tmp_path / "node"))
+    for folder in ("copy", "node"):
+        status = (tmp_path / folder / "sparse").stat()
+        assert (status.st_size, status.st_nlink) == (2 << 30, 1)
+        assert status.st_blocks * 512 < 1 << 20
+        with (tmp_path / folder / "sparse").open("rb") as file:
+            assert file.read(6) == b"begin\0"
+            file.seek((1 << 30) - 1)
+            assert file.read(8) == b"\0middle\0"
+        assert (tmp_path / folder / "small").read_text() == "text"
+        assert (tmp_path / folder / "empty").read_text() == ""
+
+
+def test_blocks_are_shared_where_the_disk_can(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, {"a.py": "text"})
+
+    def clone(target: int, request: int, aim: int) -> None:
+        assert request == 0x40049409  # FICLONE
+        os.write(target, b"shared " + os.read(aim, 100))
+
+    monkeypatch.setattr("fcntl.ioctl", clone)
+    snapshot(source, tmp_path / "copy")
+    copy_tree(str(tmp_path / "copy"), str(tmp_path / "node"))
+    assert (tmp_path / "copy/a.py").read_text() == "shared text"
+    assert (tmp_path / "node/a.py").read_text() == "shared shared text"
 
 
 def test_pipes_and_sockets_are_no_code(source: Path, tmp_path: Path) -> None:
     write(source, {"a.py": ""})
     os.mkfifo(source / "pipe")
-    assert snapshot(source, tmp_path / "copy") == Snapshot(files=1, bytes=0, left_out=())
+    assert snapshot(source, tmp_path / "copy") == Snapshot(num_files=1, bytes=0, left_out=())
 
 
 def test_modes_times_and_empty_folders_travel(source: Path, tmp_path: Path) -> None:
@@ -158,7 +242,7 @@ def test_what_was_fetched_into_a_part_of_the_code_is_left_out_and_said(
         write(source, {f"{folder}{name}": "made" for name in (*made, FETCHED)})
     after = snapshot(source, tmp_path / "after")
     assert set(after.left_out) == {"outputs/", "logs/", "model/outputs/", "model/logs/", "results/"}
-    assert (after.files, after.bytes) == (before.files, before.bytes)
+    assert (after.num_files, after.bytes) == (before.num_files, before.bytes)
     assert copied(tmp_path / "after") == sorted(own)
     assert not (tmp_path / "after/results").exists()
 

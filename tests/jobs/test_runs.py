@@ -136,8 +136,13 @@ def test_run_is_not_lost_while_its_lock_is_held(store: RunStore) -> None:
 def test_status_tells_the_last_event_and_when_it_ran(store: RunStore) -> None:
     handle = add_run(store, NEWER)
     run_dir = Path(handle.run_dir)
-    append_event(run_dir, RunEvent(ts="t1", state=RunState.RUNNING))
-    append_event(run_dir, RunEvent(ts="t2", state=RunState.FAILED, reason="boom", exit_code=3))
+    append_event(run_dir, RunEvent(ts="2026-11-21T12:00:01.000000Z", state=RunState.RUNNING))
+    append_event(
+        run_dir,
+        RunEvent(
+            ts="2026-11-21T12:00:02.000000Z", state=RunState.FAILED, reason="boom", exit_code=3
+        ),
+    )
     status = store.status(handle)
     assert msgspec.to_builtins(status) == {
         "id": NEWER,
@@ -150,8 +155,8 @@ def test_status_tells_the_last_event_and_when_it_ran(store: RunStore) -> None:
         "nodes": 1,
         "world_size": 2,
         "created": "2026-11-21T12:00:00.000000Z",
-        "started": "t1",
-        "ended": "t2",
+        "started": "2026-11-21T12:00:01.000000Z",
+        "ended": "2026-11-21T12:00:02.000000Z",
         "run_dir": str(run_dir),
     }
 
@@ -163,6 +168,85 @@ def test_event_cut_off_by_a_full_disk_is_passed_over(store: RunStore) -> None:
     with events.open("a") as file:
         file.write('{"ts":"2026-11-21T12:00')
     assert read_events(events.parent) == whole
+
+
+HOSTILE: dict[str, bytes] = {
+    "no JSON": b"not even JSON",
+    "another type": b"[1, 2]",
+    "deep": b"[" * 200_000,
+    "deep inside": b'{"plan": {"request": ' + b'{"a":' * 200_000,
+    "no UTF-8": b'{"id": "\xff\xfe"}',
+    "another run": b'"id": "20261121-120000-zzzz"',
+    "a path": b'"id": "../../../../etc"',
+    "no time": b'"created": "yesterday"',
+    "no nodes": b'"nodes": 0',
+    "too many nodes": b'"nodes": 1' + b"0" * 5000,
+}
+
+
+def damage(path: Path, content: bytes) -> None:
+    """Put the content where the record is, or one of its values."""
+    key, _, value = content.partition(b": ")
+    if value and not key.startswith(b"{"):
+        record = path.read_bytes()
+        begin = record.index(key + b": ")
+        end = record.index(b"\n", begin)
+        content = record[:begin] + content + b"," + record[end:]
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_one_damaged_record_is_told_and_the_other_runs_listed(
+    store: RunStore, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    for each in (OLDER, NEWER):
+        add_run(store, each)
+    path = store.runs / NEWER / "run.json"
+    damage(path, content)
+    assert [each.id for each in store.list()] == [OLDER]
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith(f"warning: `{path}` is not what this version writes: ")
+    assert len(told[0]) < 400
+    for read in (store.status, store.record):
+        with pytest.raises(EnvironmentFailure, match="is not what this version writes"):
+            read(store.handle(NEWER))
+
+
+def test_what_is_no_file_is_no_record(store: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job's own program may put anything there; a pipe would be read for ever."""
+    ids = [OLDER, *(f"20261121-12000{number}-0000" for number in (1, 2, 3))]
+    for each in ids:
+        add_run(store, each)
+    pipe, device, large = (store.runs / each / "run.json" for each in ids[1:])
+    for path in (pipe, device, large):
+        path.unlink()
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+    (store.runs / OLDER / "supervisor.lock").unlink(missing_ok=True)
+    os.mkfifo(store.runs / OLDER / "supervisor.lock")
+    assert [each.id for each in store.list()] == [OLDER]
+    supervision.poke(store.runs / OLDER)
+    why = f"it has {1 << 40} bytes, and {64 << 20} at most are read"
+    assert (
+        capsys.readouterr().err == f"warning: cannot read `{large}`: {why}; 2 more cannot be read\n"
+    )
+    with pytest.raises(EnvironmentFailure, match=r"cannot read `.*run.json`: it is no file"):
+        store.record(store.handle(pipe.parent.name))
+
+
+@pytest.mark.parametrize(
+    "line", ['{"ts": "soon", "state": "completed"}', "[" * 200_000, '{"ts": 1}', "\xff"]
+)
+def test_an_event_that_is_none_is_passed_over(store: RunStore, line: str) -> None:
+    handle = add_run(store, NEWER)
+    run_dir = Path(handle.run_dir)
+    whole = read_events(run_dir)
+    with (run_dir / "events.jsonl").open("ab") as file:
+        file.write(line.encode("latin-1") + b"\n")
+    assert read_events(run_dir) == whole
 
 
 def test_record_of_a_newer_version_is_an_error_with_a_hint(store: RunStore) -> None:

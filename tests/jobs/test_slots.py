@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs import supervision
+from jobs.errors import LaunchError
 from jobs.slots import Claim, Slots, free_nodes
 from jobs.spec import Priority, RunState
 from tests.fakes.gangs import Gangs
@@ -157,3 +158,22 @@ def test_nodes_of_a_killed_supervisor_and_watcher_become_free(tmp_path: Path) ->
     assert gangs.wait(second, 10).state is RunState.COMPLETED
     assert gangs.engine.status(first).state is RunState.LOST
     gangs.end()
+
+
+def test_damaged_claim_holds_no_nodes_and_a_damaged_place_is_an_error(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        cluster.enqueue(name, 4)
+    assert cluster.claim("a") == (0, 1, 2, 3)
+    (tmp_path / "clusters/cpu/claims/a").write_bytes(b"[" * 200_000)
+    assert cluster.claim("b") == (0, 1, 2, 3)
+    (tmp_path / "clusters/cpu/queue/1-c").write_bytes(b"")
+    with pytest.raises(LaunchError, match="1-c` is not what this version writes"):
+        cluster.claim("c")
+
+
+@pytest.mark.parametrize("compute", ["", ".", "..", "../../x", "/etc", "a/b", "a\n", "a\0"])
+def test_a_record_whose_cluster_is_a_path_reaches_no_folder(tmp_path: Path, compute: str) -> None:
+    with pytest.raises(LaunchError, match="is no name of a cluster"):
+        Slots(tmp_path, compute)

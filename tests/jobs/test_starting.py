@@ -17,6 +17,7 @@ from jobs.spec import RunHandle, RunStatus
 from jobs.starting import Wish, start
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
+from tests.fakes.launching import Launching
 
 RUN = "20261121-120000-0001"
 ENVIRONMENT = make_cloud_environment()
@@ -58,3 +59,16 @@ def test_what_could_not_be_followed_is_not_started(
     with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
         submit_run(environment, plan_job(SPEC, environment), Wire(environment, credential=object()))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_code_above_a_gigabyte_is_asked_for(launching: Launching) -> None:
+    with (launching.folder / "data.bin").open("wb") as file:
+        file.truncate(10**9 + 1)
+    job = launching.write_job("name: first\nimage: pytorch\nlauncher: none\nscript: data.bin\n")
+    typed = launching.type("run", job, "--detach")
+    assert (typed.code, launching.runs()) == (2, [])
+    question = "The code is 1.0 GB. Copy it into the run? Nobody is there to answer"
+    assert typed.err.endswith(
+        f"error: {question}\n\nhint: add --yes to go ahead without being asked\n"
+    )
+    assert launching.type("run", job, "--detach", "--yes").code == 0

@@ -1,0 +1,59 @@
+"""Finding 12, the code's half: no link in a repository takes a file of the user along.
+
+Attacker: who made the repository or the archive that is trained from. A link in it to a key of the
+user became that key's content in the run's copy of the code, and on Azure ML in the hands of the
+repository's own program.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.azure_ml.code_upload import read_code
+from tests.fakes.gangs import make_spec
+from tests.fakes.launching import Launching, use_fake_engine
+
+JOB = "name: first\nimage: pytorch\nlauncher: none\nprocesses_per_node: 1\ncode: repo\n"
+SECRET = "PRIVATE KEY"
+
+
+@pytest.fixture
+def launching(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Launching:
+    """`launch` in a folder with a repository that has links to the user's files."""
+    use_fake_engine(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    private = tmp_path / "home" / ".ssh"
+    private.mkdir(parents=True)
+    (private / "id_rsa").write_text(SECRET)
+    repo = tmp_path / "repo"
+    (repo / ".git").mkdir(parents=True)
+    (repo / ".git" / "config").write_text(SECRET)
+    (repo / "train.py").write_text("pass\n")
+    (repo / "key.txt").symlink_to("../home/.ssh/id_rsa")
+    (repo / "keys").symlink_to(private)
+    (repo / "git").symlink_to(".git/config")
+    (repo / "hop").symlink_to("key.txt")
+    return Launching(tmp_path, capsys)
+
+
+@pytest.mark.parametrize("words", [["plan"], ["run", "--detach"]])
+def test_links_that_lead_out_are_left_out_and_named(launching: Launching, words: list[str]) -> None:
+    job = launching.write_job(JOB + "script: repo/train.py\n")
+    typed = launching.type(words[0], job, *words[1:])
+    assert typed.code == 0, typed.err
+    why = "(a link to what is no code of the job; copy what it leads to)"
+    lines = [line for line in (typed.out + typed.err).splitlines() if line.startswith("left out")]
+    assert [line.split(maxsplit=2)[2] for line in lines] == [
+        f"{name} {why}" for name in ("git", "hop", "key.txt", "keys")
+    ]
+
+
+def test_nothing_of_them_is_sent_to_azure(launching: Launching) -> None:
+    code = read_code(make_spec(["python", "train.py"], code=str(launching.folder / "repo")))
+    assert code.listing.left_out == ("git", "hop", "key.txt", "keys")
+    assert [each.name for each in code.files] == ["train.py"]
+    assert SECRET.encode() not in b"".join(code.made.values())
