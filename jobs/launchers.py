@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -126,7 +127,7 @@ def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
     text = env.get(STREAM_CACHE)
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal()):
+    if not re.fullmatch(r"[0-9]{1,18}", text):
         message = f"`env: {STREAM_CACHE}`: `{text}` is no number of bytes"
         raise LaunchError(message, hint=f"{STREAM_CACHE}: '20000000000' for 20 GB")
     return int(text)

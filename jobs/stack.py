@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.located import MOST_BYTES
 from jobs.project import NAME, project_root
 from jobs.spec import ENVIRONMENT_SCHEMA, Environment
 
@@ -69,11 +70,16 @@ def load_environment(
 
 def read_environment(path: Path) -> Environment:
     """The environment from a file that `launch env export` wrote."""
+    hint = "`launch env export --output FILE` writes one"
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
     except OSError as error:
         message = f"{path}: {error.strerror}"
-        raise LaunchError(message, hint="`launch env export --output FILE` writes one") from error
+        raise LaunchError(message, hint=hint) from error
+    if len(text) > MOST_BYTES:
+        message = f"{path} has more than {MOST_BYTES >> 20} MB, so it is no environment"
+        raise LaunchError(message, hint=hint)
     return parse_environment(text, str(path))
 
 
@@ -81,7 +87,7 @@ def parse_environment(text: bytes, source: str) -> Environment:
     """Check and decode; `source` names where it came from in the message of an error."""
     try:
         schema = msgspec.json.decode(text, type=_SchemaOnly).schema
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         message = f"the environment of {source} is damaged: {error}"
         raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
     if schema != ENVIRONMENT_SCHEMA:

@@ -21,7 +21,7 @@ from jobs.errors import EnvironmentFailure, LaunchError
 # Spoken on the wire; Azurite and every cloud know it.
 API_VERSION = "2023-11-03"
 # A token opens all that we can, at whomever it is shown to: environments' files are passed around.
-_AZURES = re.compile(r"https://[a-z0-9.-]+\.blob\.core\.windows\.net(/|$)")
+_AZURES = re.compile(r"https://[a-z0-9.-]+\.blob\.core\.windows\.net(/|\Z)")
 # The headers whose values are signed, in their order; `content-length` counts only over 0.
 _SIGNED = (
     "content-encoding",

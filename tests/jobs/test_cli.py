@@ -411,6 +411,28 @@ def test_what_logs_cannot_select_is_a_usage_mistake(launching, words, message):
     assert typed.err.startswith(f"error: {message}\n")
 
 
+@pytest.mark.parametrize("number", ["²", "9" * 5000, "\udcff"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["wait", "--timeout"],
+        ["logs", "--rank"],
+        ["logs", "--tail"],
+        ["ls", "--limit"],
+        ["run", "JOB", "--nodes"],
+        ["plan", "JOB", "--processes-per-node"],
+        ["plan", "JOB", "--set", "args.text=", "--cluster"],
+    ],
+    ids=" ".join,
+)
+def test_what_python_takes_for_no_number_is_a_usage_mistake(launching, job, words, number):
+    launching.add_run()
+    typed = launching.type(*(job if word == "JOB" else word for word in words), number)
+    assert (typed.code, typed.out) == (2, "")
+    assert typed.err.startswith("error: ")
+    assert "fault of launch" not in typed.err
+
+
 @pytest.mark.parametrize(
     ("ends_as", "words", "code"),
     [

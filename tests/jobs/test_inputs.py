@@ -222,7 +222,7 @@ def test_the_cache_takes_half_of_the_free_disk_or_what_the_job_says(giving, pack
     assert (by_itself.cache_bytes, told.cache_bytes) == (5000, 0)
 
 
-@pytest.mark.parametrize("text", ["", "20g", "-1", "1e9", "²"])
+@pytest.mark.parametrize("text", ["", "20g", "-1", "1e9", "²", "9" * 5000])
 def test_a_cache_that_is_no_number_of_bytes_is_refused_by_the_plan(text):
     spec = make_spec(["true"], env={"TRAINYARD_STREAM_CACHE_BYTES": text})
     with pytest.raises(LaunchError) as error:
