@@ -12,14 +12,7 @@ from jobs.engines.local import LocalEngine
 from jobs.errors import ExitCode, Refused
 from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from tests.fakes.gangs import make_environment, make_spec
-
-
-def make_runtime(folder: Path, library: bytes) -> Path:
-    """A runtime with a Horovod in it; gives its interpreter."""
-    package = folder / "lib" / "python3.11" / "site-packages" / "horovod" / "torch"
-    package.mkdir(parents=True)
-    (package / "mpi_lib_v2.so").write_bytes(library)
-    return folder / "bin" / "python"
+from tests.fakes.runtimes import make_runtime
 
 
 def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
