@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -333,6 +334,27 @@ def test_money_is_asked_for_once_and_only_where_it_is_spent(launching, job):
     assert FakeEngine.submitted == []
     assert launching.type("run", job, "--yes").code == 0
     assert len(FakeEngine.submitted) == 1
+
+
+def test_a_no_names_what_shows_the_same_without_a_question(launching, job, monkeypatch):
+    cluster = msgspec.structs.replace(
+        launching.environment.clusters["cpu"], price_per_node_hour=3.06, currency="USD"
+    )
+    launching.write_environment(
+        msgspec.structs.replace(launching.environment, clusters={"cpu": cluster})
+    )
+    monkeypatch.setattr("jobs.console.confirm", lambda _: False)
+    typed = launching.type("run", job, "--nodes", "2", "--set", "args.note=a b")
+    shown = f"launch plan {job} --nodes 2 --set 'args.note=a b' --env {launching.env_file}"
+    assert (typed.code, FakeEngine.submitted) == (3, [])
+    assert typed.err.endswith(
+        f"error: not started\n\nhint: `{shown}` shows it without a question\n"
+    )
+    assert "2 nodes x 2" in launching.type_bare(*shlex.split(shown)[1:]).out
+
+    run = launching.add_run()
+    hint = f"hint: `launch show {run} --env {launching.env_file}` shows it without a question\n"
+    assert launching.type("rerun", run).err.endswith(hint)
 
 
 # --- reading -----------------------------------------------------------------------------------
