@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.errors import Refused
-from jobs.spec import JobSpec
 
 DEVICES = Path("/dev")
 # What a Horovod with NCCL calls; the one without carries only the question whether it has it.
@@ -34,18 +33,18 @@ def horovod_lacks_nccl(interpreter: Path) -> bool:
 
 
 def refuse_horovod_without_nccl(
-    spec: JobSpec, interpreter: Path, *, num_gpus: int, inherited: Mapping[str, str]
+    launcher: str, image: str, env: Mapping[str, str], interpreter: Path, *, num_gpus: int
 ) -> None:
     """Raise Refused where ranks would find GPUs that their Horovod cannot reduce on.
 
-    Such a job would run, with every tensor on its way through the CPU; nobody means that.
-    `inherited` is what the ranks get of the shell's environment.
+    Such a job would run, with every tensor on its way through the CPU; nobody means that. `env` is
+    all that the ranks get, the job's own over what they inherit.
     """
-    hidden = {**inherited, **spec.env}.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if spec.launcher not in ("horovod", "mpi") or not num_gpus or hidden:
+    is_hidden = env.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if launcher not in ("horovod", "mpi") or not num_gpus or is_hidden:
         return
     if not horovod_lacks_nccl(interpreter):
         return
-    message = f"this machine has {num_gpus} GPUs, and the Horovod of `{spec.image}` has no NCCL"
+    message = f"this machine has {num_gpus} GPUs, and the Horovod of `{image}` has no NCCL"
     hint = f"launcher: torch (DDP uses NCCL), or on the CPU: {shlex.join(ON_THE_CPU)}"
     raise Refused(message, hint=hint)

@@ -65,9 +65,9 @@ class LocalEngine:
         interpreter = self._runtime(plan.spec.image)
         if plan.spec.launcher == "tensorflow":
             loopback_library(os.environ)
-        inherited = inherited_environment(os.environ)
+        env = inherited_environment(os.environ) | plan.spec.env
         refuse_horovod_without_nccl(
-            plan.spec, interpreter, num_gpus=self._num_gpus(), inherited=inherited
+            plan.spec.launcher, plan.spec.image, env, interpreter, num_gpus=self._num_gpus()
         )
         handover = Handover(
             interpreter=str(interpreter),
