@@ -161,7 +161,7 @@ def _decode(preview: bytes, stack: str) -> _Preview:
     except msgspec.DecodeError as error:
         command = f"pulumi preview --json -s {stack}"
         message = f"`{command}` says what cannot be read: {error}"
-        raise pulumi_failed("", command=command, message=message) from error
+        raise pulumi_failed(str(error), command=command, message=message) from error
 
 
 def _find_protected(said: _Preview, stack: str) -> dict[str, _Lost]:
