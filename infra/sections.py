@@ -182,7 +182,7 @@ def open_sections(config: Mapping[str, str], problems: list[str]) -> Section:
 def _decode(value: str) -> Any:
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 

@@ -118,11 +118,13 @@ def whole_number(at_least: int) -> Callable[[str], int]:
     """The type of an option that takes a whole number, not below a bound."""
 
     def parse(text: str) -> int:
-        number = int(text) if text.removeprefix("-").isdecimal() else None
+        # Up to 18 digits: what is kept in 64 bits wherever it goes.
+        digits = text.removeprefix("-")
+        number = int(text) if digits.isdecimal() and len(digits) <= 18 else None
         if number is None or number < at_least:
             from argparse import ArgumentTypeError
 
-            message = f"`{text}` has to be a whole number, {at_least} or more"
+            message = f"`{text[:60]}` has to be a whole number, {at_least} or more"
             raise ArgumentTypeError(message)
         return number
 
@@ -136,7 +138,7 @@ def _formatter(prog: str) -> HelpFormatter:
 
 def _columns() -> int:
     given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given) > 0:
+    if given.isdecimal() and len(given) < 6 and int(given) > 0:
         return int(given)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 80

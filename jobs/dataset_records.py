@@ -209,7 +209,7 @@ def parse_ref(ref: str) -> tuple[str, int | None]:
     check_name(name)
     if not at:
         return name, None
-    if not version.isascii() or not version.isdecimal() or int(version) < 1:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", version):
         message = f"`{ref}` names no version of a dataset"
         raise LaunchError(message, hint=f"{name}@1, or {name} for the newest")
     return name, int(version)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.errors import Refused
-from jobs.spec import JobSpec
 
 DEVICES = Path("/dev")
 # What a Horovod with NCCL calls; the one without carries only the question whether it has it.
 NCCL_SYMBOL = b"ncclAllReduce"
+# What hides the GPUs from a job's ranks, as words of `launch run`.
+ON_THE_CPU = ("--set", "env.CUDA_VISIBLE_DEVICES=-1")
 
 
 def count_gpus(devices: Path = DEVICES) -> int:
@@ -24,20 +26,25 @@ def count_gpus(devices: Path = DEVICES) -> int:
     return sum(1 for name in names if re.fullmatch(r"nvidia\d+", name))
 
 
+def horovod_lacks_nccl(interpreter: Path) -> bool:
+    """Whether the runtime has a Horovod, and one that cannot reduce on GPUs."""
+    libraries = list(interpreter.parent.parent.glob("lib/python*/site-packages/horovod/*/mpi_lib*"))
+    return bool(libraries) and not any(NCCL_SYMBOL in each.read_bytes() for each in libraries)
+
+
 def refuse_horovod_without_nccl(
-    spec: JobSpec, interpreter: Path, *, num_gpus: int, inherited: Mapping[str, str]
+    launcher: str, image: str, env: Mapping[str, str], interpreter: Path, *, num_gpus: int
 ) -> None:
     """Raise Refused where ranks would find GPUs that their Horovod cannot reduce on.
 
-    Such a job would run, with every tensor on its way through the CPU; nobody means that.
-    `inherited` is what the ranks get of the shell's environment.
+    Such a job would run, with every tensor on its way through the CPU; nobody means that. `env` is
+    all that the ranks get, the job's own over what they inherit.
     """
-    hidden = {**inherited, **spec.env}.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if spec.launcher not in ("horovod", "mpi") or not num_gpus or hidden:
+    is_hidden = env.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if launcher not in ("horovod", "mpi") or not num_gpus or is_hidden:
         return
-    libraries = list(interpreter.parent.parent.glob("lib/python*/site-packages/horovod/*/mpi_lib*"))
-    if not libraries or any(NCCL_SYMBOL in library.read_bytes() for library in libraries):
+    if not horovod_lacks_nccl(interpreter):
         return
-    message = f"this machine has {num_gpus} GPUs, and the Horovod of `{spec.image}` has no NCCL"
-    hint = "launcher: torch (DDP uses NCCL), or on the CPU: --set env.CUDA_VISIBLE_DEVICES=-1"
+    message = f"this machine has {num_gpus} GPUs, and the Horovod of `{image}` has no NCCL"
+    hint = f"launcher: torch (DDP uses NCCL), or on the CPU: {shlex.join(ON_THE_CPU)}"
     raise Refused(message, hint=hint)

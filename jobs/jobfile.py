@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from jobs.errors import LaunchError, NotFound
-from jobs.located import Node, parse_override, parse_yaml, with_override
+from jobs.located import MOST_BYTES, Node, brief, parse_override, parse_yaml, with_override
 from jobs.spec import JobFile
 from jobs.typed import decode
 
@@ -60,8 +60,8 @@ def load_job(
 def find_job(name: str) -> Path:
     """The file that a path or a catalog name stands for."""
     is_path = name.endswith(SUFFIXES) or os.sep in name or "/" in name
-    if is_path or (name not in catalog_names() and name and Path(name).exists()):
-        path = Path(name).expanduser()
+    if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
+        path = _path(name, "JOB")
         if path.is_file():
             return path
         if path.is_dir():
@@ -86,13 +86,18 @@ def catalog_names() -> list[str]:
 def read_tree(path: Path, name: str) -> Node:
     """The file as a tree of located values."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8-sig")
     except OSError as error:
         message = f"cannot read the job file `{name}`: {error.strerror}"
         raise LaunchError(message, hint=f"ls -l {name}") from None
     except UnicodeDecodeError as error:
         message = f"the job file `{name}` is no UTF-8 text (byte {error.start})"
         raise LaunchError(message, hint="save it as UTF-8") from None
+    if len(content) > MOST_BYTES:
+        message = f"the job file `{name}` has more than {MOST_BYTES >> 20} MB"
+        raise LaunchError(message, hint="is it a job file? data stands in files of its own")
     return parse_yaml(text, name if path.parent != CATALOG else f"catalog/{path.name}")
 
 
@@ -111,6 +116,7 @@ def decode_job(root: Node) -> JobFile:
     job = decode(root, JobFile, ignored=(SCHEMA_KEY,))
     _check_program(job, root)
     _check_variables(job, root)
+    _check_folders(job, root)
     return job
 
 
@@ -140,6 +146,17 @@ def _check_variables(job: JobFile, root: Node) -> None:
             raise LaunchError(message, hint="keep one of them")
 
 
+def _check_folders(job: JobFile, root: Node) -> None:
+    """Inputs, or outputs, whose names differ by case alone have one variable, and one folder."""
+    for key in ("inputs", "outputs"):
+        first: dict[str, str] = {}
+        for name in getattr(job, key):
+            if (other := first.setdefault(name.upper(), name)) != name:
+                variable = f"{RESERVED_PREFIX}{key[:-1].upper()}_{name.upper()}"
+                message = f"{_place(root, key, name)}: `{other}` and `{name}` are both {variable}"
+                raise LaunchError(message, hint="give them names that differ by more than case")
+
+
 def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None:
     """The folder that travels, looked at before anything starts.
 
@@ -153,7 +170,7 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
     if job.code is None and job.script is None:
         _refuse_forgotten_code(job, folder, source)
         return None
-    code = (folder / Path(job.code or ".").expanduser()).resolve()
+    code = (folder / _path(job.code or ".", source, folder)).resolve()
     if not code.is_dir():
         what = "is no folder" if code.exists() else "is not there"
         message = f"{source}: the folder `code: {job.code}` {what} ({code})"
@@ -167,7 +184,7 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
 def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | None:
     if job.script is None:
         return None
-    script = (folder / Path(job.script).expanduser()).resolve()
+    script = (folder / _path(job.script, source, folder)).resolve()
     if not script.is_file():
         what = "is a folder" if script.is_dir() else "is not there"
         message = f"{source}: the script `{job.script}` {what} ({script})"
@@ -178,6 +195,21 @@ def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | N
         message = f"{source}: the script `{job.script}` is outside the folder that travels ({code})"
         raise LaunchError(message, hint="name a folder that holds it: `code: ..`")
     return script.relative_to(code).as_posix()
+
+
+def _path(text: str, source: str, folder: Path = Path()) -> Path:
+    """The path that somebody wrote, which may be of nothing; `source` is where it stands.
+
+    Raises LaunchError for what can be no path: too long a name, the home of nobody.
+    """
+    try:
+        path = Path(text).expanduser()
+        (folder / path).resolve().exists()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        message = f"{source}: `{brief(text)}` is no path: {reason}"
+        raise LaunchError(message, hint="paths are relative to the job file") from None
+    return path
 
 
 def _refuse_forgotten_code(job: JobFile, folder: Path, source: str) -> None:

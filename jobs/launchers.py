@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
-from jobs.errors import LaunchError, Refused
+from jobs.errors import LaunchError
 from jobs.program_file import PROGRAM_FILE
 from jobs.spec import Cluster, JobSpec, Launcher, Limits
 
@@ -80,10 +81,10 @@ class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
     """What the local engine will start for a job.
 
-    Raises Refused where the job is larger than the cluster, LaunchError for what this engine
+    That the job fits the cluster `resolve` has seen to. Raises LaunchError for what this engine
     cannot do.
     """
-    _check(spec, cluster)
+    _check(spec)
     return GangRequest(
         compute=cluster.compute,
         capacity_nodes=cluster.max_nodes,
@@ -102,22 +103,11 @@ def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
     )
 
 
-def _check(spec: JobSpec, cluster: Cluster) -> None:
+def _check(spec: JobSpec) -> None:
     if spec.chief and spec.world_size < 2:
         message = "a chief needs at least one worker beside it, and the job has one process"
         raise LaunchError(message, hint="--set processes_per_node=2")
     stream_cache_bytes(spec.env)
-    if spec.nodes > cluster.max_nodes or spec.processes_per_node > cluster.processes_per_node:
-        asked = f"{spec.nodes} x {spec.processes_per_node}"
-        largest = f"{cluster.max_nodes} x {cluster.processes_per_node}"
-        message = (
-            f"cluster `{spec.cluster}` has no room for {asked} (nodes x processes per node); "
-            f"the largest that fits is {largest}"
-        )
-        fitting_nodes = min(spec.nodes, cluster.max_nodes)
-        fitting_processes = min(spec.processes_per_node, cluster.processes_per_node)
-        hint = f"--nodes {fitting_nodes} --set processes_per_node={fitting_processes}"
-        raise Refused(message, hint=hint)
 
 
 def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
@@ -128,7 +118,7 @@ def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
     text = env.get(STREAM_CACHE)
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal()):
+    if not re.fullmatch(r"[0-9]{1,18}", text):
         message = f"`env: {STREAM_CACHE}`: `{text}` is no number of bytes"
         raise LaunchError(message, hint=f"{STREAM_CACHE}: '20000000000' for 20 GB")
     return int(text)

@@ -7,7 +7,7 @@ Scalars follow YAML 1.2 (and so the editors): only `true` and `false` are boolea
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,6 +15,14 @@ from jobs.errors import LaunchError
 
 Scalar = str | int | float | bool | None
 
+# Beyond any job; a file that is larger or deeper is a mistake or meant to do harm.
+MOST_BYTES = 1 << 20
+MOST_DEPTH = 64
+MOST_VALUES = 10_000
+# Python takes no whole number of more digits than 4,300, and shows none.
+_LONGEST_NUMBER = 300
+_LONGEST_SHOWN = 200
+_UNGIVABLE = re.compile(r"[\0\ud800-\udfff]")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OCTAL_OR_HEX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -47,16 +55,19 @@ class Entry:
     node: Node
 
 
-def parse_yaml(text: str, name: str) -> Node:
+def parse_yaml(text: str, name: str, *, is_one_place: bool = False) -> Node:
     """Parse one document; `name` is what errors call the file.
 
-    Raises LaunchError for what is no YAML, for several documents and for a key given twice.
+    With `is_one_place` every value stands at `name` itself, as behind an option. Raises LaunchError
+    for what is no YAML, for tags, several documents and a key given twice, and for a document
+    larger or deeper than any job.
     """
     import yaml
 
+    _check_text(text, name if is_one_place else None, name)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        root = yaml.compose(text, Loader=loader)
+        root = _Reader(name, yaml.parse(text, Loader=loader), is_one_place).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
@@ -70,21 +81,24 @@ def parse_yaml(text: str, name: str) -> Node:
     if root is None:
         message = f"{name} is empty"
         raise LaunchError(message, hint="the catalog's files are examples: launch plan digits")
-    return _Converter(name).convert(root)
+    return root
 
 
 def parse_override(assignment: str, option: str | None = None) -> tuple[list[str], Node]:
     """The key's path and the value of `--set KEY=VALUE` (or of an option that stands for one)."""
     key, equals, text = assignment.partition("=")
-    where = option or f"--set {assignment}"
+    where = brief(option or f"--set {assignment}")
+    _check_text(assignment, where)
     if not equals or not key:
         message = f"`{where}` is no KEY=VALUE"
         raise LaunchError(message, hint="for example --set args.epochs=1")
     top, dot, rest = key.partition(".")
     path = [top, rest] if dot and top in _OPEN_MAPPINGS else key.split(".")
+    if len(path) > MOST_DEPTH:
+        raise _too_deep(where)
     if not text.startswith(("[", "{", '"', "'")):
         return path, Node(where=where, value=plain_scalar(text), text=text)
-    return path, _moved(parse_yaml(text, where), where)
+    return path, parse_yaml(text, where, is_one_place=True)
 
 
 def with_override(root: Node, path: Sequence[str], value: Node) -> Node:
@@ -117,10 +131,17 @@ def located(value: Any, where: str) -> Node:
     return Node(where=where, value=value, text=text)
 
 
+def brief(text: str) -> str:
+    """The text, cut where it is too long for a message."""
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
 def plain_scalar(text: str) -> Scalar:
     """What an unquoted scalar means in YAML 1.2's core schema."""
     if text in _WORDS:
         return _WORDS[text]
+    if len(text) > _LONGEST_NUMBER:
+        return text
     if _INTEGER.fullmatch(text):
         return int(text)
     if _OCTAL_OR_HEX.fullmatch(text):
@@ -130,57 +151,138 @@ def plain_scalar(text: str) -> Scalar:
     return text
 
 
-class _Converter:
-    """From PyYAML's nodes to ours; an alias gives the node that its anchor gave."""
+class _Reader:
+    """Builds the tree from YAML's events; an alias gives the node that its anchor gave.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.done: dict[int, Node] = {}
-        self.open: set[int] = set()
+    Reads events, not PyYAML's own nodes: building those recurses in C, once for every bracket.
+    """
 
-    def convert(self, node: Any) -> Node:
-        if id(node) in self.done:
-            return self.done[id(node)]
-        if id(node) in self.open:
-            message = f"{self.where(node)}: the value contains itself"
+    def __init__(self, name: str, events: Iterator[Any], is_one_place: bool) -> None:
+        self._name = name
+        self._events = events
+        self._is_one_place = is_one_place
+        self._num_values = 0
+        # With how many values each stands for; None while its end is not read.
+        self._anchors: dict[str, tuple[Node, int] | None] = {}
+
+    def document(self) -> Node | None:
+        """The tree, None where there is nothing but comments."""
+        import yaml
+
+        next(self._events)
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            return None
+        root = self._value(next(self._events), 1)
+        next(self._events)
+        after = next(self._events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            message = f"{self._where(after)}: another document begins"
+            raise LaunchError(message, hint="one job a file: remove the `---`")
+        return root
+
+    def _where(self, event: Any) -> str:
+        mark = event.start_mark
+        return (
+            self._name if self._is_one_place else f"{self._name}:{mark.line + 1}:{mark.column + 1}"
+        )
+
+    def _value(self, event: Any, depth: int) -> Node:
+        import yaml
+
+        where = self._where(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(str(event.anchor), where)
+        if event.tag is not None:
+            message = f"{where}: the tag `{brief(_tag(event.tag))}` means nothing in a job file"
+            raise LaunchError(
+                message, hint="remove it; in quotes a value that begins with `!` is text"
+            )
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        before = self._num_values
+        self._count(1, where)
+        if isinstance(event, yaml.ScalarEvent):
+            _check_text(event.value, where)
+            value = event.value if event.style else plain_scalar(event.value)
+            node = Node(where=where, value=value, text=event.value)
+        elif depth > MOST_DEPTH:
+            raise _too_deep(where)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = Node(where=where, value=self._items(depth))
+        else:
+            node = Node(where=where, value=self._entries(depth))
+        if event.anchor:
+            self._anchors[event.anchor] = (node, self._num_values - before)
+        return node
+
+    def _alias(self, anchor: str, where: str) -> Node:
+        if anchor not in self._anchors:
+            message = f"{where}: no anchor `&{brief(anchor)}` stands before this alias"
+            raise LaunchError(message, hint="put quotes round text that begins with `*`")
+        anchored = self._anchors[anchor]
+        if anchored is None:
+            message = f"{where}: the value contains itself"
             raise LaunchError(message, hint="an alias (*name) cannot stand inside its own anchor")
-        self.open.add(id(node))
-        result = self._convert(node)
-        self.open.discard(id(node))
-        self.done[id(node)] = result
-        return result
+        self._count(anchored[1], where)
+        return anchored[0]
 
-    def where(self, node: Any) -> str:
-        mark = node.start_mark
-        return f"{self.name}:{mark.line + 1}:{mark.column + 1}"
+    def _items(self, depth: int) -> list[Node]:
+        import yaml
 
-    def _convert(self, node: Any) -> Node:
-        if node.id == "scalar":
-            value = node.value if node.style else plain_scalar(node.value)
-            return Node(where=self.where(node), value=value, text=node.value)
-        if node.id == "sequence":
-            return Node(where=self.where(node), value=[self.convert(item) for item in node.value])
+        items: list[Node] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._value(event, depth + 1))
+        return items
+
+    def _entries(self, depth: int) -> dict[str, Entry]:
+        import yaml
+
         entries: dict[str, Entry] = {}
-        for key, value in node.value:
-            if key.id != "scalar":
-                message = f"{self.where(key)}: a key has to be a word"
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                message = f"{self._where(event)}: a key has to be a word"
                 raise LaunchError(message, hint="write `key: value`")
-            if key.value in entries:
-                message = f"{self.where(key)}: `{key.value}` is there already"
-                raise LaunchError(message, hint=f"first at {entries[key.value].where}; keep one")
-            entries[key.value] = Entry(where=self.where(key), node=self.convert(value))
-        return Node(where=self.where(node), value=entries)
+            key = self._value(event, depth)
+            name = event.value
+            if name in entries:
+                message = f"{key.where}: `{brief(name)}` is there already"
+                raise LaunchError(message, hint=f"first at {entries[name].where}; keep one")
+            entries[name] = Entry(where=key.where, node=self._value(next(self._events), depth + 1))
+        return entries
+
+    def _count(self, num_values: int, where: str) -> None:
+        self._num_values += num_values
+        if self._num_values > MOST_VALUES:
+            message = f"{where}: more than {MOST_VALUES} values, each alias (*name) counted in full"
+            raise LaunchError(message, hint="put long lists into a file that the program reads")
 
 
-def _moved(node: Node, where: str) -> Node:
-    value = node.value
-    if isinstance(value, dict):
-        value = {
-            key: Entry(where=where, node=_moved(entry.node, where)) for key, entry in value.items()
-        }
-    elif isinstance(value, list):
-        value = [_moved(item, where) for item in value]
-    return Node(where=where, value=value, text=node.text)
+def _check_text(text: str, where: str | None, name: str = "") -> None:
+    """Refuse what no program can be given: NUL, and bytes that are no UTF-8.
+
+    Without `where` the text is the whole file `name`, and the place in it is named.
+    """
+    bad = _UNGIVABLE.search(text)
+    if bad is None:
+        return
+    if where is None:
+        before = text[: bad.start()]
+        where = f"{name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+    if bad[0] == "\0":
+        message = f"{where}: a NUL character can stand in no argument and no variable"
+        raise LaunchError(message, hint="remove it (it may be written `\\0`)")
+    message = f"{where}: a character that is none: a surrogate, or a byte that is no UTF-8"
+    raise LaunchError(message, hint="write it as UTF-8")
+
+
+def _too_deep(where: str) -> LaunchError:
+    message = f"{where}: more than {MOST_DEPTH} levels of nesting"
+    return LaunchError(message, hint="no key of a job file needs more than four")
+
+
+def _tag(tag: str) -> str:
+    """A tag as it is written: YAML's own are `!!str`, not their long name."""
+    return tag.replace("tag:yaml.org,2002:", "!!", 1)
 
 
 def _yaml_hint(problem: str | None) -> str:
@@ -188,6 +290,4 @@ def _yaml_hint(problem: str | None) -> str:
         return "indent with spaces"
     if problem and "mapping values" in problem:
         return "put quotes round a value that holds `: `"
-    if problem and "another document" in problem:
-        return "one job a file: remove the `---`"
     return "close every quote and bracket; put quotes round text that begins with a sign"

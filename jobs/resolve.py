@@ -180,7 +180,10 @@ def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:
         options.append(f"--nodes {fitting[0]}")
     if fitting[1] != processes:
         options.append(f"--processes-per-node {fitting[1]}")
-    return Refused(message, hint=f"what fits: {' '.join(options)}")
+    hint = f"what fits: {' '.join(options)}"
+    if fitting[1] != processes and not (cluster.gpus_per_node or environment.is_imported):
+        hint += f"; the maximum is the cluster's `processes_per_node` in Pulumi.{environment.stack}.yaml"
+    return Refused(message, hint=hint)
 
 
 def size_text(nodes: int, processes_per_node: int) -> str:

@@ -17,7 +17,7 @@ _LEFT_OUT = ("command", "inputs", "code", "code_only", "resume")
 # Names may hold spaces, and diff.noprefix and diff.mnemonicPrefix change what stands before them.
 _HEADER = re.compile(
     r'diff --git (?:"?(?:[a-z]/)?(?P<same>.+?)"? "?(?:[a-z]/)?(?P=same)"?'
-    r'|.+ "?(?:[a-z]/)?(?P<after>.+?)"?)$'
+    r'|.+ "?(?:[a-z]/)?(?P<after>.+?)"?)\Z'
 )
 
 

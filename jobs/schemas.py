@@ -55,7 +55,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
     },
     Cluster: {
         "compute": "The physical name.",
-        "processes_per_node": "Ranks on a node without GPUs.",
+        "processes_per_node": "Ranks at most on a node without GPUs; with GPUs it is one each.",
         "price_per_node_hour": "null where it is not known.",
         "family": "What Azure counts the size's quota by; null on the local stack.",
         "price_as_of": "The day of a list price; null where the price is the stack's own.",

@@ -18,13 +18,15 @@ Launcher = Literal["horovod", "torch", "tensorflow", "mpi", "none"]
 Priority = Literal["low", "normal", "high"]
 InputMode = Literal["mount", "download", "stream"]
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Duration = Annotated[str, Meta(pattern=r"^(?![0.]+[smhd])[0-9]+(\.[0-9]+)?(s|m|h|d)$")]
-DurationOrOff = Annotated[str, Meta(pattern=r"^(off|(?![0.]+[smhd])[0-9]+(\.[0-9]+)?(s|m|h|d))$")]
+# `$` alone would take a newline at the end; a schema's regular expressions know no `\Z`.
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$(?!\n)")]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")]
+_LENGTH = r"(?![0.]+[smhd])[0-9]{1,11}(\.[0-9]{1,11})?(s|m|h|d)"
+Duration = Annotated[str, Meta(pattern=rf"^{_LENGTH}$(?!\n)")]
+DurationOrOff = Annotated[str, Meta(pattern=rf"^(off|{_LENGTH})$(?!\n)")]
 # A relative one would be of whatever folder one is in.
 AbsolutePath = Annotated[str, Meta(pattern=r"^/")]
-MemorySize = Annotated[str, Meta(pattern=r"^[0-9]+[kmg]$")]
+MemorySize = Annotated[str, Meta(pattern=r"^[0-9]{1,9}[kmg]$(?!\n)")]
 Positive = Annotated[int, Meta(ge=1)]
 
 
@@ -141,14 +143,14 @@ class JobLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     wall_clock: Duration | None = None
-    cost: Annotated[float, Meta(gt=0)] | None = None
+    cost: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     hang: DurationOrOff = "30m"
 
 
 class JobRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often, and after what, a run is started again."""
 
-    max: Annotated[int, Meta(ge=0)] = 0
+    max: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     on: tuple[Literal["preemption", "node_failure"], ...] = ("preemption", "node_failure")
 
 
@@ -166,7 +168,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cluster: str | None = None
     nodes: Positive | Literal["max"] = 1
     processes_per_node: Positive | Literal["gpu"] = "gpu"
-    parameter_servers: Annotated[int, Meta(ge=0)] = 0
+    parameter_servers: Annotated[int, Meta(ge=0, le=1_000)] = 0
     chief: bool = False
     inputs: dict[VariableName, JobInput] = {}
     outputs: dict[VariableName, JobOutput] = {}

@@ -17,8 +17,10 @@ import msgspec
 
 from jobs import trust
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.located import MOST_BYTES
 from jobs.private import make_folder
 from jobs.project import NAME, project_root, require_trusted
+from jobs.pulumi_failures import last_words, pulumi_failed
 from jobs.spec import ENVIRONMENT_SCHEMA, Environment
 
 if TYPE_CHECKING:
@@ -80,11 +82,16 @@ def known_environment(stack: str) -> Environment | None:
 
 def read_environment(path: Path) -> Environment:
     """The environment from a file that `launch env export` wrote."""
+    hint = "`launch env export --output FILE` writes one"
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
     except OSError as error:
         message = f"{path}: {error.strerror}"
-        raise LaunchError(message, hint="`launch env export --output FILE` writes one") from error
+        raise LaunchError(message, hint=hint) from error
+    if len(text) > MOST_BYTES:
+        message = f"{path} has more than {MOST_BYTES >> 20} MB, so it is no environment"
+        raise LaunchError(message, hint=hint)
     return parse_environment(text, str(path))
 
 
@@ -92,7 +99,7 @@ def parse_environment(text: bytes, source: str) -> Environment:
     """Check and decode; `source` names where it came from in the message of an error."""
     try:
         schema = msgspec.json.decode(text, type=_SchemaOnly).schema
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         message = f"the environment of {source} is damaged: {error}"
         raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
     if schema != ENVIRONMENT_SCHEMA:
@@ -131,11 +138,10 @@ def preview(stack: str) -> bytes:
     result = _start_pulumi(root, arguments, timeout_s=PREVIEW_TIMEOUT_S)
     if result.stdout.strip():
         return result.stdout
-    said = _last_line(result.stderr)
+    said = last_words(result.stderr)
     if "no stack named" in said:
         raise _not_up(stack) if stack in _names(root) else _unknown(stack, root)
-    message = f"`pulumi preview -s {stack}` failed: {said}"
-    raise EnvironmentFailure(message, hint="launch doctor")
+    raise pulumi_failed(said, command=f"pulumi preview -s {stack}")
 
 
 def list_stacks() -> list[tuple[str, bool | None]]:
@@ -309,21 +315,21 @@ def _read_output(root: Path, stack: str) -> bytes:
     )
     if result.returncode == 0:
         return result.stdout
-    said = _last_line(result.stderr)
+    said = last_words(result.stderr)
     if "does not have output property" in said or "no stack named" in said:
         raise _not_up(stack)
-    message = f"`pulumi stack output -s {stack}` failed: {said}"
-    raise EnvironmentFailure(message, hint="launch doctor")
+    raise pulumi_failed(said, command=f"pulumi stack output -s {stack}")
 
 
 def _run_pulumi(root: Path, arguments: list[str], *, timeout_s: float = OUTPUT_TIMEOUT_S) -> bytes:
     result = _start_pulumi(root, arguments, timeout_s=timeout_s)
     if result.returncode != 0:
         said = (result.stdout + result.stderr).decode(errors="replace").strip()
-        message = f"`pulumi {' '.join(arguments)}` failed:\n{said}"
+        command = f"pulumi {' '.join(arguments)}"
+        message = f"`{command}` failed:\n{said}"
         if "stack is currently locked" in said:
             raise Refused(message, hint="wait for its owner; `pulumi cancel` where he is gone")
-        raise EnvironmentFailure(message, hint="launch doctor")
+        raise pulumi_failed(said, command=command, message=message)
     return result.stdout
 
 
@@ -370,11 +376,6 @@ def _export(root: Path, stack: str) -> dict[str, Any]:
 
 def _has_resources(state: Path) -> bool:
     return state.exists() and bool(_checkpoint(state).get("resources"))
-
-
-def _last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("error: ") if lines else "it said nothing"
 
 
 def _unknown(stack: str, root: Path) -> LaunchError:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.pulumi_failures import pulumi_failed
 from jobs.stack_costs import what_is_lost
 
 Change = Literal["replaced", "deleted", "goes along"]
@@ -158,8 +159,9 @@ def _decode(preview: bytes, stack: str) -> _Preview:
     try:
         return msgspec.json.decode(preview, type=_Preview)
     except msgspec.DecodeError as error:
-        message = f"`pulumi preview --json -s {stack}` says what cannot be read: {error}"
-        raise EnvironmentFailure(message, hint="launch doctor") from error
+        command = f"pulumi preview --json -s {stack}"
+        message = f"`{command}` says what cannot be read: {error}"
+        raise pulumi_failed(str(error), command=command, message=message) from error
 
 
 def _find_protected(said: _Preview, stack: str) -> dict[str, _Lost]:

@@ -31,7 +31,12 @@ LARGE_CODE_BYTES = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """How the user wants a run started; `stack` are the words that name the stack."""
+    """How the user wants a run started; `stack` are the words that name the stack.
+
+    `shown_by` is the command that shows what would be started, and starts nothing.
+    """
+
+    shown_by: Sequence[str]
 
     detach: bool = False
     fetch: bool = True
@@ -158,6 +163,5 @@ def _ask_for_money(plan: Plan, environment: Environment, wish: Wish) -> None:
         return
     question = f"This spends money: {price_text(plan.spec, cluster)}. Start it?"
     if not console.confirm(question):
-        again = shlex.join(["launch", "plan", plan.spec.name])
         message = "not started"
-        raise Refused(message, hint=f"`{again}` shows the plan without a question")
+        raise Refused(message, hint=f"`{shlex.join(wish.shown_by)}` shows it without a question")

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from jobs.errors import LaunchError
-from jobs.located import Node
+from jobs.located import Node, brief
 from jobs.spec import Duration, DurationOrOff, MemorySize, Name, VariableName
 
 S = TypeVar("S", bound=Struct)
@@ -41,6 +41,8 @@ _EXAMPLES: dict[Any, str] = {
     str: "text",
     bool: "true",
 }
+# So many are named at once; behind them nothing is looked at.
+_MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,8 @@ def found(node: Node) -> str:
         return "nothing"
     if isinstance(value, bool):
         return f"`{node.text}`"
-    return f"the text `{node.text}`" if isinstance(value, str) else f"the number `{node.text}`"
+    kind = "text" if isinstance(value, str) else "number"
+    return f"the {kind} `{brief(node.text or '')}`"
 
 
 def _struct(
@@ -111,6 +114,8 @@ def _struct(
     values: dict[str, Any] = {}
     before = len(problems)
     for key, entry in node.value.items():
+        if len(problems) >= _MOST_PROBLEMS:
+            break
         if key in known:
             values[key] = _value(entry.node, known[key].type, f"{path}{key}", problems)
         elif key not in ignored:
@@ -147,8 +152,10 @@ def _mapping(
         return {}
     result: dict[str, Any] = {}
     for key, entry in node.value.items():
+        if len(problems) >= _MOST_PROBLEMS:
+            break
         if not _fits(key, types[0]):
-            message = f"{entry.where}: `{key}` in `{path}` has to be {describe(types[0])}"
+            message = f"{entry.where}: `{brief(key)}` in `{path}` has to be {describe(types[0])}"
             hint = f"for example `{_example(types[0])}: {_example(types[1])}`"
             problems.append(Problem(message=message, hint=hint))
         result[key] = _value(entry.node, types[1], f"{path}.{key}", problems)
@@ -160,7 +167,9 @@ def _items(node: Node, kind: Any, path: str, problems: list[Problem]) -> list[An
         problems.append(_wrong(node, list[kind], path))
         return []
     return [
-        _value(item, kind, f"{path}[{number}]", problems) for number, item in enumerate(node.value)
+        _value(item, kind, f"{path}[{number}]", problems)
+        for number, item in enumerate(node.value)
+        if len(problems) < _MOST_PROBLEMS
     ]
 
 
@@ -186,9 +195,10 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _wrong(node: Node, kind: Any, path: str) -> Problem:
+    path = brief(path)
     name = f"`{path.rstrip('.')}`" if path else "the job"
     message = f"{node.where}: {name} has to be {describe(kind)}, and is {found(node)}"
-    near = get_close_matches(str(node.value), _choices(kind), n=1) if path else []
+    near = get_close_matches(brief(node.text or ""), _choices(kind), n=1) if path else []
     hint = f"did you mean `{near[0]}`?" if near else _how_to_write(node.where, path, kind)
     return Problem(message=message, hint=hint)
 
@@ -223,6 +233,7 @@ def _example(kind: Any) -> str:
 
 
 def _unknown(where: str, path: str, key: str, known: list[str]) -> Problem:
+    key, path = brief(key), brief(path)
     near = get_close_matches(key.replace("-", "_"), known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
     return Problem(message=f"{where}: unknown key `{path}`", hint=hint)
@@ -238,10 +249,11 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _bounds(meta: Any) -> str:
+    most = f" and at most {meta.le:,.0f}" if meta.le is not None else ""
     if meta.ge is not None:
-        return f" of at least {meta.ge}"
+        return f" of at least {meta.ge}{most}"
     if meta.gt is not None:
-        return f" above {meta.gt}"
+        return f" above {meta.gt}{most}"
     if meta.pattern is not None:
         return f" of the form {meta.pattern}"
     return ""
@@ -256,5 +268,6 @@ def _combined(problems: list[Problem]) -> LaunchError:
     if len(problems) == 1:
         return LaunchError(problems[0].message, hint=problems[0].hint)
     lines = [f"  {problem.message} ({problem.hint})" for problem in problems]
-    message = "\n".join([f"{len(problems)} mistakes:", *lines])
+    more = " at least" if len(problems) >= _MOST_PROBLEMS else ""
+    message = "\n".join([f"{len(problems)} mistakes{more}:", *lines])
     return LaunchError(message, hint="`launch schema job` prints all keys; see docs/job-file.md")

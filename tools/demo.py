@@ -8,37 +8,47 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from jobs import console
 from jobs.build_cache import run_logged
 from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.gpus import DEVICES, ON_THE_CPU, count_gpus, horovod_lacks_nccl
+from jobs.images import runtime_python
 from tools.phases import Phases
 from tools.project import Project, this_project
 from tools.setup import explain, set_up
 
 JOB = "digits"
+IMAGE = "pytorch"  # the job's
 STACK = ("-s", "local")  # whatever TRAINYARD_STACK says
 ACTIVE = {"queued", "preparing", "running"}
 AGAIN = "`make demo` goes on where this ended"
 
 
 def main(
-    project: Project | None = None, prepare: Callable[[Project, Phases], None] = set_up
+    project: Project | None = None,
+    prepare: Callable[[Project, Phases], None] = set_up,
+    devices: Path = DEVICES,
 ) -> int:
-    """Run the demo; returns the exit code. Tests name the clone and what stands for set-up."""
+    """Run the demo; returns the exit code.
+
+    Tests name the clone, what stands for set-up, and the folder of the device files.
+    """
     project = project or this_project(os.environ)
     with Phases(sys.stdout, environ=os.environ) as phases:
         try:
             prepare(project, phases)
             raise_environment(project, phases)
             store_digits(project, phases)
-            run = train(project, phases)
+            job = job_words(project, devices)
+            run = train(project, phases, job)
             show_report(project, run)
         except (LaunchError, OSError) as error:
             phases.say(explain(error))
@@ -47,7 +57,7 @@ def main(
             phases.say(f"interrupted; {AGAIN}")
             return ExitCode.INTERRUPTED
     console.out()
-    console.out(console.tree("What to type next", next_commands(run)))
+    console.out(console.tree("What to type next", next_commands(run, job)))
     return 0
 
 
@@ -69,18 +79,25 @@ def store_digits(project: Project, phases: Phases) -> None:
         call(project, log, "launch", "data", "push", folder, JOB, *STACK)
 
 
-def train(project: Project, phases: Phases) -> str:
+def job_words(project: Project, devices: Path) -> list[str]:
+    """The job as `launch run` takes it: on the CPU where its Horovod cannot use this machine's GPUs."""
+    hides = count_gpus(devices) and horovod_lacks_nccl(runtime_python(IMAGE, project.root))
+    return [JOB, *(ON_THE_CPU if hides else ())]
+
+
+def train(project: Project, phases: Phases, job: Sequence[str]) -> str:
     """Train, or wait for the training that a killed demo started; gives the run's id."""
     log = project.log("demo-run")
     run = active_run(ask(project, log, "launch", "ls", "--all", "--json", *STACK))
     if run is not None:
         title = f"launch wait {run}: the training that was under way"
     else:
-        title = f"launch run {JOB}: Horovod on two processes"
+        why = " (its Horovod has no NCCL, so the GPUs rest)" if job[1:] else ""
+        title = f"launch run {shlex.join(job)}: Horovod{why}"
     with phases.phase(title):
         if run is None:
             # Detached, so that it outlives this program from its first moment.
-            said = ask(project, log, "launch", "run", JOB, "--yes", "--detach", *STACK)
+            said = ask(project, log, "launch", "run", *job, "--yes", "--detach", *STACK)
             run = said.strip()
         hint = f"`launch logs {run}` has every line; `make demo` trains anew"
         call(project, log, "launch", "wait", run, *STACK, hint=hint)
@@ -103,14 +120,17 @@ def show_report(project: Project, run: str) -> None:
         raise EnvironmentFailure(message, hint=AGAIN)
 
 
-def next_commands(run: str) -> list[tuple[str, str]]:
+def next_commands(run: str, job: Sequence[str]) -> list[tuple[str, str]]:
     """What to do with a trained model and an environment that is up."""
     return [
         ("let this shell find launch and pulumi", ". .venv/bin/activate"),
         ("every run", "launch ls"),
         ("the logs of every rank", f"launch logs {run}"),
         ("the model and the pictures", f"launch fetch {run}"),
-        ("the same training on one process", f"launch run {JOB} --nodes 1 --processes-per-node 1"),
+        (
+            "the same training on one process",
+            f"launch run {shlex.join(job)} --processes-per-node 1",
+        ),
         ("a job of your own", "launch run my-job.yaml   # see README.md"),
         ("end the environment", "pulumi destroy -s local"),
     ]

@@ -19,12 +19,12 @@ NetworkMode = Literal["public", "private"]
 STAGES: tuple[str, ...] = ("dev", "test", "prod")
 
 # 17: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
-_STACK = re.compile(r"(?=.{1,17}$)(dev|test|prod)(-[a-z0-9]+)*")
+_STACK = re.compile(r"(?=.{1,17}\Z)(dev|test|prod)(-[a-z0-9]+)*")
 _LOCATION = re.compile(r"\S.*\S")
 _PREFIX = re.compile(r"[a-z][a-z0-9]{1,7}")
 # Azure allows 16 characters; a dash and six hex digits of what cannot change come behind.
 _CLUSTER = re.compile(r"[a-z]([a-z0-9-]{0,7}[a-z0-9])?")
-_MAIL = re.compile(r"(?=.{1,254}$)[^@\s]+@[^@\s]+\.[^@\s]+")
+_MAIL = re.compile(r"(?=.{1,254}\Z)[^@\s]+@[^@\s]+\.[^@\s]+")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SECRET = re.compile(r"[0-9a-zA-Z-]{1,127}")
 _ADDRESS = re.compile(r"\d+(\.\d+){3}(/\d+)?")

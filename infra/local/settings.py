@@ -31,7 +31,7 @@ class WorkspaceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
-    """Number of nodes, and of ranks that a node runs where the job does not say."""
+    """Number of nodes, and the most ranks that a node without GPUs takes (the default, too)."""
 
     nodes: int
     processes_per_node: int

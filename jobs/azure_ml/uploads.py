@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jobs.transfers.container import StoreError
 
 # Of a container that was made for one upload.
-_GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 class _Place(NamedTuple):

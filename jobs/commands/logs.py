@@ -139,7 +139,7 @@ def parse_ranks(text: str, world_size: int) -> list[int]:
     """
     ranks: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?\s*", part)
         if match is None:
             message = f"`--rank {text}`: `{part}` is no rank"
             raise LaunchError(message, hint="for example --rank 0,3 or --rank 0-7")

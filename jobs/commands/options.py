@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Action, ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,6 +166,14 @@ def job_values(
         "priority": priority,
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def job_words(values: Mapping[str, str], overrides: Sequence[str] | None) -> list[str]:
+    """The options that gave `job_values`, and each `--set`, as they are typed."""
+    options = [(f"--{key.replace('_', '-')}", value) for key, value in values.items()]
+    return [
+        word for pair in (*options, *(("--set", each) for each in overrides or ())) for word in pair
+    ]
 
 
 def stack_words(stack: str, env_file: Path | None) -> list[str]:

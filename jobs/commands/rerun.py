@@ -68,10 +68,12 @@ def rerun(
     planned = plan_on(job, recorded.code, environment, engine, recorded.pinned, resume=begin)
     secrets = find_secrets(planned.spec, environment, secret_folders(Path.cwd()))
     words = options.stack_words(stack, env)
-    return start(
-        planned,
-        secrets,
-        environment,
-        engine,
-        Wish(detach=detach, fetch=fetch, yes=yes, json=json, stack=words),
+    wish = Wish(
+        detach=detach,
+        fetch=fetch,
+        yes=yes,
+        json=json,
+        stack=words,
+        shown_by=["launch", "show", handle.id, *words],
     )
+    return start(planned, secrets, environment, engine, wish)

@@ -67,7 +67,13 @@ def run(
     engine = options.open_engine(environment)
     planned = plan_job(loaded, environment, engine)
     secrets = find_secrets(planned.spec, environment, secret_folders(loaded.folder))
+    stack_words = options.stack_words(stack, env)
     wish = Wish(
-        detach=detach, fetch=fetch, yes=yes, json=json, stack=options.stack_words(stack, env)
+        detach=detach,
+        fetch=fetch,
+        yes=yes,
+        json=json,
+        stack=stack_words,
+        shown_by=["launch", "plan", job, *options.job_words(values, overrides), *stack_words],
     )
     return start(planned, secrets, environment, engine, wish)

@@ -55,8 +55,9 @@ def _seconds(text: str) -> float:
     from jobs.resolve import duration_s
     from jobs.spec import Duration
 
+    with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
     try:
-        return float(text) if text.isdigit() else duration_s(msgspec.convert(text, Duration))
+        return duration_s(msgspec.convert(with_unit, Duration))
     except msgspec.ValidationError:
         message = f"`--timeout {text}` is no length of time"
         raise LaunchError(message, hint="for example 90s, 10m or 2h") from None

@@ -68,9 +68,9 @@ class LocalEngine:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""
         interpreter = self._runtime(plan.spec.image)
         rank_library(plan.spec.launcher, os.environ, console.warn)
-        inherited = inherited_environment(os.environ)
+        env = inherited_environment(os.environ) | plan.spec.env
         refuse_horovod_without_nccl(
-            plan.spec, interpreter, num_gpus=self._num_gpus(), inherited=inherited
+            plan.spec.launcher, plan.spec.image, env, interpreter, num_gpus=self._num_gpus()
         )
         handover = Handover(
             interpreter=str(interpreter),

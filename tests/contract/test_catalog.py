@@ -114,10 +114,14 @@ def resolved_on(name, environment):
 
 @pytest.mark.parametrize("name", catalog_names())
 @pytest.mark.parametrize("processes", [1, 2, 8])
-def test_a_catalog_job_fits_every_local_cluster(name, processes):
-    spec, environment = resolved(name, nodes=1, processes=processes)
-    request = gang_request(spec, environment.clusters["cpu"])
-    assert len(request.ranks) == spec.world_size == processes
+@pytest.mark.parametrize("gpus", [0, 1, 3, 8])
+def test_a_catalog_job_fits_every_local_cluster(name, processes, gpus):
+    made = make_environment(Path("/w"), nodes=1, processes=processes)
+    cluster = msgspec.structs.replace(made.clusters["cpu"], gpus_per_node=gpus)
+    environment = msgspec.structs.replace(made, clusters={"cpu": cluster})
+    spec, _ = resolved_on(name, environment)
+    request = gang_request(spec, cluster)
+    assert len(request.ranks) == spec.world_size == (gpus or processes)
 
 
 @pytest.mark.parametrize("name", catalog_names())

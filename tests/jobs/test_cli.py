@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -341,6 +342,27 @@ def test_money_is_asked_for_once_and_only_where_it_is_spent(launching, job):
     assert len(FakeEngine.submitted) == 1
 
 
+def test_a_no_names_what_shows_the_same_without_a_question(launching, job, monkeypatch):
+    cluster = msgspec.structs.replace(
+        launching.environment.clusters["cpu"], price_per_node_hour=3.06, currency="USD"
+    )
+    launching.write_environment(
+        msgspec.structs.replace(launching.environment, clusters={"cpu": cluster})
+    )
+    monkeypatch.setattr("jobs.console.confirm", lambda _: False)
+    typed = launching.type("run", job, "--nodes", "2", "--set", "args.note=a b")
+    shown = f"launch plan {job} --nodes 2 --set 'args.note=a b' --env {launching.env_file}"
+    assert (typed.code, FakeEngine.submitted) == (3, [])
+    assert typed.err.endswith(
+        f"error: not started\n\nhint: `{shown}` shows it without a question\n"
+    )
+    assert "2 nodes x 2" in launching.type_bare(*shlex.split(shown)[1:]).out
+
+    run = launching.add_run()
+    hint = f"hint: `launch show {run} --env {launching.env_file}` shows it without a question\n"
+    assert launching.type("rerun", run).err.endswith(hint)
+
+
 # --- reading -----------------------------------------------------------------------------------
 
 
@@ -415,6 +437,28 @@ def test_what_logs_cannot_select_is_a_usage_mistake(launching, words, message):
     typed = launching.type("logs", "last", *words)
     assert typed.code == 2
     assert typed.err.startswith(f"error: {message}\n")
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 5000, "\udcff"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["wait", "--timeout"],
+        ["logs", "--rank"],
+        ["logs", "--tail"],
+        ["ls", "--limit"],
+        ["run", "JOB", "--nodes"],
+        ["plan", "JOB", "--processes-per-node"],
+        ["plan", "JOB", "--set", "args.text=", "--cluster"],
+    ],
+    ids=" ".join,
+)
+def test_what_python_takes_for_no_number_is_a_usage_mistake(launching, job, words, number):
+    launching.add_run()
+    typed = launching.type(*(job if word == "JOB" else word for word in words), number)
+    assert (typed.code, typed.out) == (2, "")
+    assert typed.err.startswith("error: ")
+    assert "fault of launch" not in typed.err
 
 
 @pytest.mark.parametrize(

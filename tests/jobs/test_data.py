@@ -317,7 +317,9 @@ class TestResolve:
             datasets.resolve("digits")
         assert error.value.hint == "launch data push DIR digits"
 
-    @pytest.mark.parametrize("ref", ["digits@", "digits@0", "digits@x", "digits@-1", "digits@²"])
+    @pytest.mark.parametrize(
+        "ref", ["digits@", "digits@0", "digits@x", "digits@-1", "digits@²", "digits@" + "9" * 5000]
+    )
     def test_a_version_that_is_no_number_is_a_usage_error(self, ref):
         with pytest.raises(LaunchError, match="names no version"):
             parse_ref(ref)

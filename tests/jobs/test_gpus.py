@@ -12,14 +12,7 @@ from jobs.engines.local import LocalEngine
 from jobs.errors import ExitCode, Refused
 from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from tests.fakes.gangs import make_environment, make_spec
-
-
-def make_runtime(folder: Path, library: bytes) -> Path:
-    """A runtime with a Horovod in it; gives its interpreter."""
-    package = folder / "lib" / "python3.11" / "site-packages" / "horovod" / "torch"
-    package.mkdir(parents=True)
-    (package / "mpi_lib_v2.so").write_bytes(library)
-    return folder / "bin" / "python"
+from tests.fakes.runtimes import make_runtime
 
 
 def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
@@ -34,9 +27,8 @@ def test_horovod_without_nccl_is_refused_where_there_are_gpus(
     tmp_path: Path, launcher: str
 ) -> None:
     python = make_runtime(tmp_path, b"..horovod_nccl_built..")
-    spec = make_spec(["python", "train.py"], launcher=launcher, image="pytorch")
     with pytest.raises(Refused) as caught:
-        refuse_horovod_without_nccl(spec, python, num_gpus=2, inherited={})
+        refuse_horovod_without_nccl(launcher, "pytorch", {}, python, num_gpus=2)
     assert caught.value.message == (
         "this machine has 2 GPUs, and the Horovod of `pytorch` has no NCCL"
     )
@@ -46,26 +38,37 @@ def test_horovod_without_nccl_is_refused_where_there_are_gpus(
 
 
 @pytest.mark.parametrize(
-    ("library", "num_gpus", "changes", "inherited"),
+    ("library", "num_gpus", "launcher", "env"),
     [
-        (b"ncclAllReduce", 2, {"launcher": "horovod"}, {}),
-        (b"", 0, {"launcher": "horovod"}, {}),
-        (b"", 2, {"launcher": "torch"}, {}),
-        (b"", 2, {"launcher": "horovod", "env": {"CUDA_VISIBLE_DEVICES": "-1"}}, {}),
-        (b"", 2, {"launcher": "horovod"}, {"CUDA_VISIBLE_DEVICES": ""}),
+        (b"ncclAllReduce", 2, "horovod", {}),
+        (b"", 0, "horovod", {}),
+        (b"", 2, "torch", {}),
+        (b"", 2, "horovod", {"CUDA_VISIBLE_DEVICES": "-1"}),
+        (b"", 2, "horovod", {"CUDA_VISIBLE_DEVICES": ""}),
     ],
-    ids=["with NCCL", "no GPU", "DDP", "hidden by the job", "hidden by the shell"],
+    ids=["with NCCL", "no GPU", "DDP", "hidden", "none visible"],
 )
 def test_horovod_is_accepted(
-    tmp_path: Path,
-    library: bytes,
-    num_gpus: int,
-    changes: dict[str, Any],
-    inherited: dict[str, str],
+    tmp_path: Path, library: bytes, num_gpus: int, launcher: str, env: dict[str, str]
 ) -> None:
     python = make_runtime(tmp_path, library)
-    spec = make_spec(["python", "train.py"], **changes)
-    refuse_horovod_without_nccl(spec, python, num_gpus=num_gpus, inherited=inherited)
+    refuse_horovod_without_nccl(launcher, "pytorch", env, python, num_gpus=num_gpus)
+
+
+@pytest.mark.parametrize("hidden_by", ["job", "shell"])
+def test_a_job_whose_gpus_are_hidden_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden_by: str
+) -> None:
+    python = make_runtime(tmp_path / "runtime", b"")
+    submitted: list[Any] = []
+    monkeypatch.setattr("jobs.engines.local.submit_run", lambda *given: submitted.append(given))
+    env = {"CUDA_VISIBLE_DEVICES": "-1"}
+    if hidden_by == "shell":
+        monkeypatch.setenv(*env.popitem())
+    environment = make_environment(tmp_path / "workspace")
+    engine = LocalEngine(environment, runtime=lambda _: python, num_gpus=lambda: 1)
+    engine.submit(engine.plan(make_spec(["python"], launcher="horovod", env=env)), {})
+    assert len(submitted) == 1
 
 
 def test_refused_job_leaves_no_run(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_a_block_that_goes_while_the_cache_is_counted_is_no_fault(giving, packed
     assert giving.source("r1").cache_bytes == 5000
 
 
-@pytest.mark.parametrize("text", ["", "20g", "-1", "1e9", "²"])
+@pytest.mark.parametrize("text", ["", "20g", "-1", "1e9", "²", "9" * 5000])
 def test_a_cache_that_is_no_number_of_bytes_is_refused_by_the_plan(text):
     spec = make_spec(["true"], env={"TRAINYARD_STREAM_CACHE_BYTES": text})
     with pytest.raises(LaunchError) as error:

@@ -254,6 +254,64 @@ def test_a_mistake_is_named_with_line_and_column(folder, text, message, hint):
     assert mistake(folder, text) == (message, hint)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "inputs: {data: {dataset: a}, DATA: {dataset: b}}\n",
+            "job.yaml:4:30: `data` and `DATA` are both TRAINYARD_INPUT_DATA",
+        ),
+        (
+            "outputs:\n  Out: {}\n  oUT: {}\n",
+            "job.yaml:6:3: `Out` and `oUT` are both TRAINYARD_OUTPUT_OUT",
+        ),
+    ],
+)
+def test_names_that_differ_by_case_alone_are_refused(folder, text, message):
+    assert mistake(folder, RUNS + text) == (
+        message,
+        "give them names that differ by more than case",
+    )
+
+
+def test_an_input_may_be_called_as_an_output(folder):
+    job = load(folder, RUNS + "inputs: {data: {dataset: a}}\noutputs: {DATA: {}}\n").job
+    assert (list(job.inputs), list(job.outputs)) == (["data"], ["DATA"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("args: {x: !vault abc}\n", "job.yaml:4:11: the tag `!vault` means nothing in a job file"),
+        (
+            'args: {x: "a\\0b"}\n',
+            "job.yaml:4:11: a NUL character can stand in no argument and no variable",
+        ),
+        (
+            'env: {"a\\0": b}\n',
+            "job.yaml:4:7: a NUL character can stand in no argument and no variable",
+        ),
+    ],
+)
+def test_what_no_program_can_be_given_is_refused_with_its_place(folder, text, message):
+    assert mistake(folder, RUNS + text)[0] == message
+
+
+def test_what_can_be_no_path_is_refused(folder):
+    long = "x" * 300
+    hint = "paths are relative to the job file"
+    assert mistake(folder, RUNS + f"code: {long}\n") == (
+        f"job.yaml: `{'x' * 200}...` is no path: File name too long",
+        hint,
+    )
+    assert mistake(folder, HEAD + "script: ~nobody-at-all/x.py\n") == (
+        "job.yaml: `~nobody-at-all/x.py` is no path: Could not determine home directory.",
+        hint,
+    )
+    with pytest.raises(LaunchError, match=r"^JOB: `~nobody-at-all/x.yaml` is no path: Could not"):
+        load_job("~nobody-at-all/x.yaml")
+
+
 def test_several_mistakes_are_named_at_once(folder):
     message, _ = mistake(folder, RUNS + "nods: 1\nlauncher: 5\n")
     assert message == (

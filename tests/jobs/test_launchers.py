@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jobs.engines.local import LocalEngine
-from jobs.errors import ExitCode, LaunchError, Refused
+from jobs.errors import LaunchError
 from jobs.launchers import (
     gang_request,
     mpirun_argv,
@@ -112,27 +112,6 @@ def test_mpirun_gets_no_environment_on_its_command_line() -> None:
 def test_job_s_own_environment_wins() -> None:
     spec = make_spec(["python"], launcher="torch", env={"GLOO_SOCKET_IFNAME": "eth0"})
     assert gang_request(spec, make_cluster()).env["GLOO_SOCKET_IFNAME"] == "eth0"
-
-
-@pytest.mark.parametrize(
-    ("nodes", "processes", "hint"),
-    [
-        (3, 4, "--nodes 2 --set processes_per_node=4"),
-        (1, 9, "--nodes 1 --set processes_per_node=4"),
-        (5, 9, "--nodes 2 --set processes_per_node=4"),
-    ],
-)
-def test_job_larger_than_the_cluster_is_refused_with_the_largest_that_fits(
-    nodes: int, processes: int, hint: str
-) -> None:
-    spec = make_spec(["true"], nodes=nodes, processes_per_node=processes)
-    with pytest.raises(Refused) as caught:
-        gang_request(spec, make_cluster(nodes=2, processes=4))
-    assert caught.value.message == (
-        f"cluster `cpu` has no room for {nodes} x {processes} (nodes x processes per node); "
-        "the largest that fits is 2 x 4"
-    )
-    assert (caught.value.hint, caught.value.exit_code) == (hint, ExitCode.REFUSED)
 
 
 def test_parameter_servers_come_after_the_ranks_and_nobody_waits_for_them() -> None:

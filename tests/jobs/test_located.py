@@ -58,13 +58,24 @@ def test_on_as_a_key_stays_a_word():
     ("text", "message"),
     [
         ("a: [1\nb", "f:3:1: did not find expected ',' or ']'"),
-        ("a: 1\n---\nb: 1", "f:2:1: but found another document"),
+        ("a: 1\n---\nb: 1", "f:2:1: another document begins"),
         ("a: b: c", "f:1:5: mapping values are not allowed in this context"),
         ("a:\tb\n\tc: 1", "f:2:1: found a tab character that violates indentation"),
         ("a: 1\nb: 2\na: 3", "f:3:1: `a` is there already"),
         ("[1]: 2", "f:1:1: a key has to be a word"),
-        ("a: &x [*x]", "f:1:4: the value contains itself"),
-        ("a: \x00", "f: unacceptable character #x0000: control characters are not allowed"),
+        ("a: &x [*x]", "f:1:8: the value contains itself"),
+        ("a: *x", "f:1:4: no anchor `&x` stands before this alias"),
+        ("b: 1\na: \x00", "f:2:4: a NUL character can stand in no argument and no variable"),
+        ('b: 1\na: ["x\\0"]', "f:2:5: a NUL character can stand in no argument and no variable"),
+        ('"a\\0": 1', "f:1:1: a NUL character can stand in no argument and no variable"),
+        ("a: \x01", "f: unacceptable character #x0001: control characters are not allowed"),
+        ("b: 1\na: !vault abc", "f:2:4: the tag `!vault` means nothing in a job file"),
+        ("a: !!str 1", "f:1:4: the tag `!!str` means nothing in a job file"),
+        ("a: ! 1", "f:1:4: the tag `!` means nothing in a job file"),
+        ("a: !!set {b}", "f:1:4: the tag `!!set` means nothing in a job file"),
+        ("!k a: 1", "f:1:1: the tag `!k` means nothing in a job file"),
+        ("a: &x 1\n*x : 2", "f:2:1: a key has to be a word"),
+        (f"a: {'[' * 64}", "f:1:67: more than 64 levels of nesting"),
         ("", "f is empty"),
         ("# only a comment\n", "f is empty"),
     ],
@@ -75,12 +86,19 @@ def test_what_is_no_job_is_refused_with_its_place(text, message):
     assert caught.value.message == message
 
 
-def test_an_alias_bomb_is_shared_not_copied():
-    levels = ["l0: &l0 [x]"] + [
-        f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 30)
+def test_an_alias_shares_its_anchors_value_and_counts_in_full():
+    root = parse_yaml("a: &a [x, 2]\nb: {c: *a}\nd: &a 3\ne: *a", "f")
+    assert plain(root) == {"a": ["x", 2], "b": {"c": ["x", 2]}, "d": 3, "e": 3}
+    assert root.value["b"].node.value["c"].node is root.value["a"].node
+    with pytest.raises(LaunchError, match=r"^f:2:3\d\d: more than 10000 values, each alias"):
+        parse_yaml(f"a: &a [{'x, ' * 99}x]\nb: [{'*a, ' * 100}]", "f")
+
+
+def test_a_whole_number_that_no_machine_keeps_is_text():
+    assert [plain_scalar(text) for text in ("9" * 5000, "0x" + "f" * 5000)] == [
+        "9" * 5000,
+        "0x" + "f" * 5000,
     ]
-    root = parse_yaml("\n".join(levels), "f")
-    assert root.value["l29"].node.value[0] is root.value["l28"].node
 
 
 @pytest.mark.parametrize(
@@ -99,6 +117,25 @@ def test_an_alias_bomb_is_shared_not_copied():
 def test_an_override_is_a_path_and_a_value(assignment, path, value):
     got_path, node = parse_override(assignment)
     assert (got_path, plain(node), node.where) == (path, value, f"--set {assignment}")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("args.x=!vault abc", None),  # no YAML: text as it was typed
+        ("args.x=[!vault abc]", "the tag `!vault` means nothing in a job file"),
+        ('args.x="\\0"', "a NUL character can stand in no argument and no variable"),
+        ("args.x=\udcff", "a character that is none: a surrogate, or a byte that is no UTF-8"),
+        ("limits" + ".a" * 64 + "=1", "more than 64 levels of nesting"),
+    ],
+)
+def test_an_override_is_read_as_carefully_as_a_file(assignment, message):
+    if message is None:
+        assert parse_override(assignment)[1].value == "!vault abc"
+        return
+    with pytest.raises(LaunchError) as caught:
+        parse_override(assignment)
+    assert caught.value.message == f"--set {assignment}: {message}"
 
 
 @pytest.mark.parametrize("assignment", ["epochs", "=3", ""])

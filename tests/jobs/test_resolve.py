@@ -137,13 +137,15 @@ def test_a_job_is_placed(changes, clusters, placed):
             {"nodes": 1, "processes_per_node": 9},
             "`j` asks for 1 node x 9 processes, and cluster `cpu` of stack `local` takes "
             "2 nodes x 4 processes at most",
-            "what fits: --processes-per-node 4",
+            "what fits: --processes-per-node 4; the maximum is the cluster's `processes_per_node` in "
+            "Pulumi.local.yaml",
         ),
         (
             {"nodes": 3, "processes_per_node": 9},
             "`j` asks for 3 nodes x 9 processes, and cluster `cpu` of stack `local` takes "
             "2 nodes x 4 processes at most",
-            "what fits: --nodes 2 --processes-per-node 4",
+            "what fits: --nodes 2 --processes-per-node 4; the maximum is the cluster's "
+            "`processes_per_node` in Pulumi.local.yaml",
         ),
     ],
 )
@@ -151,6 +153,13 @@ def test_a_job_too_large_is_refused_with_what_fits(changes, message, hint):
     with pytest.raises(Refused) as caught:
         decide(job(**changes))
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_one_rank_a_gpu_is_a_maximum_that_no_setting_moves():
+    clusters = {"gpu": cluster(gpus_per_node=2, processes_per_node=8)}
+    with pytest.raises(Refused) as caught:
+        decide(job(nodes=1, processes_per_node=4), environment(**clusters))
+    assert caught.value.hint == "what fits: --processes-per-node 2"
 
 
 def test_the_largest_cluster_is_named_when_none_fits():

@@ -219,6 +219,42 @@ def test_a_failure_of_pulumi_is_told_in_its_own_words(project):
     project.say("", stderr="warning: x\nerror: incorrect passphrase\n", code=255)
     error = error_of(lambda: load_environment("local"), EnvironmentFailure)
     assert error.message == "`pulumi stack output -s local` failed: incorrect passphrase"
+    assert error.hint == "`pulumi stack output -s local` in the project's folder says all of it"
+
+
+NO_LOGIN = "PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
+NO_AZURE = """read ".pulumi/meta.yaml": (code=Unknown): DefaultAzureCredential: failed to acquire a token.
+Attempted credentials:
+\tTo troubleshoot, visit https://aka.ms/azsdk/go/identity/troubleshoot#managed-id"""
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "hint"),
+    [
+        (
+            NO_LOGIN,
+            "Pulumi is not logged in",
+            "pulumi login, or export PULUMI_BACKEND_URL=... where the state is in a bucket",
+        ),
+        (NO_AZURE, NO_AZURE.partition("\n")[0], "az login, then the same again"),
+    ],
+    ids=["no login", "no login to Azure"],
+)
+def test_a_missing_login_is_told_with_what_logs_in(project, said, reason, hint):
+    project.say("", stderr=f"error: {said}\n", code=255)
+    for asked, command in (
+        (lambda: load_environment("local"), "pulumi stack output -s local"),
+        (lambda: preview("local"), "pulumi preview -s local"),
+    ):
+        error = error_of(asked, EnvironmentFailure)
+        assert (error.message, error.hint) == (f"`{command}` failed: {reason}", hint)
+    assert error_of(lambda: repair_pending(project), EnvironmentFailure).hint == hint
+
+
+def repair_pending(project):
+    """Mend a stack whose last `up` was cut off, which asks Pulumi."""
+    project.record(pending=[{"type": "creating", "resource": {"urn": "u::x"}}])
+    return repair("local")
 
 
 def test_a_missing_pulumi_says_what_to_type(project, monkeypatch, tmp_path):
@@ -404,7 +440,7 @@ def test_a_refresh_that_fails_is_told_whole(project):
     project.say("Refreshing\n", stderr="error: no\n", code=1)
     error = error_of(lambda: repair("local"), EnvironmentFailure)
     assert error.message.endswith("failed:\nRefreshing\nerror: no")
-    assert error.hint == "launch doctor"
+    assert error.hint == ("`pulumi stack export -s local` in the project's folder says all of it")
 
 
 def test_a_damaged_record_names_its_backup(project):

@@ -41,7 +41,7 @@ def test_a_run_that_cannot_be_followed_is_named_with_what_ends_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     plan = plan_job(SPEC, ENVIRONMENT)
-    wish = Wish(yes=True, stack=("--env", "dev.json"))
+    wish = Wish(yes=True, stack=("--env", "dev.json"), shown_by=())
     with pytest.raises(EnvironmentFailure, match="refuses us"):
         start(plan, {}, ENVIRONMENT, cast("Engine", Unfollowed()), wish)
     said = capsys.readouterr()

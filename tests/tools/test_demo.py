@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.jobfile import load_job
+from tests.fakes.runtimes import make_runtime
 from tools import demo
 from tools.project import Project
 
@@ -69,7 +71,7 @@ from pathlib import Path
 from tools.demo import main
 from tools.project import Project
 clone = Path(sys.argv[1])
-sys.exit(main(Project(root=clone, cache=clone / "cache"), lambda *_: None))
+sys.exit(main(Project(root=clone, cache=clone / "cache"), lambda *_: None, clone / "dev"))
 """
 
 
@@ -100,7 +102,13 @@ class Clone:
         (self.root / "runs.json").write_text(json.dumps(known))
 
     def demo(self):
-        return demo.main(self.project, lambda *_: None)
+        return demo.main(self.project, lambda *_: None, self.root / "dev")
+
+    def add_gpus(self, number):
+        """Let the machine have so many."""
+        (self.root / "dev").mkdir()
+        for index in range(number):
+            (self.root / "dev" / f"nvidia{index}").touch()
 
     def kill_in(self, phase):
         """Start the demo and kill it, with what it started, while the phase is under way."""
@@ -134,7 +142,7 @@ def test_the_phases_come_in_order_and_the_report_is_of_their_run(clone, capfd):
         "pulumi up -s local",
         "real handwritten digits prepared",
         "pushed to the store as dataset `digits`",
-        "launch run digits: Horovod on two processes",
+        "launch run digits: Horovod",
     ]
     assert lines[4:7] == ["the report of run-1", "", "What to type next"]
     assert [line for line in lines if line.endswith("  launch fetch run-1")] != []
@@ -144,7 +152,7 @@ def test_set_up_comes_first(clone):
     def set_up(project, phases):
         assert not (project.root / "calls").exists()
 
-    assert demo.main(clone.project, set_up) == 0
+    assert demo.main(clone.project, set_up, clone.root / "dev") == 0
 
 
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: " ".join(phase.split()[:3]))
@@ -165,6 +173,36 @@ def test_killed_in_any_phase_it_goes_on_and_trains_once(clone, phase, capfd):
         f"launch report run-{number} -s local",
     ]
     assert f"the report of run-{number}\n" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("library", "words", "why"),
+    [
+        (
+            b"..horovod_nccl_built..",
+            "digits --set env.CUDA_VISIBLE_DEVICES=-1",
+            " (its Horovod has no NCCL, so the GPUs rest)",
+        ),
+        (b"..ncclAllReduce..", "digits", ""),
+    ],
+    ids=["without NCCL", "with NCCL"],
+)
+def test_gpus_that_horovod_cannot_use_are_left_alone(
+    clone, monkeypatch, capfd, library, words, why
+):
+    clone.add_gpus(8)
+    python = make_runtime(clone.root / "runtime", library)
+    monkeypatch.setattr(demo, "runtime_python", lambda *_: python)
+    assert clone.demo() == 0
+    assert clone.calls() == [each.replace("run digits", f"run {words}") for each in PHASES]
+    said = capfd.readouterr().out
+    assert f"  launch run {words}: Horovod{why}\n" in said
+    assert f"launch run {words} --processes-per-node 1\n" in said
+
+
+def test_the_demo_s_job_is_of_the_image_whose_horovod_is_looked_at():
+    job = load_job(demo.JOB).job
+    assert (job.image, job.launcher) == (demo.IMAGE, "horovod")
 
 
 def test_a_training_under_way_is_found_behind_other_runs(clone, capfd):
@@ -207,5 +245,5 @@ def test_ctrl_c_says_that_it_goes_on(clone, capfd):
     def interrupted(project, phases):
         raise KeyboardInterrupt
 
-    assert demo.main(clone.project, interrupted) == 130
+    assert demo.main(clone.project, interrupted, clone.root / "dev") == 130
     assert capfd.readouterr().out == "interrupted; `make demo` goes on where this ended\n"
