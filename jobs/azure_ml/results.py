@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 from jobs.azure_ml.request import checkpoints_prefix
 from jobs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
 from jobs.errors import EnvironmentFailure
-from jobs.failure import RankReport, root_cause
+from jobs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
 from jobs.runs import write_file
 from jobs.spec import RankError, RunHandle, RunState
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FIGURES = ("metrics.jsonl", "summary.json")
 _NUM_REQUESTS = 8
+# A node that is taken away ends what runs on it by these.
+_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 _FOLDER = re.compile(r"([^/]+)/(.+)")
 
 
@@ -41,6 +44,13 @@ def rank_reports(blobs: BlobStore, run: str, attempt: int) -> list[tuple[str, by
 def rank_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:
     """The rank that failed first, judged as on a machine of one's own."""
     return _judge(rank_reports(blobs, run, attempt))
+
+
+def own_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:
+    """The rank that surely failed by itself: by no peer's end, no signal and no checkpoint of its own."""
+    reports = _decode(rank_reports(blobs, run, attempt))
+    own = [each for each in reports if not each.is_about_a_peer and not _was_ended(each)]
+    return root_cause(own, stopped_s=None)
 
 
 def bring_results(runs: CloudRuns, handle: RunHandle) -> None:
@@ -85,13 +95,23 @@ def _bring_ranks(blobs: BlobStore, handle: RunHandle, attempt: int, state: RunSt
 
 
 def _judge(reports: Sequence[tuple[str, bytes]]) -> RankError | None:
+    return root_cause(_decode(reports), stopped_s=None)
+
+
+def _decode(reports: Sequence[tuple[str, bytes]]) -> list[RankReport]:
     decoded: list[RankReport] = []
     for _, content in reports:
         try:
             decoded.append(msgspec.json.decode(content, type=RankReport))
         except msgspec.DecodeError:
             continue
-    return root_cause(decoded, stopped_s=None)
+    return decoded
+
+
+def _was_ended(report: RankReport) -> bool:
+    """Whether a rank left after a checkpoint, or by a signal that comes from outside."""
+    by_signal = report.signal in _FROM_OUTSIDE and not report.out_of_memory
+    return by_signal or report.exit_code == PREEMPTED_EXIT_CODE
 
 
 # --- Checkpoints -----------------------------------------------------------------------------

@@ -161,15 +161,20 @@ class Watch:
         return self._judged(run_dir, attempt_of(number, details))
 
     def _judged(self, run_dir: Path, attempt: Attempt) -> Attempt:
-        """What it came to by its ranks' own word: Azure ML names any rank that ended."""
-        standing = attempt.standing
-        if standing.state is RunState.FAILED and standing.cause in ("program", "unknown"):
-            from jobs.azure_ml.results import rank_error
+        """Judge an attempt by its ranks' records first: Azure ML's message may quote any program.
 
-            error = rank_error(self._runs.blobs, run_dir.name, attempt.number)
+        Where it speaks of a node or a quota, a rank that only lost its peers says nothing else.
+        """
+        standing = attempt.standing
+        if standing.state in (RunState.FAILED, RunState.PREEMPTED):
+            from jobs.azure_ml.results import own_error, rank_error
+
+            ask = rank_error if standing.cause in ("program", "unknown") else own_error
+            error = ask(self._runs.blobs, run_dir.name, attempt.number)
             if error is not None:
                 standing = replace(
                     standing,
+                    state=RunState.FAILED,
                     reason=summary_line(error),
                     exit_code=error.exit_code,
                     cause="program",

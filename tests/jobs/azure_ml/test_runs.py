@@ -12,6 +12,7 @@ import pytest
 
 from jobs.azure_ml import watch
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
+from jobs.azure_ml.retry import begin_again
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.failure import RankReport
 from jobs.runs import RunEvent
@@ -146,6 +147,54 @@ def test_a_failure_is_told_by_the_rank_that_failed_first(runs: MemoryRuns) -> No
     error = runs.error(handle)
     assert error is not None
     assert (error.rank, error.message) == (1, "no luck")
+
+
+def leave_record(runs: MemoryRuns, **found: Any) -> None:
+    report = RankReport(**{"rank": 0, "exit_code": 1, "ended_s": 1.0, **found})
+    runs.memory.blobs[f"{RUN}/ranks/1/{report.rank:05}.json"] = msgspec.json.encode(report)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "the cache has evicted what it needs",
+        "cannot write: disk quota exceeded",
+        "no heartbeat of the parameter server",
+        "exit code 75",
+        "the loop exceeded the maximum number of steps",
+    ],
+)
+def test_words_of_a_program_start_nothing_again(runs: MemoryRuns, told: str) -> None:
+    retry = JobRetry(max=3, on=("preemption", "node_failure"))
+    spec = msgspec.structs.replace(SPEC, retry=retry)
+    handle = runs.add(spec, RUN, details("Failed", told, ended=40))
+    leave_record(runs, host="n1", last_lines=f"error: {told}")
+    (attempt,) = runs.attempts(handle)
+    standing = attempt.standing
+    assert (standing.state, standing.cause, standing.reason, standing.exit_code) == (
+        RunState.FAILED,
+        "program",
+        f"rank 0 on n1: exit code 1: {told}",
+        1,
+    )
+    assert not begin_again(runs, handle)
+    assert runs.scripted.sent == []
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"last_lines": "error: connection reset by peer"},
+        {"last_lines": "error: it was told to stop", "stopped_s": 0.5},
+        {"exit_code": None, "signal": 9},
+        {"exit_code": 75, "last_lines": "preempted: at step 5"},
+    ],
+)
+def test_a_node_that_went_is_azures_to_tell(runs: MemoryRuns, record: dict[str, Any]) -> None:
+    handle = runs.add(SPEC, RUN, details("Failed", PREEMPTED, ended=40))
+    leave_record(runs, **record)
+    (attempt,) = runs.attempts(handle)
+    assert attempt.standing.cause == "preemption"
 
 
 def test_a_silent_azure_is_waited_for_from_the_submit_on(
