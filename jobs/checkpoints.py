@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from jobs.untrusted import decode
+
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 
@@ -52,7 +54,7 @@ def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
 def checkpoint_of(name: str, manifest: bytes, size: int) -> Checkpoint | None:
     """The checkpoint that a manifest tells of; None where it was cut off. `size` is of all files."""
     try:
-        read = msgspec.json.decode(manifest, type=_Manifest)
+        read = decode(manifest, _Manifest)
     except msgspec.DecodeError:
         return None
     return Checkpoint(name=name, step=read.step, saved=read.saved, bytes=size)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from jobs.console import duration_text
 from jobs.outcome import headline, run_time_s
 from jobs.spec import RankError, RunStatus
+from jobs.untrusted import decode
 
 HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")
 RIGHT = (3, 4, 5, 6, 7, 8)
@@ -87,7 +88,7 @@ def read_curves(path: Path) -> list[Curve]:
     for line in lines:
         try:
             metric = decoder.decode(line)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             continue
         key = (metric.split, metric.name)
         if key not in curves:
@@ -138,7 +139,7 @@ def as_json(report: RunReport) -> dict[str, Any]:
 
 def _read_summary(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return decode(path.read_bytes(), dict[str, Any])
     except (OSError, msgspec.MsgspecError):
         # It is the program's own file, and a report can do without it.
         return {}

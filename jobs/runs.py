@@ -19,11 +19,12 @@ from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.untrusted import decode
 
 if TYPE_CHECKING:
     from jobs.checkpoints import Checkpoint
 
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-z]{4}")
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{4}")
 RESERVE = ".reserve"
 RESERVE_BYTES = 64 << 10
 T = TypeVar("T")
@@ -334,7 +335,7 @@ def _is_supervised(run_dir: Path) -> bool:
 
 def _decode(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode(path.read_bytes(), kind)
     except FileNotFoundError as error:
         message = f"there is no run in `{path.parent}`"
         raise NotFound(message, hint="launch ls") from error

@@ -15,22 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from jobs import console
 from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.history import (
     Attempt,
     Listed,
     created_of,
     events_of,
+    is_run,
     listed_runs,
     status_of,
 )
 from jobs.azure_ml.intents import read_intent
 from jobs.azure_ml.request import MARK, job_name
-from jobs.azure_ml.states import why_it_waits
+from jobs.azure_ml.states import mapping, why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
-from jobs.errors import LaunchError, NotFound
-from jobs.runs import RUN_ID, RunEvent, RunStore, read_record, write_file
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound, Unreached
+from jobs.runs import RunEvent, RunStore, read_record, write_file
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.untrusted import read_bounded
 
 if TYPE_CHECKING:
     from jobs.azure_ml.artifacts import Artifacts
@@ -43,6 +46,7 @@ HISTORY = "/history/v1.0"
 _NUM_REQUESTS = 8
 # Of longer lists only what has ended on this machine's watch is known in full.
 _MOST_ASKED = 50
+_LONGEST_RECORD = 16 << 20
 
 
 class CloudRuns:
@@ -102,9 +106,10 @@ class CloudRuns:
         listed = {each.id for each in runs}
         oldest = min(listed, default="")
         pending = [
-            self.status(self.handle(name))
+            status
             for name in self.local.names()
             if name > oldest and name not in listed and self._is_meant(name)
+            if (status := self._status_here(name)) is not None
         ]
         return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
 
@@ -114,13 +119,23 @@ class CloudRuns:
         first = kept_attempt(run_dir, 1) if listed.attempt > 1 else None
         return status if first is None else replace(status, started=first.started)
 
+    def _status_here(self, name: str) -> RunStatus | None:
+        """How a run stands that is only known here; None, and a warning, where it cannot be read."""
+        try:
+            return self.status(self.handle(name))
+        except Unreached:
+            raise
+        except LaunchError as error:
+            console.warn(f"{name} is left out: {error.message}")
+            return None
+
     def find(self, name: str) -> RunHandle:
         """The run that an id, a unique prefix of one or `last` names.
 
         Its record is here then, unless the store has none or is out of reach. Raises NotFound where
         there is no such run, LaunchError where a prefix fits several.
         """
-        if RUN_ID.fullmatch(name):
+        if is_run(name):
             handle = self.handle(name)
             try:
                 self._bring_record(handle)
@@ -153,7 +168,11 @@ class CloudRuns:
         record = self._records.get(handle.id)
         if record is None:
             self._bring_record(handle)
-            record = self._records[handle.id] = read_record(Path(handle.run_dir))
+            record = read_record(Path(handle.run_dir))
+            if record.id != handle.id:
+                message = f"the record of {handle.id} names another run"
+                raise EnvironmentFailure(message, hint="see who may write to the container `runs`")
+            self._records[handle.id] = record
         return record
 
     def listed(self) -> Iterator[Listed]:
@@ -178,14 +197,15 @@ class CloudRuns:
 
     def _is_meant(self, name: str) -> bool:
         run_dir = self.runs / name
-        return (run_dir / "run.json").exists() and read_intent(run_dir) is not None
+        is_there = is_run(name) and (run_dir / "run.json").exists()
+        return is_there and read_intent(run_dir) is not None
 
     def _bring_record(self, handle: RunHandle) -> None:
         """Have `run.json` here: another machine may have made the run."""
         path = Path(handle.run_dir, "run.json")
         if path.exists():
             return
-        content = self.blobs.read(f"{handle.id}/run.json")
+        content = read_bounded(self.blobs, f"{handle.id}/run.json", _LONGEST_RECORD)
         if content is None:
             message = f"the record of {handle.id} is gone from the store"
             raise NotFound(message, hint=f"launch cancel {handle.id} ends it, if it is on")
@@ -247,7 +267,7 @@ class CloudRuns:
             return details
         # The history may be behind what Resource Manager knows.
         job = wire.find(f"{wire.workspace}/jobs/{name}", what=what)
-        return None if job is None else {"status": job["properties"].get("status")}
+        return None if job is None else {"status": mapping(job.get("properties")).get("status")}
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
         """For what an attempt waits that has not begun, where its cluster tells."""
@@ -256,7 +276,7 @@ class CloudRuns:
         compute = self.wire.find(path, what=f"asking why {handle.id} waits")
         if compute is None:
             return f"cluster `{spec.cluster}` is gone"
-        properties: dict[str, Any] = compute["properties"].get("properties") or {}
+        properties = mapping(mapping(compute.get("properties")).get("properties"))
         is_building = attempt.status == "Preparing"
         return why_it_waits(spec.cluster, properties, is_building=is_building)
 

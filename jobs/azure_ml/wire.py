@@ -17,9 +17,11 @@ from msgspec import Struct
 
 from jobs import console
 from jobs.azure_ml.refusals import CloudRefusal, Passing, WorkspaceGone, explain, unreachable
+from jobs.azure_ml.states import items, mapping
 from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
 from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
+from jobs.untrusted import decode
 
 if TYPE_CHECKING:
     from azure.core import PipelineClient
@@ -116,7 +118,7 @@ class Wire:
         """Yield what a list holds; the next page is asked for when the one before is used up."""
         body = self.get(path, api_version=api_version, query=query, host=host, what=what)
         while True:
-            yield from body.get("value") or ()
+            yield from items(body.get("value"))
             following = body.get("nextLink")
             if not following:
                 return
@@ -196,10 +198,11 @@ class Wire:
             raise self._refusal(response.status_code, content, f"https://{host}", what)
         found = {name.lower(): value for name, value in response.headers.items()}
         try:
-            parsed: Any = msgspec.json.decode(content or b"{}")
+            parsed = decode(content or b"{}", object)
         except msgspec.DecodeError:
             raise self._refusal(response.status_code, content, f"https://{host}", what) from None
-        return Reply(status=response.status_code, headers=found, body=parsed)
+        # Whoever reads an answer reads an object.
+        return Reply(status=response.status_code, headers=found, body=dict(mapping(parsed)))
 
     def _exchange(
         self, method: str, url: str, body: Any, headers: Mapping[str, str] | None, proof: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from jobs.azure_ml import watch
+from jobs.azure_ml.intents import Intent, write_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
 from jobs.azure_ml.retry import begin_again
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
@@ -280,6 +282,44 @@ def test_a_list_shows_a_run_once_and_only_ours(runs: MemoryRuns) -> None:
     assert [(each.id, each.state.value) for each in runs.list()] == [(RUN, "running")]
 
 
+def test_one_odd_run_does_not_end_a_list(
+    runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd, limited, damaged = (f"20261121-12000{n}-0001" for n in (1, 2, 3))
+    runs.add(SPEC, RUN, details("Completed", ended=40))
+    warned = {"warnings": [{"message": "The run exceeded its maximum duration."}]}
+    runs.scripted.details[limited] = [{**details("Canceled", ended=50), **warned}]
+    runs.scripted.details[odd] = [explain_odd()]
+    runs.scripted.jobs = [
+        job("99999999-999999-zzzz"),
+        job(limited, "Canceled"),
+        job(odd, "Running"),
+        job(RUN),
+    ]
+    folder = Path(runs.add(SPEC, damaged).run_dir)
+    (folder / "run.json").write_bytes(b"{")
+    write_intent(folder, Intent(plan_digest="", code="", since_s=time.time()))
+    listed = [(each.id, each.state.value) for each in runs.list()]
+    assert listed == [(limited, "cancelled"), (odd, "running"), (RUN, "completed")]
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(line.partition(":")[2].split()[0].rstrip(":") for line in told) == [
+        odd,
+        limited,
+        damaged,
+    ]
+
+
+def explain_odd() -> CloudRefusal:
+    environment, host = make_cloud_environment(), "https://westeurope.api.azureml.ms"
+    return explain(400, b"{}", environment=environment, what="asking", host=host)
+
+
+@pytest.mark.parametrize("name", ["99999999-999999-zzzz", "20260230-120000-0001"])
+def test_an_id_that_is_no_time_is_no_run(runs: MemoryRuns, name: str) -> None:
+    with pytest.raises(NotFound, match=f"there is no run `{name}`"):
+        runs.find(name)
+
+
 def test_runs_are_found_by_id_prefix_and_last(runs: MemoryRuns) -> None:
     ids = ["20261122-090000-0000", "20261121-130000-0000", RUN]
     for run in ids:
@@ -312,7 +352,7 @@ def test_a_run_without_its_record_is_found_where_there_is_a_job(
     with pytest.raises(NotFound, match=f"the record of {RUN} is gone from the store"):
         runs.record(runs.find(RUN))
     silence = EnvironmentFailure("the store is silent", hint="")
-    monkeypatch.setattr(runs.memory, "read", raising(silence))
+    monkeypatch.setattr(runs.memory, "read_range", raising(silence))
     with pytest.raises(EnvironmentFailure, match="the store is silent"):
         runs.record(runs.find(RUN))
     with pytest.raises(EnvironmentFailure, match="the store is silent"):
@@ -320,7 +360,7 @@ def test_a_run_without_its_record_is_found_where_there_is_a_job(
 
 
 def raising(error: Exception) -> Callable[[str], bytes]:
-    def read(_: str) -> bytes:
+    def read(*_: object) -> bytes:
         raise error
 
     return read
