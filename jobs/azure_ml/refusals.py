@@ -25,7 +25,25 @@ _LISTS = {
     "AzureML Compute Operator": "people.operators",
     "AzureML Data Scientist": "people.practitioners",
 }
-_GONE = {"ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound"}
+_GONE = {"ResourceGroupNotFound", "ParentResourceNotFound"}
+# What is wrong with a subscription, and what mends it: of a workspace in it that says nothing.
+_UNSEEN = (
+    "is not seen by this login",
+    "az account list --all tells which are; az login --tenant TENANT, of the one it is in",
+)
+_DISABLED = ("is disabled", "whoever pays for it enables it again in Azure's portal")
+_UNREGISTERED = (
+    "does not know Azure ML yet",
+    "az provider register --namespace Microsoft.MachineLearningServices, by its owner",
+)
+_SUBSCRIPTION = {
+    "SubscriptionNotFound": _UNSEEN,
+    "InvalidSubscriptionId": _UNSEEN,
+    "ReadOnlyDisabledSubscription": _DISABLED,
+    "DisabledSubscription": _DISABLED,
+    "MissingSubscriptionRegistration": _UNREGISTERED,
+    "SubscriptionNotRegistered": _UNREGISTERED,
+}
 _BEHIND_FIREWALL = re.compile(
     r"public (network )?access|private (endpoint|link)|firewall|virtual network|ip address",
     re.IGNORECASE,
@@ -49,7 +67,11 @@ class Passing(CloudRefusal, Unreached):
     """No answer, or one that a later try may better."""
 
 
-class WorkspaceGone(CloudRefusal):
+class PlaceMissing(CloudRefusal):
+    """What holds all that is asked for is not there, or not for this login."""
+
+
+class WorkspaceGone(PlaceMissing):
     """The workspace itself is not there."""
 
 
@@ -94,6 +116,10 @@ def _meaning(
 ) -> tuple[type[CloudRefusal], str, str]:
     workspace = environment.workspace
     again = "type the same again in a minute"
+    if code in _SUBSCRIPTION:
+        trouble, hint = _SUBSCRIPTION[code]
+        name = environment.subscription_id
+        return PlaceMissing, f"the subscription {name} {trouble} ({text.rstrip('.')})", hint
     if status == 401:
         return _login(code, text)
     if status == 403:

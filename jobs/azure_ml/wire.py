@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs import console
-from jobs.azure_ml.refusals import CloudRefusal, Passing, WorkspaceGone, explain, unreachable
+from jobs.azure_ml.refusals import CloudRefusal, Passing, PlaceMissing, explain, unreachable
 from jobs.azure_ml.states import items, mapping
 from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
 from jobs.errors import EnvironmentFailure, Unreached
@@ -52,7 +52,7 @@ class Wire:
     """One environment's Azure. A path begins with `/`; it is Resource Manager's unless `host` says.
 
     Every method blocks on the network and raises CloudRefusal (an EnvironmentFailure), which has
-    `status` and `code`; WorkspaceGone where the workspace is not there. `what` is for the message:
+    `status` and `code`; PlaceMissing where workspace or subscription is not there. `what` is for the message:
     what was tried, as `cancelling ID`. May be used by several threads.
     """
 
@@ -80,10 +80,10 @@ class Wire:
         return self.send("GET", path, **how).body
 
     def find(self, path: str, **how: Any) -> Any:
-        """What is there, or None; raises WorkspaceGone where not even the workspace is."""
+        """What is there, or None; raises PlaceMissing where not even what holds it is."""
         try:
             return self.get(path, **how)
-        except WorkspaceGone:
+        except PlaceMissing:
             raise
         except CloudRefusal as refusal:
             if refusal.status == 404:
