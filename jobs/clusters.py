@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from jobs.errors import LaunchError, NotFound, Refused
 from jobs.spec import Cluster, Environment
+from jobs.untrusted import parse
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
@@ -26,7 +26,9 @@ HOURS_A_MONTH = 730
 CHANGE_S = 120.0
 POLL_S = 10.0
 _MAX_AT_ONCE = 8
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+_DURATION = re.compile(
+    r"P(?:([0-9]{1,9})D)?(?:T(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})(?:\.[0-9]+)?S)?)?"
+)
 _UNITS_S = (86400, 3600, 60, 1)
 
 
@@ -111,10 +113,11 @@ def read_cluster(wire: Wire, cluster: Cluster) -> LiveCluster:
     """How a cluster stands; raises CloudRefusal."""
     name = _name_of(wire.environment, cluster)
     path = f"{wire.workspace}/computes/{cluster.compute}"
-    found = wire.find(path, what=f"looking at cluster `{name}`")
+    what = f"looking at cluster `{name}`"
+    found = wire.find(path, what=what)
     if found is None:
         return _missing(name, cluster)
-    compute = msgspec.convert(found, type=_Resource).properties
+    compute = parse(found, _Resource, what=what).properties
     live = compute.properties
     counts, scale = live.node_state_counts, live.scale_settings
     return LiveCluster(
@@ -145,12 +148,14 @@ def read_cluster(wire: Wire, cluster: Cluster) -> LiveCluster:
 def list_nodes(wire: Wire, cluster: Cluster) -> list[Node]:
     """The nodes that are there, and the job on each; raises CloudRefusal."""
     path = f"{wire.workspace}/computes/{cluster.compute}/listNodes"
-    page = msgspec.convert(wire.post(path, what="listing nodes").body, type=_Nodes)
+    what = "listing nodes"
+    page = parse(wire.post(path, what=what).body, _Nodes, what=what)
     rows = list(page.nodes)
     while page.next_link:
         following = urlsplit(page.next_link)
         query = dict(parse_qsl(following.query))
-        page = msgspec.convert(wire.get(following.path, api_version=None, query=query), type=_Nodes)
+        answer = wire.get(following.path, api_version=None, query=query, what=what)
+        page = parse(answer, _Nodes, what=what)
         rows += page.nodes
     return [
         Node(
@@ -287,7 +292,7 @@ class _Resource(Struct, frozen=True, kw_only=True):
 
 
 class _NodeRow(Struct, frozen=True, kw_only=True, rename="camel"):
-    node_id: str
+    node_id: str = ""
     node_state: str = ""
     private_ip_address: str | None = None
     run_id: str | None = None

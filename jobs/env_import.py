@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from jobs import console
 from jobs.azure_ml.sizes import cluster_of, read_sizes
+from jobs.azure_ml.states import mapping, text_in
 from jobs.errors import LaunchError, NotFound
 from jobs.spec import (
     ENVIRONMENT_SCHEMA,
@@ -27,6 +28,7 @@ from jobs.spec import (
     Storage,
     Workspace,
 )
+from jobs.untrusted import parse, parse_rows
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
@@ -60,7 +62,8 @@ def import_workspace(
 
     known = _parse_id(resource_id)
     wire = Wire(known, credential=credential)
-    found = msgspec.convert(wire.get(known.workspace.id), type=_WorkspaceRow)
+    what = "asking for the workspace"
+    found = parse(wire.get(known.workspace.id, what=what), _WorkspaceRow, what=what)
     url = urlsplit(found.properties.discovery_url)
     environment = msgspec.structs.replace(
         known,
@@ -113,6 +116,15 @@ class _WorkspaceRow(Struct, frozen=True, kw_only=True):
     properties: _WorkspaceProperties
 
 
+class _Compute(Struct, frozen=True, kw_only=True, rename="camel"):
+    compute_type: str
+
+
+class _ComputeRow(Struct, frozen=True, kw_only=True):
+    name: str
+    properties: _Compute
+
+
 class _Store(Struct, frozen=True, kw_only=True, rename="camel"):
     datastore_type: str
     account_name: str = ""
@@ -129,10 +141,8 @@ class _StoreRow(Struct, frozen=True, kw_only=True):
 
 def _find_storage(wire: Wire, data: str | None, runs: str | None) -> Storage:
     """The account that has both containers behind datastores."""
-    rows = [
-        msgspec.convert(each, type=_StoreRow)
-        for each in wire.pages(f"{wire.workspace}/datastores", what="listing datastores")
-    ]
+    listed = wire.pages(f"{wire.workspace}/datastores", what="listing datastores")
+    rows = parse_rows(listed, _StoreRow)
     blobs = [each for each in rows if each.properties.datastore_type == "AzureBlob"]
     wanted = Containers(data=data or DATA, runs=runs or RUNS)
     for account in dict.fromkeys(each.properties.account_name for each in blobs):
@@ -207,7 +217,8 @@ def _find_registry(wire: Wire, resource_id: str | None) -> Registry | None:
         server = f"{_last(resource_id).lower()}.azurecr.io"
         console.warn(f"the registry's address `{server}` is taken from its name: {refusal.message}")
         return Registry(login_server=server)
-    return Registry(login_server=found["properties"]["loginServer"])
+    server = text_in(mapping(found.get("properties")), "loginServer")
+    return Registry(login_server=server) if server else None
 
 
 def _key_vault(resource_id: str | None) -> KeyVault | None:
@@ -221,18 +232,16 @@ def _last(resource_id: str) -> str:
 def _find_clusters(wire: Wire) -> dict[str, Cluster]:
     """The workspace's AmlComputes, by their own names."""
     computes = f"{wire.workspace}/computes"
-    names = sorted(
-        each["name"]
-        for each in wire.pages(computes, what="listing clusters")
-        if each["properties"]["computeType"] == "AmlCompute"
-    )
+    rows = parse_rows(wire.pages(computes, what="listing clusters"), _ComputeRow)
+    names = sorted(each.name for each in rows if each.properties.compute_type == "AmlCompute")
     if not names:
         return {}
     sizes = read_sizes(wire)
     found: dict[str, Cluster] = {}
     for name in names:
         compute = wire.get(f"{computes}/{name}", what=f"looking at cluster `{name}`")
-        cluster = cluster_of(name, compute["properties"]["properties"], sizes)
+        live = mapping(mapping(compute.get("properties")).get("properties"))
+        cluster = cluster_of(name, live, sizes)
         if cluster is None:
             console.warn(f"cluster `{name}` is left out: Azure does not tell what its nodes have")
         else:

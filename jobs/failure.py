@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from jobs.spec import Launcher, RankError
 
@@ -54,13 +55,13 @@ class RankReport(Struct, frozen=True, kw_only=True):
     stage: str | None = None
     setup: str | None = None
     exit_code: int | None = None
-    signal: int | None = None
+    signal: Annotated[int, Meta(ge=1, le=64)] | None = None
     exited_s: float | None = None
     ended_s: float | None = None
     stopped_s: float | None = None
     output_closed_s: float | None = None
     out_of_memory: bool = False
-    traceback: str | None = None
+    traceback: Annotated[str, Meta(pattern=r"\S")] | None = None
     traceback_s: float | None = None
     last_lines: str = ""
     log_error: str | None = None

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import msgspec
 from msgspec import Struct
 
 from jobs import console
@@ -19,13 +18,16 @@ from jobs.console import count_text
 from jobs.cost import money_text
 from jobs.errors import LaunchError, Refused
 from jobs.spec import Cluster, Environment, JobSpec
+from jobs.untrusted import parse_rows
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
 
+Priority = Literal["dedicated", "low_priority"]
 LIMITS_PAGE = "https://ml.azure.com/quota"
 _WORKSPACE = "/workspaces/"
 _TOTALS = {"dedicated": "dedicatedCores", "low_priority": "lowPriorityCores"}
+_SUFFIXES = {"dedicated": "dedicated", "low_priority": "lowpriority"}
 _WORDS = {"dedicated": "dedicated", "low_priority": "low priority"}
 
 
@@ -42,16 +44,40 @@ class Quota(Struct, frozen=True, kw_only=True):
         return max(self.limit - self.used, 0)
 
 
-class _Name(Struct, frozen=True, kw_only=True):
+class _Name(Struct, frozen=True, kw_only=True, rename="camel"):
     value: str
+    localized_value: str = ""
 
 
 class _Usage(Struct, frozen=True, kw_only=True, rename="camel"):
-    id: str
-    type: str
+    """One count. Azure spells a family's in two ways, both seen: all in `name.value`, as
+    `Standard NCSv3 Family Cluster Dedicated vCPUs`; or the family alone, as
+    `standardNCSv3Family`, with the words in `localizedValue` and the priority in `type`.
+    """
+
     name: _Name
     limit: int
+    id: str = ""
+    type: str = ""
     current_value: int = 0
+
+    @property
+    def words(self) -> str:
+        """What a person is told of it."""
+        return self.name.localized_value or self.name.value
+
+    def is_total(self, priority: Priority) -> bool:
+        """Whether all the region's nodes of a priority count in it."""
+        is_of_family = "family" in self.type.lower() or "family" in _plain(self.name.value)
+        return not is_of_family and _TOTALS[priority].lower() in self.type.lower().split("/")
+
+    def is_of(self, family: str, priority: Priority) -> bool:
+        """Whether a family's nodes of a priority count in it."""
+        whole = f"{_plain(family)}cluster{_SUFFIXES[priority]}vcpus"
+        if whole in (_plain(self.name.value), _plain(self.name.localized_value)):
+            return True
+        is_priority = _TOTALS[priority].lower() in self.type.lower().split("/")
+        return is_priority and _plain(self.name.value) == _plain(family)
 
 
 def read_quotas(wire: Wire) -> list[_Usage]:
@@ -61,27 +87,25 @@ def read_quotas(wire: Wire) -> list[_Usage]:
         f"/subscriptions/{environment.subscription_id}/providers"
         f"/Microsoft.MachineLearningServices/locations/{environment.location}/usages"
     )
-    rows = list(wire.pages(path))
-    return msgspec.convert(rows, type=list[_Usage])
+    return parse_rows(wire.pages(path), _Usage)
 
 
 def quotas_of(cluster: Cluster, environment: Environment, usages: Iterable[_Usage]) -> list[Quota]:
     """The limits that a cluster's nodes count against; those without a number are left out."""
-    suffix = "dedicated" if cluster.priority == "dedicated" else "lowpriority"
-    of_family = f"{_plain(cluster.family)}cluster{suffix}vcpus" if cluster.family else None
     workspace = f"{environment.workspace.id}/usages".lower()
     found: list[Quota] = []
     for row in usages:
-        kind = row.type.split("/")[1] if "/" in row.type else ""
         is_ours = row.id.lower().startswith(workspace)
-        if _WORKSPACE in row.id.lower() and not is_ours:
+        if (_WORKSPACE in row.id.lower() and not is_ours) or row.limit < 0:
             continue
-        if row.limit < 0:
-            continue
-        if kind == _TOTALS[cluster.priority] or _plain(row.name.value) == of_family:
-            name = f"{row.name.value} of this workspace" if is_ours else row.name.value
+        if row.is_total(cluster.priority) or _is_of(row, cluster):
+            name = f"{row.words} of this workspace" if is_ours else row.words
             found.append(Quota(name=name, used=row.current_value, limit=row.limit))
     return found
+
+
+def _is_of(row: _Usage, cluster: Cluster) -> bool:
+    return cluster.family is not None and row.is_of(cluster.family, cluster.priority)
 
 
 def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
@@ -98,6 +122,9 @@ def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
         console.say(f"the quota was not looked at: {refusal.message}")
         return
     quotas = quotas_of(cluster, environment, usages)
+    if cluster.priority == "dedicated" and not any(_is_of(row, cluster) for row in usages):
+        told = f"Azure tells no quota of `{cluster.family or cluster.size}`"
+        console.say(f"{told}: where that is 0 the job waits for ever; see {LIMITS_PAGE}")
     needed = spec.nodes * cluster.cpus_per_node
     if never := [each for each in quotas if needed > each.limit]:
         others = [*_fitting(spec, environment, environment, usages), *_elsewhere(spec, environment)]

@@ -27,7 +27,7 @@ from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, Ru
 if TYPE_CHECKING:
     from jobs.checkpoints import Checkpoint
 
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-z]{4}")
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{4}")
 T = TypeVar("T")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 

@@ -30,6 +30,7 @@ from jobs.fetching import PART_SUFFIX, fetching_into
 from jobs.progress import Counter, ProgressLine
 from jobs.runs import write_file
 from jobs.spec import RunHandle
+from jobs.untrusted import is_file_name
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
@@ -59,12 +60,7 @@ def fetch_run(runs: CloudRuns, handle: RunHandle, into: Path) -> Path:
 
 def local_path(into: Path, name: str) -> Path | None:
     """Where a blob goes; None for a name that would lead out of the folder, or names no file."""
-    parts = name.split("/")
-    if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
-        return None
-    if os.name == "nt" and any(":" in part for part in parts):
-        return None
-    return into.joinpath(*parts)
+    return into.joinpath(*name.split("/")) if is_file_name(name) else None
 
 
 class _Copied(Struct, frozen=True, kw_only=True):
@@ -145,8 +141,9 @@ class _Results:
     def _copy(self, blob: Blob, target: Path, pool: ThreadPoolExecutor | None) -> Blob:
         """Copy one, going on where an earlier try was cut off; silent where it changed meanwhile."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        version = hashlib.sha256(blob.etag.encode()).hexdigest()[:12]
-        part = target.with_name(f".{target.name}.{version}{PART_SUFFIX}")
+        # Of no length that a name adds to: that may be the longest which the disk takes.
+        version = hashlib.sha256(f"{target.name} {blob.etag}".encode()).hexdigest()[:24]
+        part = target.with_name(f".{version}{PART_SUFFIX}")
         digest = hashlib.md5(usedforsecurity=False)
         with part.open("a+b") as file:
             file.seek(0)

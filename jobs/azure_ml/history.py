@@ -7,16 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from jobs.azure_ml.request import run_of_job
-from jobs.azure_ml.states import Standing, judge
+from jobs.azure_ml.states import Standing, items, judge, mapping, text_in
 from jobs.runs import RUN_ID, RunEvent
 from jobs.spec import RunState, RunStatus
 
-# The names of our jobs.
-_OURS = re.compile(rf"{RUN_ID.pattern}(_\d+)?")
+# The names of our jobs: a first attempt has no number.
+_OURS = re.compile(rf"{RUN_ID.pattern}(_([2-9]|[1-9][0-9]{{1,3}}))?")
+_PROCESSES = re.compile(r"[1-9][0-9]{0,5}")
+_SECOND = 1_000_000  # microseconds
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -30,9 +33,9 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 def attempt_of(number: int, details: Mapping[str, Any]) -> Attempt:
-    """An attempt, from the run's details in the run history."""
-    warnings = [str(each.get("message") or "") for each in details.get("warnings") or ()]
-    status = str(details.get("status") or "")
+    """An attempt, from the run's details in the run history; what is odd in them is left out."""
+    warnings = [text_in(mapping(each), "message") for each in items(details.get("warnings"))]
+    status = text_in(details, "status")
     return Attempt(
         number=number,
         status=status,
@@ -42,20 +45,32 @@ def attempt_of(number: int, details: Mapping[str, Any]) -> Attempt:
     )
 
 
-def our_time(text: str | None) -> str | None:
-    """A time of Azure as runs carry it: ISO 8601, UTC, microseconds."""
-    if not text:
+def our_time(text: Any) -> str | None:
+    """A time of Azure as runs carry it: ISO 8601, UTC, microseconds; None for what is no time."""
+    try:
+        when = datetime.fromisoformat(text)
+        when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
         return None
-    when = datetime.fromisoformat(text)
-    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # The year 1 is .NET's word for none.
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if when.year >= 1970 else None
 
 
 def created_of(run_id: str) -> str:
-    """When a run was made: its id says it."""
+    """When a run was made: its id says it. Raises ValueError for an id that is no time."""
     micros = int(run_id[16:], 36)
+    if micros >= _SECOND:
+        raise ValueError(run_id)
     when = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S")  # noqa: DTZ007 (UTC, and said so)
     return f"{when:%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"
+
+
+def is_run(name: str) -> bool:
+    """Tell whether a name is a run's id: shaped so, and a time."""
+    try:
+        return RUN_ID.fullmatch(name) is not None and bool(created_of(name))
+    except ValueError:
+        return False
 
 
 def events_of(created: str, attempts: Sequence[Attempt], run_id: str) -> list[RunEvent]:
@@ -95,7 +110,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     processes_per_node: int
 
 
-def listed_runs(jobs: Iterable[Mapping[str, Any]]) -> Iterable[Listed]:
+def listed_runs(jobs: Iterable[Any]) -> Iterable[Listed]:
     """Yield the runs that jobs, newest first, belong to; each once.
 
     That is how a workspace lists its jobs; no reference promises it.
@@ -128,26 +143,51 @@ def status_of(listed: Listed, run_dir: str, attempt: Attempt | None = None) -> R
     )
 
 
-def _listed(job: Mapping[str, Any]) -> Listed | None:
-    if _OURS.fullmatch(str(job["name"])) is None:
+class _Resources(Struct, frozen=True, kw_only=True, rename="camel"):
+    instance_count: int | None = None
+
+
+class _Body(Struct, frozen=True, kw_only=True, rename="camel"):
+    status: str | None = None
+    display_name: str | None = None
+    properties: dict[str, str | None] | None = None
+    resources: _Resources | None = None
+
+
+class _Job(Struct, frozen=True, kw_only=True):
+    """What is read of a job in a list."""
+
+    name: str
+    properties: _Body
+
+
+def _listed(row: Any) -> Listed | None:
+    """The run that a job is of; None for whatever others made, also under a name like ours."""
+    try:
+        job = msgspec.convert(row, type=_Job)
+    except msgspec.ValidationError:
+        return None
+    if _OURS.fullmatch(job.name) is None:
         return None  # whatever its tag says
-    run, attempt = run_of_job(str(job["name"]))
-    body: Mapping[str, Any] = job["properties"]
-    told: Mapping[str, str] = body.get("properties") or {}
-    resources: Mapping[str, int] = body.get("resources") or {}
-    standing = judge(str(body.get("status") or ""))
+    run, attempt = run_of_job(job.name)
+    body, told = job.properties, job.properties.properties or {}
+    per_node = _PROCESSES.fullmatch(told.get("trainyard.processes_per_node") or "1")
+    if not is_run(run) or per_node is None:
+        return None
+    standing = judge(body.status or "")
     if standing.state is RunState.FAILED:
         # A list tells no reasons.
         standing = replace(standing, reason=None, cause=None)
+    nodes = body.resources.instance_count if body.resources else None
     return Listed(
         run=run,
         attempt=attempt,
         standing=standing,
-        name=str(body.get("displayName") or run),
-        stack=told.get("trainyard.stack", ""),
-        cluster=told.get("trainyard.cluster", ""),
-        nodes=resources.get("instanceCount") or 1,
-        processes_per_node=int(told.get("trainyard.processes_per_node", "1")),
+        name=body.display_name or run,
+        stack=told.get("trainyard.stack") or "",
+        cluster=told.get("trainyard.cluster") or "",
+        nodes=max(nodes or 1, 1),
+        processes_per_node=int(per_node[0]),
     )
 
 

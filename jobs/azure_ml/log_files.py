@@ -20,8 +20,10 @@ LONGEST_RANGE = 4 << 20
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
 _STAMPS = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) ", re.MULTILINE)
 _USER = "user_logs/"
-_PROCESS = re.compile(r"std_log(?:_process_(\d+))?\.txt")
-_TASK = re.compile(r"std_log_node_(\d+)_(\w+)\.txt")
+# No run has a million ranks; a name may have a thousand digits.
+_PROCESS = re.compile(r"std_log(?:_process_([0-9]{1,6}))?\.txt")
+_TASK = re.compile(r"std_log_node_([0-9]{1,6})_(chief|worker|ps)\.txt")
+_RETRY = re.compile(r"retry_([0-9]{1,6})")
 _PREPARATION = ("azureml-logs/", "system_logs/")
 
 
@@ -41,18 +43,15 @@ def parse_name(name: str, num_ranks: int) -> LogName | None:
     if not name.startswith(_USER):
         return None
     folder, _, file = name.removeprefix(_USER).rpartition("/")
-    retried = re.fullmatch(r"retry_(\d+)", folder)
+    retried = _RETRY.fullmatch(folder)
     if folder and retried is None:
         return None
     retry = int(retried[1]) if retried else 0
     if process := _PROCESS.fullmatch(file):
         return LogName(rank=int(process[1] or 0), retry=retry)
     if task := _TASK.fullmatch(file):
-        number, role = int(task[1]), task[2]
-        if role in ("chief", "worker"):
-            return LogName(rank=number, retry=retry)
-        if role == "ps":
-            return LogName(rank=num_ranks + number, retry=retry)
+        first = num_ranks if task[2] == "ps" else 0
+        return LogName(rank=first + int(task[1]), retry=retry)
     return None
 
 

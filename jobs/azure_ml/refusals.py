@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, cast
+
+import msgspec
 
 from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall
+from jobs.untrusted import decode
 
 # The least built-in role for an action that begins so; the first that fits.
 _ROLES = (
@@ -23,7 +25,25 @@ _LISTS = {
     "AzureML Compute Operator": "people.operators",
     "AzureML Data Scientist": "people.practitioners",
 }
-_GONE = {"ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound"}
+_GONE = {"ResourceGroupNotFound", "ParentResourceNotFound"}
+# What is wrong with a subscription, and what mends it: of a workspace in it that says nothing.
+_UNSEEN = (
+    "is not seen by this login",
+    "az account list --all tells which are; az login --tenant TENANT, of the one it is in",
+)
+_DISABLED = ("is disabled", "whoever pays for it enables it again in Azure's portal")
+_UNREGISTERED = (
+    "does not know Azure ML yet",
+    "az provider register --namespace Microsoft.MachineLearningServices, by its owner",
+)
+_SUBSCRIPTION = {
+    "SubscriptionNotFound": _UNSEEN,
+    "InvalidSubscriptionId": _UNSEEN,
+    "ReadOnlyDisabledSubscription": _DISABLED,
+    "DisabledSubscription": _DISABLED,
+    "MissingSubscriptionRegistration": _UNREGISTERED,
+    "SubscriptionNotRegistered": _UNREGISTERED,
+}
 _BEHIND_FIREWALL = re.compile(
     r"public (network )?access|private (endpoint|link)|firewall|virtual network|ip address",
     re.IGNORECASE,
@@ -47,7 +67,11 @@ class Passing(CloudRefusal, Unreached):
     """No answer, or one that a later try may better."""
 
 
-class WorkspaceGone(CloudRefusal):
+class PlaceMissing(CloudRefusal):
+    """What holds all that is asked for is not there, or not for this login."""
+
+
+class WorkspaceGone(PlaceMissing):
     """The workspace itself is not there."""
 
 
@@ -72,8 +96,8 @@ def unreachable(error: Exception, *, environment: Environment, host: str) -> Clo
 def reason(body: bytes) -> tuple[str, str]:
     """The code, outermost where there are several, and the first line of what Azure says."""
     try:
-        error = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
+        error = decode(body, dict[str, Any])["error"]
+    except (msgspec.DecodeError, KeyError):
         return "", body[:_LONGEST_TEXT].decode(errors="replace").strip() or "no reason given"
     if not isinstance(error, dict):
         return "", str(error)
@@ -92,6 +116,10 @@ def _meaning(
 ) -> tuple[type[CloudRefusal], str, str]:
     workspace = environment.workspace
     again = "type the same again in a minute"
+    if code in _SUBSCRIPTION:
+        trouble, hint = _SUBSCRIPTION[code]
+        name = environment.subscription_id
+        return PlaceMissing, f"the subscription {name} {trouble} ({text.rstrip('.')})", hint
     if status == 401:
         return _login(code, text)
     if status == 403:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from jobs import console
 from jobs.azure_ml.request import checkpoints_prefix
 from jobs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
 from jobs.errors import EnvironmentFailure
-from jobs.failure import RankReport, root_cause
+from jobs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
 from jobs.runs import write_file
 from jobs.spec import RankError, RunHandle, RunState
+from jobs.untrusted import TooLong, decode, read_bounded
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
@@ -23,16 +28,28 @@ if TYPE_CHECKING:
 
 FIGURES = ("metrics.jsonl", "summary.json")
 _NUM_REQUESTS = 8
+# A node that is taken away ends what runs on it by these.
+_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
+# Each holds 64 kB of a log's end at most, twice (jobs/rank_log.py), and 100 bytes a figure.
+_RECORD = re.compile(r"[0-9]{5}\.json")
+_LONGEST_RECORD, _MOST_RECORDS = 1 << 20, 4096
+_LONGEST_FIGURES, _LONGEST_MANIFEST = 64 << 20, 16 << 20
 _FOLDER = re.compile(r"([^/]+)/(.+)")
 
 
 def rank_reports(blobs: BlobStore, run: str, attempt: int) -> list[tuple[str, bytes]]:
-    """The records of an attempt's ranks, by file name, as far as they left one."""
-    names = [each.name for each in blobs.list(f"{run}/ranks/{attempt}/")]
+    """The records of an attempt's ranks, by file name, as far as they left one.
+
+    Whoever is on a node may write there: other names, and what is longer than a record, are left.
+    """
+    prefix = f"{run}/ranks/{attempt}/"
+    found = (each.name.removeprefix(prefix) for each in blobs.list(prefix))
+    names = list(islice(filter(_RECORD.fullmatch, found), _MOST_RECORDS))
+    read = partial(_read, blobs, longest=_LONGEST_RECORD)
     with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
-        contents = pool.map(blobs.read, names)
+        contents = pool.map(read, (prefix + name for name in names))
         return [
-            (name.rpartition("/")[2], content)
+            (name, content)
             for name, content in zip(names, contents, strict=True)
             if content is not None
         ]
@@ -41,6 +58,13 @@ def rank_reports(blobs: BlobStore, run: str, attempt: int) -> list[tuple[str, by
 def rank_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:
     """The rank that failed first, judged as on a machine of one's own."""
     return _judge(rank_reports(blobs, run, attempt))
+
+
+def own_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:
+    """The rank that surely failed by itself: by no peer's end, no signal and no checkpoint of its own."""
+    reports = _decode(rank_reports(blobs, run, attempt))
+    own = [each for each in reports if not each.is_about_a_peer and not _was_ended(each)]
+    return root_cause(own, stopped_s=None)
 
 
 def bring_results(runs: CloudRuns, handle: RunHandle) -> None:
@@ -58,7 +82,7 @@ def bring_results(runs: CloudRuns, handle: RunHandle) -> None:
         return  # it never began, or nobody can be asked
     try:
         for name in FIGURES:
-            content = runs.blobs.read(f"{handle.id}/{name}")
+            content = _read(runs.blobs, f"{handle.id}/{name}", _LONGEST_FIGURES)
             if content is not None:
                 write_file(run_dir / name, content)
         if state.is_terminal():
@@ -85,13 +109,32 @@ def _bring_ranks(blobs: BlobStore, handle: RunHandle, attempt: int, state: RunSt
 
 
 def _judge(reports: Sequence[tuple[str, bytes]]) -> RankError | None:
+    return root_cause(_decode(reports), stopped_s=None)
+
+
+def _decode(reports: Sequence[tuple[str, bytes]]) -> list[RankReport]:
     decoded: list[RankReport] = []
     for _, content in reports:
         try:
-            decoded.append(msgspec.json.decode(content, type=RankReport))
+            decoded.append(decode(content, RankReport))
         except msgspec.DecodeError:
             continue
-    return root_cause(decoded, stopped_s=None)
+    return decoded
+
+
+def _read(blobs: BlobStore, name: str, longest: int) -> bytes | None:
+    """Read what one of many may leave out: None, and a warning, for one that is too long."""
+    try:
+        return read_bounded(blobs, name, longest)
+    except TooLong as error:
+        console.warn(error.message)
+        return None
+
+
+def _was_ended(report: RankReport) -> bool:
+    """Whether a rank left after a checkpoint, or by a signal that comes from outside."""
+    by_signal = report.signal in _FROM_OUTSIDE and not report.out_of_memory
+    return by_signal or report.exit_code == PREEMPTED_EXIT_CODE
 
 
 # --- Checkpoints -----------------------------------------------------------------------------
@@ -103,7 +146,8 @@ def cloud_checkpoints(blobs: BlobStore, run: str) -> list[Checkpoint]:
     for name, files in _folders(blobs, run).items():
         if MANIFEST not in files:
             continue
-        manifest = blobs.read(f"{checkpoints_prefix(run)}{name}/{MANIFEST}")
+        path = f"{checkpoints_prefix(run)}{name}/{MANIFEST}"
+        manifest = _read(blobs, path, _LONGEST_MANIFEST)
         size = sum(each.bytes for each in files.values())
         checkpoint = checkpoint_of(name, manifest, size) if manifest is not None else None
         if checkpoint is not None:

@@ -21,17 +21,19 @@ from jobs.azure_ml.history import (
     Listed,
     created_of,
     events_of,
+    is_run,
     listed_runs,
     status_of,
 )
 from jobs.azure_ml.intents import read_intent
 from jobs.azure_ml.request import MARK, job_name
-from jobs.azure_ml.states import why_it_waits
+from jobs.azure_ml.states import mapping, why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
-from jobs.errors import LaunchError, NotFound
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound, Unreached
 from jobs.private import make_folder
-from jobs.runs import RUN_ID, RunEvent, RunStore, read_record, tell_damaged, write_file
+from jobs.runs import RunEvent, RunStore, read_record, tell_damaged, write_file
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.untrusted import read_bounded
 
 if TYPE_CHECKING:
     from jobs.azure_ml.artifacts import Artifacts
@@ -44,6 +46,7 @@ HISTORY = "/history/v1.0"
 _NUM_REQUESTS = 8
 # Of longer lists only what has ended on this machine's watch is known in full.
 _MOST_ASKED = 50
+_LONGEST_RECORD = 16 << 20
 
 
 class CloudRuns:
@@ -108,10 +111,11 @@ class CloudRuns:
             if name > oldest and name not in listed and self._is_meant(name):
                 try:
                     read_record(self.runs / name)
+                    pending.append(self.status(self.handle(name)))
+                except Unreached:
+                    raise
                 except LaunchError as error:
                     damaged.append(error)
-                else:
-                    pending.append(self.status(self.handle(name)))
         tell_damaged(damaged)
         return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
 
@@ -127,7 +131,7 @@ class CloudRuns:
         Its record is here then, unless the store has none or is out of reach. Raises NotFound where
         there is no such run, LaunchError where a prefix fits several.
         """
-        if RUN_ID.fullmatch(name):
+        if is_run(name):
             handle = self.handle(name)
             try:
                 self._bring_record(handle)
@@ -160,7 +164,11 @@ class CloudRuns:
         record = self._records.get(handle.id)
         if record is None:
             self._bring_record(handle)
-            record = self._records[handle.id] = read_record(Path(handle.run_dir))
+            record = read_record(Path(handle.run_dir))
+            if record.id != handle.id:
+                message = f"the record of {handle.id} names another run"
+                raise EnvironmentFailure(message, hint="see who may write to the container `runs`")
+            self._records[handle.id] = record
         return record
 
     def listed(self) -> Iterator[Listed]:
@@ -185,14 +193,15 @@ class CloudRuns:
 
     def _is_meant(self, name: str) -> bool:
         run_dir = self.runs / name
-        return (run_dir / "run.json").exists() and read_intent(run_dir) is not None
+        is_there = is_run(name) and (run_dir / "run.json").exists()
+        return is_there and read_intent(run_dir) is not None
 
     def _bring_record(self, handle: RunHandle) -> None:
         """Have `run.json` here: another machine may have made the run."""
         path = Path(handle.run_dir, "run.json")
         if path.exists():
             return
-        content = self.blobs.read(f"{handle.id}/run.json")
+        content = read_bounded(self.blobs, f"{handle.id}/run.json", _LONGEST_RECORD)
         if content is None:
             message = f"the record of {handle.id} is gone from the store"
             raise NotFound(message, hint=f"launch cancel {handle.id} ends it, if it is on")
@@ -254,7 +263,7 @@ class CloudRuns:
             return details
         # The history may be behind what Resource Manager knows.
         job = wire.find(f"{wire.workspace}/jobs/{name}", what=what)
-        return None if job is None else {"status": job["properties"].get("status")}
+        return None if job is None else {"status": mapping(job.get("properties")).get("status")}
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
         """For what an attempt waits that has not begun, where its cluster tells."""
@@ -263,7 +272,7 @@ class CloudRuns:
         compute = self.wire.find(path, what=f"asking why {handle.id} waits")
         if compute is None:
             return f"cluster `{spec.cluster}` is gone"
-        properties: dict[str, Any] = compute["properties"].get("properties") or {}
+        properties = mapping(mapping(compute.get("properties")).get("properties"))
         is_building = attempt.status == "Preparing"
         return why_it_waits(spec.cluster, properties, is_building=is_building)
 

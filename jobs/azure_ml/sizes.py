@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from jobs.azure_ml.states import items
 from jobs.clusters import idle_seconds
 from jobs.spec import Cluster
+from jobs.untrusted import parse_rows
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
@@ -47,8 +49,8 @@ def read_sizes(wire: Wire) -> dict[str, Size]:
         f"/subscriptions/{environment.subscription_id}/providers"
         f"/Microsoft.MachineLearningServices/locations/{environment.location}/vmSizes"
     )
-    listed = wire.get(path, what="listing sizes")["value"]
-    return {each.name.lower(): each for each in msgspec.convert(listed, type=list[Size])}
+    listed = items(wire.get(path, what="listing sizes").get("value"))
+    return {each.name.lower(): each for each in parse_rows(listed, Size)}
 
 
 def cluster_of(compute: str, properties: Any, sizes: Mapping[str, Size]) -> Cluster | None:

@@ -8,7 +8,7 @@ in Azure ML's own words, and not started again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from msgspec import Struct
@@ -82,7 +82,7 @@ _SIGNS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
 )
 # "non-zero exit status" is Python's subprocess; the others are guessed.
 _EXIT_CODE = re.compile(
-    r"exited with (?:status )?code:? (\d+)|exit(?:ed with)? ?code:? (\d+)|non-zero exit status (\d+)",
+    r"(?:exited with (?:status )?code:?|exit(?:ed with)? ?code:?|non-zero exit status) ([0-9]{1,10})\b",
     re.IGNORECASE,
 )
 _PREAMBLE = re.compile(r"^(AzureMLCompute job failed\.|Execution failed\.)\s*")
@@ -133,7 +133,7 @@ def judge(
 
 def why_it_waits(cluster: str, properties: Mapping[str, Any], *, is_building: bool) -> str | None:
     """Why a job does not start, from the properties of its AmlCompute; None where nothing shows."""
-    errors = [_inner(each) for each in properties.get("errors") or ()]
+    errors = [_inner(mapping(each)) for each in items(properties.get("errors"))]
     for error in errors:
         cause = _cause_of(f"{error.code} {error.message}")
         if cause == "quota":
@@ -142,16 +142,15 @@ def why_it_waits(cluster: str, properties: Mapping[str, Any], *, is_building: bo
         return f"cluster `{cluster}` cannot start nodes: {_line(errors[0])}"
     if is_building:
         return "its image is being built"
-    counts: Mapping[str, int] = properties.get("nodeStateCounts") or {}
-    scale: Mapping[str, int] = properties.get("scaleSettings") or {}
-    most, busy = scale.get("maxNodeCount", 0), counts.get("runningNodeCount", 0)
+    counts, scale = mapping(properties.get("nodeStateCounts")), properties.get("scaleSettings")
+    most, busy = _count(mapping(scale), "maxNodeCount"), _count(counts, "runningNodeCount")
     if most == 0:
         return f"cluster `{cluster}` may have no node: its maximum is 0"
     if busy >= most:
         return f"all {most} nodes of cluster `{cluster}` are busy"
-    if unusable := counts.get("unusableNodeCount", 0):
+    if unusable := _count(counts, "unusableNodeCount"):
         return f"{unusable} of the nodes of cluster `{cluster}` cannot be used"
-    if starting := counts.get("preparingNodeCount", 0):
+    if starting := _count(counts, "preparingNodeCount"):
         return f"{starting} nodes of cluster `{cluster}` are being started"
     if properties.get("allocationState") == "Resizing":
         return f"nodes of cluster `{cluster}` are being started"
@@ -206,21 +205,42 @@ def _cause_of(text: str) -> Cause | None:
     return next((cause for cause, sign in _SIGNS if sign.search(text)), None)
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Give an object of an answer; an empty one for what is none."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def items(value: Any) -> Sequence[Any]:
+    """Give a list of an answer; an empty one for what is none."""
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+def text_in(found: Mapping[str, Any], key: str) -> str:
+    """Give a text of an answer's object; an empty one where there is none."""
+    value = found.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _count(found: Mapping[str, Any], key: str) -> int:
+    value = found.get(key)
+    return value if isinstance(value, int) else 0
+
+
 def _errors(error: Mapping[str, Any] | None) -> list[JobError]:
     """The error and those inside it, the innermost last."""
     found: list[JobError] = []
-    while error:
-        body = cast("Mapping[str, Any]", error.get("error") or error)
+    inner = mapping(error)
+    while inner:
+        body = mapping(inner.get("error")) or inner
         found.append(_inner(body))
-        details = cast("list[Mapping[str, Any]]", body.get("details") or [])
-        found += [_inner(each) for each in details]
-        error = body.get("innerError")
+        found += [_inner(mapping(each)) for each in items(body.get("details"))]
+        inner = mapping(body.get("innerError"))
     return [each for each in found if each.code or each.message]
 
 
 def _inner(error: Mapping[str, Any]) -> JobError:
-    body = cast("Mapping[str, Any]", error.get("error") or error)
-    return JobError(code=str(body.get("code") or ""), message=str(body.get("message") or ""))
+    body = mapping(error.get("error")) or error
+    return JobError(code=text_in(body, "code"), message=text_in(body, "message"))
 
 
 def _line(error: JobError) -> str:
@@ -231,4 +251,4 @@ def _line(error: JobError) -> str:
 
 def _exit_code(message: str) -> int | None:
     found = _EXIT_CODE.search(message)
-    return int(next(filter(None, found.groups()))) if found else None
+    return int(found[1]) if found else None

@@ -23,7 +23,7 @@ from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.states import Standing
 from jobs.console import duration_text
-from jobs.errors import Unreached
+from jobs.errors import LaunchError, Unreached
 from jobs.failure import summary_line
 from jobs.outcome import parse_time
 from jobs.private import make_folder
@@ -73,6 +73,7 @@ class Watch:
     def __init__(self, runs: CloudRuns) -> None:
         self._runs = runs
         self._looks: dict[str, Look] = {}
+        self._told: set[str] = set()
 
     def look(self, handle: RunHandle) -> Look:
         """How the run stands; raises Unreached where nobody has said so for long."""
@@ -111,7 +112,21 @@ class Watch:
         self._looks.pop(handle.id, None)
 
     def attempt_of_listed(self, listed: Listed) -> Attempt | None:
-        """What a list does not tell of a run that has begun."""
+        """What a list does not tell of a run that has begun.
+
+        None, and a warning, where it cannot be told of this one run.
+        """
+        try:
+            return self._attempt_of_listed(listed)
+        except Unreached:
+            raise
+        except LaunchError as error:
+            if error.message not in self._told:  # of many runs it is the same
+                self._told.add(error.message)
+                console.warn(f"{listed.run}: {error.message}")
+            return None
+
+    def _attempt_of_listed(self, listed: Listed) -> Attempt | None:
         run_dir = self._runs.runs / listed.run
         attempt = kept_attempt(run_dir, listed.attempt)
         if attempt is None:
@@ -162,15 +177,20 @@ class Watch:
         return self._judged(run_dir, attempt_of(number, details))
 
     def _judged(self, run_dir: Path, attempt: Attempt) -> Attempt:
-        """What it came to by its ranks' own word: Azure ML names any rank that ended."""
-        standing = attempt.standing
-        if standing.state is RunState.FAILED and standing.cause in ("program", "unknown"):
-            from jobs.azure_ml.results import rank_error
+        """Judge an attempt by its ranks' records first: Azure ML's message may quote any program.
 
-            error = rank_error(self._runs.blobs, run_dir.name, attempt.number)
+        Where it speaks of a node or a quota, a rank that only lost its peers says nothing else.
+        """
+        standing = attempt.standing
+        if standing.state in (RunState.FAILED, RunState.PREEMPTED):
+            from jobs.azure_ml.results import own_error, rank_error
+
+            ask = rank_error if standing.cause in ("program", "unknown") else own_error
+            error = ask(self._runs.blobs, run_dir.name, attempt.number)
             if error is not None:
                 standing = replace(
                     standing,
+                    state=RunState.FAILED,
                     reason=summary_line(error),
                     exit_code=error.exit_code,
                     cause="program",

@@ -16,10 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from jobs import console
-from jobs.azure_ml.refusals import CloudRefusal, Passing, WorkspaceGone, explain, unreachable
+from jobs.azure_ml.refusals import CloudRefusal, Passing, PlaceMissing, explain, unreachable
+from jobs.azure_ml.states import items, mapping
 from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
 from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
+from jobs.untrusted import decode
 
 if TYPE_CHECKING:
     from azure.core import PipelineClient
@@ -50,7 +52,7 @@ class Wire:
     """One environment's Azure. A path begins with `/`; it is Resource Manager's unless `host` says.
 
     Every method blocks on the network and raises CloudRefusal (an EnvironmentFailure), which has
-    `status` and `code`; WorkspaceGone where the workspace is not there. `what` is for the message:
+    `status` and `code`; PlaceMissing where workspace or subscription is not there. `what` is for the message:
     what was tried, as `cancelling ID`. May be used by several threads.
     """
 
@@ -78,10 +80,10 @@ class Wire:
         return self.send("GET", path, **how).body
 
     def find(self, path: str, **how: Any) -> Any:
-        """What is there, or None; raises WorkspaceGone where not even the workspace is."""
+        """What is there, or None; raises PlaceMissing where not even what holds it is."""
         try:
             return self.get(path, **how)
-        except WorkspaceGone:
+        except PlaceMissing:
             raise
         except CloudRefusal as refusal:
             if refusal.status == 404:
@@ -116,7 +118,7 @@ class Wire:
         """Yield what a list holds; the next page is asked for when the one before is used up."""
         body = self.get(path, api_version=api_version, query=query, host=host, what=what)
         while True:
-            yield from body.get("value") or ()
+            yield from items(body.get("value"))
             following = body.get("nextLink")
             if not following:
                 return
@@ -196,10 +198,11 @@ class Wire:
             raise self._refusal(response.status_code, content, f"https://{host}", what)
         found = {name.lower(): value for name, value in response.headers.items()}
         try:
-            parsed: Any = msgspec.json.decode(content or b"{}")
+            parsed = decode(content or b"{}", object)
         except msgspec.DecodeError:
             raise self._refusal(response.status_code, content, f"https://{host}", what) from None
-        return Reply(status=response.status_code, headers=found, body=parsed)
+        # Whoever reads an answer reads an object.
+        return Reply(status=response.status_code, headers=found, body=dict(mapping(parsed)))
 
     def _exchange(
         self, method: str, url: str, body: Any, headers: Mapping[str, str] | None, proof: str

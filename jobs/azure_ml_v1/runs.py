@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from jobs import console
 from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.history import Attempt, Listed
 from jobs.azure_ml.intents import read_intent
@@ -16,7 +17,7 @@ from jobs.azure_ml.runs import CloudRuns
 from jobs.azure_ml.states import Standing
 from jobs.azure_ml_v1.run_configuration import ENGINE
 from jobs.azure_ml_v1.session import Session
-from jobs.runs import read_record
+from jobs.errors import LaunchError
 from jobs.spec import RunHandle, RunState
 from jobs.transfers.listing import Blob
 
@@ -51,7 +52,11 @@ class V1Runs(CloudRuns):
             run_dir = self.runs / name
             if not (run_dir / "run.json").exists() or read_intent(run_dir) is not None:
                 continue
-            record = read_record(run_dir)
+            try:
+                record = self.record(self.handle(name))
+            except LaunchError as error:
+                console.warn(f"{name} is left out: {error.message}")
+                continue
             if record.plan.engine != ENGINE:
                 continue  # the same workspace by the other engine
             spec = record.plan.spec

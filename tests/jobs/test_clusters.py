@@ -11,11 +11,12 @@ from jobs.clusters import (
     find_cluster,
     idle_seconds,
     list_nodes,
+    read_cluster,
     read_clusters,
     require_scaling,
     set_scale,
 )
-from jobs.errors import LaunchError, NotFound, Refused
+from jobs.errors import EnvironmentFailure, LaunchError, NotFound, Refused
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_environment
 
@@ -89,7 +90,7 @@ class FakeWire:
         after = f"https://management.azure.com{path}?$skiptoken=a%2Fb"
         return Reply(status=200, headers={}, body={"nodes": [node], "nextLink": after})
 
-    def get(self, path, *, api_version, query):
+    def get(self, path, *, api_version, query, **_):
         assert (api_version, query) == (None, {"$skiptoken": "a/b"})
         return {"nodes": [{"nodeId": "n1", "nodeState": "idle", "runId": None}]}
 
@@ -111,6 +112,33 @@ def test_nodes_are_told_page_by_page_with_the_run_on_each():
     gpu = make_cloud_environment().clusters["gpu"]
     nodes = [(each.id, each.state, each.run) for each in list_nodes(FakeWire(), gpu)]
     assert nodes == [("n0", "running", "r"), ("n1", "idle", None)]
+
+
+class OddWire(FakeWire):
+    """Answers with a cluster that is just being made, or with something else."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def find(self, path, **_):
+        return self.answer
+
+
+def test_a_cluster_that_is_being_made_tells_of_nothing_yet():
+    gpu = make_cloud_environment().clusters["gpu"]
+    live = {"vmSize": None, "scaleSettings": None, "nodeStateCounts": None, "errors": None}
+    answer = {"properties": {"provisioningState": "Creating", "properties": live}}
+    for each in (answer, {"properties": {"provisioningState": "Creating", "properties": None}}):
+        found = read_cluster(OddWire(each), gpu)
+        assert (found.state, found.nodes, found.size) == ("creating", 0, gpu.size)
+
+
+@pytest.mark.parametrize("answer", [[], {}, {"properties": "none"}])
+def test_an_answer_that_is_no_cluster_is_one_line(answer):
+    gpu = make_cloud_environment().clusters["gpu"]
+    with pytest.raises(EnvironmentFailure, match=r"^looking at cluster `gpu`: Azure's answer"):
+        read_cluster(OddWire(answer), gpu)
 
 
 def test_only_the_scale_is_sent_all_three_parts_of_it():

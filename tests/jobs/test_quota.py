@@ -66,9 +66,8 @@ class FakeWire:
 def environment(priority="dedicated", **changes):
     made = make_cloud_environment()
     cpu = msgspec.structs.replace(made.clusters["cpu"], family="standardDDSv4Family")
-    gpu = msgspec.structs.replace(
-        made.clusters["gpu"], family=FAMILY, priority=priority, max_nodes=4, **changes
-    )
+    changes = {"family": FAMILY, "priority": priority, "max_nodes": 4, **changes}
+    gpu = msgspec.structs.replace(made.clusters["gpu"], **changes)
     return msgspec.structs.replace(made, clusters={"cpu": cpu, "gpu": gpu})
 
 
@@ -86,6 +85,67 @@ def test_dedicated_nodes_count_in_region_family_and_the_share_of_the_workspace()
         Quota(name=FAMILY_QUOTA, used=64, limit=192),
         Quota(name=f"{FAMILY_QUOTA} of this workspace", used=64, limit=128),
     ]
+
+
+def short(kind, value, words, limit):
+    """A family's row as Azure was seen to spell it."""
+    row = usage(kind, value, 0, limit)
+    return {**row, "name": {"value": value, "localizedValue": words}}
+
+
+NEW_SUBSCRIPTION = [
+    usage("dedicatedCores", DEDICATED, 0, 24),
+    usage("lowPriorityCores", LOW, 0, 100),
+    short("vmFamily/dedicatedCores", "standardNCASv3_T4Family", FAMILY_QUOTA, 0),
+    short("vmFamily/dedicatedCores", "standardNCSv3Family", "Standard NCSv3 Family", 12),
+]
+
+
+@pytest.mark.parametrize("kind", ["vmFamily/lowPriorityCores", "lowPriorityCores"])
+def test_both_priorities_of_a_family_may_have_one_name(kind):
+    name = "standardNCASv3_T4Family"
+    usages = [
+        short(kind, name, "", -1),
+        short(kind, "standardDSv2Family", "", 5),
+        *NEW_SUBSCRIPTION,
+    ]
+    dedicated = environment(family=name)
+    low = environment("low_priority", family=name)
+    found = [
+        quotas_of(each.clusters["gpu"], each, read_quotas(FakeWire(each, usages=usages)))
+        for each in (dedicated, low)
+    ]
+    assert found == [
+        [Quota(name=DEDICATED, used=0, limit=24), Quota(name=FAMILY_QUOTA, used=0, limit=0)],
+        [Quota(name=LOW, used=0, limit=100)],
+    ]
+
+
+def test_a_family_of_which_a_new_subscription_has_nothing_is_refused(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    where = environment(cpus_per_node=4)
+    with pytest.raises(Refused) as refused:
+        check_job(spec(1), where, FakeWire(where, usages=NEW_SUBSCRIPTION))
+    assert refused.value.message == (
+        "`j` needs 4 vCPUs (1 node of Standard_NC64as_T4_v3, dedicated), and the limit of "
+        f"`{FAMILY_QUOTA}` is 0: 4 short"
+    )
+
+
+def test_a_family_that_no_row_tells_of_is_said(capsys):
+    where = environment(cpus_per_node=4)
+    check_job(spec(1), where, FakeWire(where, usages=NEW_SUBSCRIPTION[:2]))
+    assert capsys.readouterr().err == (
+        f"Azure tells no quota of `{FAMILY}`: where that is 0 the job waits for ever; see "
+        "https://ml.azure.com/quota\n"
+    )
+
+
+def test_an_odd_row_does_not_hide_the_others():
+    where = environment()
+    odd = [None, {}, {"name": None}, {"name": {"value": "x"}, "limit": "many"}]
+    wire = FakeWire(where, usages=[*odd, {"name": {"value": "x"}, "limit": 1}, *USAGES])
+    assert quotas_of(where.clusters["gpu"], where, read_quotas(wire)) == quotas(where)
 
 
 def test_low_priority_nodes_count_in_the_region_alone():

@@ -97,6 +97,15 @@ class TestReading:
             Curve(split="train", name="images_per_s", epochs=[1, 2], values=[1000.4, 1000.4]),
         ]
 
+    def test_what_a_node_wrote_too_deep_is_passed_over(self, tmp_path):
+        run_dir = make_run(tmp_path)
+        whole = read_report(run_dir)
+        deep = b'{"x": ' + b"[" * 200_000
+        for name in ("metrics.jsonl", "summary.json"):
+            with (run_dir / name).open("ab") as file:
+                file.write(b"\n" + deep + b"\n\xff\n")
+        assert read_report(run_dir) == whole
+
     def test_figures_come_from_the_summary_else_from_the_last_metrics(self, tmp_path):
         without = read_report(make_run(tmp_path, 1))
         assert without.figures == Figures(

@@ -70,15 +70,21 @@ class Computes(ArmService):
 
     @on("GET", LOCATION + "/usages")
     def usages(self, request: Request, location: str, **_: str) -> Reply:
-        """As in azure-rest-api-specs, machinelearningservices 2024-04-01, examples/Usage/list.json."""
+        """As in azure-rest-api-specs, machinelearningservices 2024-04-01, examples/Usage/list.json.
+
+        `family_names` is how a family's own rows are spelled: as there, or as seen on Azure.
+        """
         subscription = f"/subscriptions/{self.place.subscription_id}"
-        families = sorted({each.label for each in SIZES.values()})
+        families = {each.label: each.family for each in SIZES.values()}
         rows = [
             _usage(subscription, "dedicatedCores", DEDICATED, self._used(DEDICATED)),
             _usage(subscription, "lowPriorityCores", LOW_PRIORITY, self._used(LOW_PRIORITY)),
         ]
-        for label in families:
+        for label, family in sorted(families.items()):
             name = dedicated_quota(label)
+            if self.records.family_names == "short":
+                rows += _short_usages(subscription, family, name, self._used(name))
+                continue
             rows.append(_usage(subscription, "vmFamily", name, self._used(name)))
             # A workspace's share, and each cluster's, stand in the same list.
             shared = (self._used(name)[0], self.records.workspace_limits.get(name, -1))
@@ -181,6 +187,16 @@ def _usage(owner: str, kind: str, name: str, used: tuple[int, int]) -> dict[str,
         "limit": used[1],
         "name": {"value": name, "localizedValue": name},
     }
+
+
+def _short_usages(
+    owner: str, family: str, name: str, used: tuple[int, int]
+) -> list[dict[str, Any]]:
+    """Both priorities under one `value`, told apart by `type` alone."""
+    dedicated = _usage(owner, "vmFamily/dedicatedCores", name, used)
+    dedicated["name"]["value"] = family
+    low = _usage(owner, "vmFamily/lowPriorityCores", family, (0, -1))
+    return [low, dedicated]
 
 
 def in_use(records: Records, quota: str) -> int:

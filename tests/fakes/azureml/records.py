@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 TERMINAL = frozenset({"Completed", "Failed", "Canceled"})
 
@@ -245,6 +245,7 @@ class Records:
         # By the quota's name: of the subscription, and the share of our workspace (-1: no own one).
         self.limits: dict[str, int] = {}
         self.workspace_limits: dict[str, int] = {}
+        self.family_names: Literal["whole", "short"] = "whole"
         self.is_workspace_deleted = False
         self.registry_address = f"{place.registry}.azurecr.io"
 

@@ -116,9 +116,11 @@ def test_pause_names_what_runs_and_waits_until_no_node_is_left(launch: AzureLaun
     assert "on it now: someone-s-run; their nodes go when they have ended" in paused.err
 
 
+@pytest.mark.parametrize("spelling", ["whole", "short"])
 def test_a_job_that_no_quota_will_hold_is_refused_before_anything_is_sent(
-    launch: AzureLaunch,
+    launch: AzureLaunch, spelling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(launch.azure.records, "family_names", spelling)
     launch.azure.records.limits[FAMILY_QUOTA] = 6
     job, sent = launch.write_job(nodes=2), jobs_sent(launch.azure)
     refused = launch.type("run", job, "--detach", "--yes")

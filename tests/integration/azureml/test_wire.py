@@ -12,7 +12,7 @@ import pytest
 from azure.core.exceptions import ServiceRequestError
 
 from jobs.azure_ml.data_assets import archive_asset, make_asset
-from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
+from jobs.azure_ml.refusals import CloudRefusal, PlaceMissing, WorkspaceGone
 from jobs.azure_ml.submission import cancel_job
 from jobs.azure_ml.uploads import upload
 from jobs.azure_ml.wire import MANAGEMENT, Reply, Wire
@@ -112,6 +112,14 @@ def test_what_is_not_there_is_none_and_what_has_no_workspace_is_an_error(
             wire.find(path)
     finally:
         azure.records.is_workspace_deleted = False
+
+
+def test_a_subscription_that_is_not_seen_is_no_job_that_is_gone(azure: FakeAzure, wire: Wire):
+    message = "The subscription 'S' could not be found."
+    code, host = "SubscriptionNotFound", "management.azure.com"
+    azure.script(RequestTrouble(status=404, code=code, message=message, host=host))
+    with pytest.raises(PlaceMissing, match="is not seen by this login"):
+        wire.find(f"{wire.workspace}/jobs/nothing")
 
 
 def test_another_tenant_is_named(azure: FakeAzure, wire: Wire):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobs.azure_ml.refusals import WorkspaceGone, explain, role_for
+from jobs.azure_ml.refusals import PlaceMissing, WorkspaceGone, explain, role_for
 from jobs.errors import ExitCode, Unreached
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
@@ -138,6 +138,40 @@ def test_each_refusal_says_what_mends_it(status, code, said, message, hint):
     assert isinstance(refusal, Unreached) == (status in (409, 429, 500))
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "trouble", "hint"),
+    [
+        (
+            404,
+            "SubscriptionNotFound",
+            "is not seen by this login",
+            "az account list --all tells which are; az login --tenant TENANT, of the one it is in",
+        ),
+        (
+            409,
+            "ReadOnlyDisabledSubscription",
+            "is disabled",
+            "whoever pays for it enables it again in Azure's portal",
+        ),
+        (
+            409,
+            "MissingSubscriptionRegistration",
+            "does not know Azure ML yet",
+            "az provider register --namespace Microsoft.MachineLearningServices, by its owner",
+        ),
+    ],
+)
+def test_a_subscription_that_is_in_the_way_is_no_workspace_that_is_gone(
+    status, code, trouble, hint
+):
+    refusal = explained(status, code, "As it says.")
+    name = ENVIRONMENT.subscription_id
+    assert refusal.message == f"the subscription {name} {trouble} (As it says)"
+    assert refusal.hint == hint
+    assert (type(refusal), refusal.exit_code) == (PlaceMissing, ExitCode.ENVIRONMENT)
+    assert not isinstance(refusal, Unreached)
+
+
 def test_it_says_what_was_tried():
     assert explained(400, "X", "no", what="cancelling r1").message == (
         "cancelling r1: Azure answered 400 X: no"
@@ -148,7 +182,19 @@ def test_a_job_that_is_missing_is_no_missing_workspace():
     assert not isinstance(explained(404, "UserError", "Job x was not found."), WorkspaceGone)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"error": "text"}', b'{"error": null}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b'{"error": "text"}',
+        b'{"error": null}',
+        b'{"error": ' + b"[" * 200_000,
+        b'{"error": "\xff"}',
+    ],
+    ids=range(7),
+)
 def test_an_answer_of_another_shape_is_no_crash(body):
     refusal = explain(502, body, environment=ENVIRONMENT, what="", host="https://x")
     assert refusal.message.startswith("Azure answered 502")

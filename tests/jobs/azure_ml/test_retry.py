@@ -238,7 +238,7 @@ def test_a_job_is_ended_though_neither_its_record_nor_the_store_can_be_read(
         message = "the firewall lets nobody in"
         raise EnvironmentFailure(message, hint="a VPN")
 
-    for name in ("read", "create"):
+    for name in ("read", "read_range", "create"):
         monkeypatch.setattr(runs.memory, name, refuse)
     runs.scripted.jobs = [{"name": f"{RUN}_2"}]
     cancel_run(runs, handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,9 @@ import msgspec
 import pytest
 
 from jobs.azure_ml import watch
+from jobs.azure_ml.intents import Intent, write_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
+from jobs.azure_ml.retry import begin_again
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.failure import RankReport
 from jobs.runs import RunEvent
@@ -148,6 +151,54 @@ def test_a_failure_is_told_by_the_rank_that_failed_first(runs: MemoryRuns) -> No
     assert (error.rank, error.message) == (1, "no luck")
 
 
+def leave_record(runs: MemoryRuns, **found: Any) -> None:
+    report = RankReport(**{"rank": 0, "exit_code": 1, "ended_s": 1.0, **found})
+    runs.memory.blobs[f"{RUN}/ranks/1/{report.rank:05}.json"] = msgspec.json.encode(report)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "the cache has evicted what it needs",
+        "cannot write: disk quota exceeded",
+        "no heartbeat of the parameter server",
+        "exit code 75",
+        "the loop exceeded the maximum number of steps",
+    ],
+)
+def test_words_of_a_program_start_nothing_again(runs: MemoryRuns, told: str) -> None:
+    retry = JobRetry(max=3, on=("preemption", "node_failure"))
+    spec = msgspec.structs.replace(SPEC, retry=retry)
+    handle = runs.add(spec, RUN, details("Failed", told, ended=40))
+    leave_record(runs, host="n1", last_lines=f"error: {told}")
+    (attempt,) = runs.attempts(handle)
+    standing = attempt.standing
+    assert (standing.state, standing.cause, standing.reason, standing.exit_code) == (
+        RunState.FAILED,
+        "program",
+        f"rank 0 on n1: exit code 1: {told}",
+        1,
+    )
+    assert not begin_again(runs, handle)
+    assert runs.scripted.sent == []
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"last_lines": "error: connection reset by peer"},
+        {"last_lines": "error: it was told to stop", "stopped_s": 0.5},
+        {"exit_code": None, "signal": 9},
+        {"exit_code": 75, "last_lines": "preempted: at step 5"},
+    ],
+)
+def test_a_node_that_went_is_azures_to_tell(runs: MemoryRuns, record: dict[str, Any]) -> None:
+    handle = runs.add(SPEC, RUN, details("Failed", PREEMPTED, ended=40))
+    leave_record(runs, **record)
+    (attempt,) = runs.attempts(handle)
+    assert attempt.standing.cause == "preemption"
+
+
 def test_a_silent_azure_is_waited_for_from_the_submit_on(
     runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,6 +282,44 @@ def test_a_list_shows_a_run_once_and_only_ours(runs: MemoryRuns) -> None:
     assert [(each.id, each.state.value) for each in runs.list()] == [(RUN, "running")]
 
 
+def test_one_odd_run_does_not_end_a_list(
+    runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd, limited, damaged = (f"20261121-12000{n}-0001" for n in (1, 2, 3))
+    runs.add(SPEC, RUN, details("Completed", ended=40))
+    warned = {"warnings": [{"message": "The run exceeded its maximum duration."}]}
+    runs.scripted.details[limited] = [{**details("Canceled", ended=50), **warned}]
+    runs.scripted.details[odd] = [explain_odd()]
+    runs.scripted.jobs = [
+        job("99999999-999999-zzzz"),
+        job(limited, "Canceled"),
+        job(odd, "Running"),
+        job(RUN),
+    ]
+    folder = Path(runs.add(SPEC, damaged).run_dir)
+    (folder / "run.json").write_bytes(b"{")
+    write_intent(folder, Intent(plan_digest="", code="", since_s=time.time()))
+    listed = [(each.id, each.state.value) for each in runs.list()]
+    assert listed == [(limited, "cancelled"), (odd, "running"), (RUN, "completed")]
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(line.partition(":")[2].split()[0].rstrip(":") for line in told) == [
+        odd,
+        limited,
+        damaged,
+    ]
+
+
+def explain_odd() -> CloudRefusal:
+    environment, host = make_cloud_environment(), "https://westeurope.api.azureml.ms"
+    return explain(400, b"{}", environment=environment, what="asking", host=host)
+
+
+@pytest.mark.parametrize("name", ["99999999-999999-zzzz", "20260230-120000-0001"])
+def test_an_id_that_is_no_time_is_no_run(runs: MemoryRuns, name: str) -> None:
+    with pytest.raises(NotFound, match=f"there is no run `{name}`"):
+        runs.find(name)
+
+
 def test_runs_are_found_by_id_prefix_and_last(runs: MemoryRuns) -> None:
     ids = ["20261122-090000-0000", "20261121-130000-0000", RUN]
     for run in ids:
@@ -263,7 +352,7 @@ def test_a_run_without_its_record_is_found_where_there_is_a_job(
     with pytest.raises(NotFound, match=f"the record of {RUN} is gone from the store"):
         runs.record(runs.find(RUN))
     silence = EnvironmentFailure("the store is silent", hint="")
-    monkeypatch.setattr(runs.memory, "read", raising(silence))
+    monkeypatch.setattr(runs.memory, "read_range", raising(silence))
     with pytest.raises(EnvironmentFailure, match="the store is silent"):
         runs.record(runs.find(RUN))
     with pytest.raises(EnvironmentFailure, match="the store is silent"):
@@ -271,7 +360,7 @@ def test_a_run_without_its_record_is_found_where_there_is_a_job(
 
 
 def raising(error: Exception) -> Callable[[str], bytes]:
-    def read(_: str) -> bytes:
+    def read(*_: object) -> bytes:
         raise error
 
     return read

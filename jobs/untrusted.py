@@ -1,0 +1,102 @@
+"""Checks what a store, a node or another user wrote before it is used: names of files, JSON, sizes.
+
+A name becomes a path, a blob becomes memory and text becomes a struct by these functions alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from jobs.console import size_text
+from jobs.errors import EnvironmentFailure
+
+if TYPE_CHECKING:
+    from jobs.store import BlobStore
+
+T = TypeVar("T")
+_BLOCK = 8 << 20
+# What file systems of Linux, macOS and Windows allow one part of a path to have.
+LONGEST_PART_BYTES = 255
+# https://learn.microsoft.com/windows/win32/fileio/naming-a-file: devices in any folder, whatever
+# follows a dot; `a:b` is a drive or a stream of its own; a dot or a blank at the end is dropped.
+_DEVICE = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?", re.IGNORECASE
+)
+_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\x00-\x1f]|[. ]$')
+
+
+def is_file_name(path: str, *, is_windows: bool = os.name == "nt") -> bool:
+    """Tell whether a name with `/` between its parts is a file inside the folder it is put into."""
+    return all(_is_part(part, is_windows=is_windows) for part in path.split("/"))
+
+
+def decode(content: bytes, kind: type[T]) -> T:
+    """Decode JSON; raises msgspec.DecodeError alone, also for what is too deep or no text."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+
+
+def parse_rows(rows: Iterable[Any], kind: type[T]) -> list[T]:
+    """Convert the rows of a list of Azure's; one that others made otherwise is left out."""
+    found: list[T] = []
+    for row in rows:
+        try:
+            found.append(msgspec.convert(_without_nulls(row), type=kind))
+        except msgspec.ValidationError:
+            continue
+    return found
+
+
+def parse(answer: Any, kind: type[T], *, what: str) -> T:
+    """Convert an answer of Azure's, in which null is as good as left out; raises EnvironmentFailure.
+
+    `what` says what was tried, as `listing nodes`.
+    """
+    try:
+        return msgspec.convert(_without_nulls(answer), type=kind)
+    except msgspec.ValidationError as error:
+        message = f"{what}: Azure's answer is none that this version reads: {error}"
+        raise EnvironmentFailure(message, hint="a newer version of `launch`") from None
+
+
+class TooLong(EnvironmentFailure):
+    """A blob is longer than what it is for."""
+
+
+def read_bounded(blobs: BlobStore, name: str, longest: int) -> bytes | None:
+    """Read a blob whole, None where there is none; raises TooLong for more than `longest` bytes."""
+    content = b""
+    while len(content) <= longest:
+        start, end = len(content), min(len(content) + _BLOCK, longest + 1)
+        block = blobs.read_range(name, start, end)
+        if block is None and not start:
+            return None
+        content += block or b""
+        if len(content) < end:
+            return content
+    message = f"`{name}` in the store is longer than {size_text(longest)}, as no run writes it"
+    raise TooLong(message, hint="see who may write there, and delete it")
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        return {key: _without_nulls(each) for key, each in found.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in cast("list[Any]", value)]
+    return value
+
+
+def _is_part(part: str, *, is_windows: bool) -> bool:
+    if part in ("", ".", "..") or "\\" in part or "\0" in part:
+        return False
+    if len(part.encode(errors="surrogatepass")) > LONGEST_PART_BYTES:
+        return False
+    return not (is_windows and (_DEVICE.fullmatch(part) or _NOT_ON_WINDOWS.search(part)))
