@@ -125,6 +125,16 @@ def test_what_another_user_wrote_is_not_started(store, name):
     assert store.started() == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_new_store_is_not_made_in_a_folder_of_another_user(store, tmp_path):
+    (tmp_path / "first").mkdir(mode=0o777)
+    os.chown(tmp_path / "first", NOBODY, NOBODY)
+    wanted = azurite_server.read_server(store.folder)
+    with pytest.raises(AzuriteError, match=f"is another user's .uid {NOBODY}."):
+        azurite_server.start(tmp_path / "first", wanted)
+    assert list((tmp_path / "first").iterdir()) == []
+
+
 @pytest.mark.parametrize(("name", "mode"), [(".", 0o777), ("server.json", 0o620)])
 def test_what_others_can_write_is_not_started(store, name, mode):
     (store.folder / name).chmod(mode)
