@@ -279,12 +279,17 @@ def _end(server: Server) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Make the folder, and what is missing above it, for its owner alone; shut one that is there."""
+    """Make the folder, and what is missing above it, for us alone; shut one that is there.
+
+    Raises AzuriteError for a folder of another user, who could read the key and the blobs.
+    """
     for each in [*reversed(folder.parents), folder]:
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid == os.geteuid():
-        folder.chmod(0o700)
+    if (owner := folder.stat().st_uid) != os.geteuid():
+        message = f"{folder} is another user's (uid {owner}); chown it, or take another folder"
+        raise AzuriteError(message)
+    folder.chmod(0o700)
 
 
 def _ensure_key(folder: Path) -> None:

@@ -29,6 +29,7 @@ from jobs.transfers.authority import SharedKey
 from jobs.transfers.connection import Connection
 from tests.fakes.gangs import make_environment
 from tests.fakes.local_server import name_server
+from tests.fakes.own_stack import lay_own_stack
 from tests.faults.transfer_campaign import outgoing
 from tests.folders import make_folder, read_folder
 
@@ -96,6 +97,8 @@ def store(tmp_path_factory) -> Iterator[Store]:
         containers=("data", "runs"),
     )
     azurite_server.start(Path(storage.folder or ""), server)
+    # A store that died is started again where it is that of the project's own stack.
+    lay_own_stack(made.folder, msgspec.to_builtins(made.environment), tools)
     yield made
     azurite_server.stop(Path(storage.folder or ""))
 
@@ -275,6 +278,8 @@ def test_a_dead_store_is_started_again_by_the_next_command(store, tmp_path):
 def test_a_store_that_cannot_be_started_is_one_message_with_a_hint(tmp_path):
     never_up = store_at(tmp_path, free_port())
     (tmp_path / "storage").mkdir()
+    tools = {"node": "/none", "azurite": "/none"}
+    lay_own_stack(tmp_path, msgspec.to_builtins(never_up.environment), tools)
     done = never_up.launch("data", "ls")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the local store is down and does not start: ")

@@ -16,8 +16,8 @@ import pytest
 
 from infra.local import azurite_server
 from infra.local.azurite_server import AzuriteError, Server
-from jobs import trust
 from jobs.cli import main
+from tests.fakes.own_stack import lay_own_stack
 from tests.jobs.test_stack import ENVIRONMENT
 
 NOBODY = 65534
@@ -57,20 +57,10 @@ class Store:
         path.chmod(0o755)
         return str(path)
 
-    def lay_project(self) -> None:
+    def lay_project(self, *, is_trusted: bool = True) -> None:
         """Make it that of the stack `local`, as it was read the last time."""
-        (self.root / "Pulumi.yaml").write_text("name: trainyard\n")
-        (self.root / "Pulumi.local.yaml").touch()
-        state = self.root / ".trainyard/state/.pulumi/stacks/trainyard/local.json"
-        cache = self.root / ".trainyard/cache/environment-local.json"
-        for path in (state, cache):
-            path.parent.mkdir(parents=True)
-        state.write_text("{}")
-        stamp = f"{state.stat().st_mtime_ns}-2"
-        kept = {"stamp": stamp, "read_s": 0, "environment": self.environment}
-        cache.write_text(json.dumps(kept))
         tools = {"node": self.program("good"), "azurite": "ours.js", "pulumi": "p"}
-        (self.root / ".trainyard" / "tools.json").write_text(json.dumps(tools))
+        lay_own_stack(self.root, self.environment, tools, is_trusted=is_trusted)
 
     def started(self) -> list[str]:
         return [name for name in ("evil", "good") if (self.root / name).exists()]
@@ -106,14 +96,13 @@ def test_a_relative_folder_is_refused_in_a_file(store, capsys):
 
 
 def test_a_project_that_nobody_named_starts_no_store(store):
-    store.lay_project()
+    store.lay_project(is_trusted=False)
     assert main(["data", "ls"]) == 3
     assert store.started() == []
 
 
 def test_the_own_stacks_store_is_started_by_the_projects_own_programs(store, capsys):
     store.lay_project()
-    trust.trust(store.root)
     assert main(["data", "ls"]) == 1
     assert "the local store is down and does not start: Azurite ended" in capsys.readouterr().err
     assert store.started() == ["good"]
@@ -122,7 +111,6 @@ def test_the_own_stacks_store_is_started_by_the_projects_own_programs(store, cap
 
 def test_a_file_that_another_store_stands_in_starts_none(store, tmp_path):
     store.lay_project()
-    trust.trust(store.root)
     another = Store(tmp_path / "another")
     assert main(["data", "ls", "--env", str(another.file)]) == 1
     assert (store.started(), another.started()) == ([], [])
@@ -135,6 +123,16 @@ def test_what_another_user_wrote_is_not_started(store, name):
     with pytest.raises(AzuriteError, match="is another user's"):
         azurite_server.start(store.folder)
     assert store.started() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_new_store_is_not_made_in_a_folder_of_another_user(store, tmp_path):
+    (tmp_path / "first").mkdir(mode=0o777)
+    os.chown(tmp_path / "first", NOBODY, NOBODY)
+    wanted = azurite_server.read_server(store.folder)
+    with pytest.raises(AzuriteError, match=f"is another user's .uid {NOBODY}."):
+        azurite_server.start(tmp_path / "first", wanted)
+    assert list((tmp_path / "first").iterdir()) == []
 
 
 @pytest.mark.parametrize(("name", "mode"), [(".", 0o777), ("server.json", 0o620)])

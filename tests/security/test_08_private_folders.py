@@ -119,7 +119,7 @@ def can_another_read(file: Path) -> bool:
 
 def test_the_doctor_shuts_what_older_versions_left_open(tmp_path, monkeypatch):
     store = Store(tmp_path / "clone")
-    store.lay_project()
+    store.lay_project(is_trusted=False)
     monkeypatch.chdir(store.root)
     workspace = tmp_path / "workspace"
     store.environment["workspace"]["endpoint"] = workspace.as_uri()
