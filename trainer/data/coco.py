@@ -9,7 +9,6 @@ counted from 1; 0 is the background.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 
 SplitName = Literal["train2017", "val2017"]
 FORMAT_HINT = "a folder as COCO 2017's: train2017/, val2017/, annotations/; or --data synthetic"
@@ -102,8 +102,8 @@ def read_split(folder: Path, split: SplitName) -> CocoSplit:
             )
             for number, entry in sorted(images.items())
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong(path, f"it is not in COCO's format ({error!r})") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise _wrong(path, f"it is not in COCO's format ({error!r:.200})") from None
     if not pictures:
         raise _wrong(path, "it lists no images")
     _require_files(folder / split, pictures, path)
@@ -119,7 +119,7 @@ def read_split(folder: Path, split: SplitName) -> CocoSplit:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads(path.read_bytes())
+        found: Any = parse_json(path.read_bytes())
     except FileNotFoundError:
         message = f"no `annotations/{path.name}` in `{path.parents[1]}`"
         raise TrainingError(message, hint=FORMAT_HINT) from None
