@@ -23,6 +23,8 @@ from jobs.spec import InputSpec
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec
 from tests.folders import make_folder
+from trainer.common.errors import TrainingError
+from trainer.data.coco import read_split
 
 ROOT = Path(__file__).parents[2]
 DEEP = b"[" * 200_000
@@ -100,6 +102,43 @@ def test_annotations_that_are_a_bomb_are_one_message(
     make_folder(tmp_path, {"annotations/instances_train2017.json": content})
     said = said_of(tmp_path, call)
     assert said.startswith(f"`{tmp_path}/annotations/instances_train2017.json` cannot be ")
+
+
+SQUARE = [2, 2, 12, 2, 12, 12, 2, 12]
+
+
+@pytest.mark.parametrize(
+    "outline",
+    [
+        {"size": [1_000_000, 1_000_000], "counts": "0P1"},
+        {"size": [20, 10], "counts": "0P1"},
+        {"size": [-10, -20], "counts": "0P1"},
+        {"size": [10, 20], "counts": [0, 1 << 40]},
+        {"size": [10, 20], "counts": [-1, 201]},
+        [SQUARE, [2, 2, 2_000_000_000, 2, 12, 12]],
+        [[2, 2, -1e300, 2, 12, 12]],
+        [[2, 2, float("nan"), 2, 12, 12]],
+        [[2, 2, float("inf"), 2, 12, float("-inf")]],
+    ],
+)
+def test_an_outline_that_asks_for_another_picture_is_one_message(
+    tmp_path: Path, outline: object
+) -> None:
+    """What draws it, in C, asks for as much memory as it says, or ends the process."""
+    entry = {"id": 7, "image_id": 1, "category_id": 1, "bbox": [2, 2, 10, 8]}
+    annotations = {
+        "images": [{"id": 1, "file_name": "a.jpg", "width": 20, "height": 10}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "annotations": [{**entry, "segmentation": outline}],
+    }
+    content = json.dumps(annotations).encode()
+    make_folder(tmp_path, {"annotations/instances_train2017.json": content, "train2017/a.jpg": b""})
+    with pytest.raises(TrainingError) as error:
+        read_split(tmp_path, "train2017")
+    assert str(error.value) == (
+        f"`{tmp_path}/annotations/instances_train2017.json` cannot be used: "
+        "the outline of annotation 7 is not of its image's size"
+    )
 
 
 # --- MATLAB --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ counted from 1; 0 is the background.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -150,6 +151,10 @@ def _group(
             continue
         box = _corners(entry["bbox"], images[image])
         outline = _compact(entry["segmentation"])
+        if not _is_of(outline, images[image]):
+            raise _wrong(
+                path, f"the outline of annotation {entry['id']} is not of its image's size"
+            )
         if box is not None and outline:
             made = CocoObject(
                 annotation=entry["id"] + 0, label=labels[category], box=box, outline=outline
@@ -177,6 +182,20 @@ def _compact(segmentation: Any) -> Sequence[array[float]] | Rle:
         array("d", polygon)
         for polygon in segmentation
         if len(polygon) >= LEAST_NUMBERS and len(polygon) % 2 == 0
+    )
+
+
+def _is_of(outline: Sequence[array[float]] | Rle, image: Mapping[str, Any]) -> bool:
+    """Whether it can be drawn: what draws it asks for memory as the outline says, without a look."""
+    width, height = image["width"], image["height"]
+    if isinstance(outline, Mapping):
+        counts = outline["counts"]
+        in_picture = isinstance(counts, str) or 0 <= min(counts) <= max(counts) <= width * height
+        return outline["size"] == [height, width] and in_picture
+    reach = 2 * (width + height)
+    return all(
+        math.isfinite(sum(polygon)) and -reach <= min(polygon) <= max(polygon) <= reach
+        for polygon in outline
     )
 
 
