@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,12 @@ MOST_PARTS = 250
 LONGEST_PART_BYTES = 255
 # Files that are being received have such a name until they are whole.
 OWN_PREFIX = ".trainyard-"
+IS_WINDOWS = os.name == "nt"
+# The names that trainer/data/member_names.py refuses, too: tests/contract holds both to one table.
+_DEVICE = (
+    r"(?:con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$)"
+)
+_UNLIKE_ON_WINDOWS = re.compile(rf":| (?:/|$)|(?:^|/){_DEVICE} *(?:\.[^/]*)?(?:/|$)", re.IGNORECASE)
 # Trainers of older versions believe what it says of where the shards are, and of what to delete.
 _STREAM_FILE = "stream.json"
 # Kept free on a disk beside what is written to it.
@@ -36,11 +44,18 @@ class DatasetFile(Struct, frozen=True, kw_only=True):
 
 def check_path(path: str) -> None:
     """Raise LaunchError for a name that is not the same file on every machine and store."""
-    reason = _objection(path)
+    reason = _objection(path) or (windows_objection(path) if IS_WINDOWS else None)
     if reason:
         shown = path if len(path) <= 100 else f"{path[:60]}...{path[-30:]}"
         message = f"the file name {shown!a} cannot be used in a dataset: {reason}"
         raise LaunchError(message, hint="rename the file, and push again")
+
+
+def windows_objection(path: str) -> str | None:
+    """Say why Windows would take a name for something else; None where it would not."""
+    if _UNLIKE_ON_WINDOWS.search(path):
+        return "Windows reads a colon, a device's name or a space at a part's end as something else"
+    return None
 
 
 def _objection(path: str) -> str | None:

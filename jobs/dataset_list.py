@@ -99,7 +99,7 @@ def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileL
             before = file.path
             bytes.fromhex(file.md5)  # which the digest does not cover
             digest.add([file])
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         message = f"`{blob}` cannot be read: {error}"
         raise EnvironmentFailure(message, hint=_hint(dataset)) from None
     fetched = digest.list(path)

@@ -282,6 +282,6 @@ def _is_prefix(prefix: str) -> bool:
 def _parse(content: bytes, blob: str, kind: type[Kind]) -> Kind:
     try:
         return msgspec.json.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         message = f"`{blob}` cannot be read: {error}"
         raise EnvironmentFailure(message, hint="a newer `launch` may have written it") from None

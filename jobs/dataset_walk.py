@@ -8,7 +8,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import NamedTuple
 
-from jobs.dataset_files import check_path
+from jobs.dataset_files import check_path, windows_objection
 from jobs.errors import LaunchError
 
 
@@ -32,16 +32,20 @@ def walk(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Iterator
 
     That is the order of a digest's lines and of a store's listing, and one folder's names are
     all it holds. Raises LaunchError for what a dataset cannot hold; `warn` hears of two names
-    in one folder that differ in case alone.
+    in one folder that differ in case alone, and of the first that Windows reads otherwise.
     """
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         message = f"`{folder}` {what}"
         raise LaunchError(message, hint="launch data push DIR NAME")
     root, top = str(folder), folder.resolve()
+    has_warned = False
     for path, is_folder in walk_names(folder, warn):
         # A folder's too, before it is looked into: it may be deeper than the disk lets us ask.
         check_path(path)
+        if not has_warned and (reason := windows_objection(path)):
+            has_warned = True
+            warn(f"`{path}`: {reason}, so this version cannot be pulled there")
         if not is_folder:
             yield Found.of(path, _status(f"{root}/{path}", top))
 

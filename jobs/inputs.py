@@ -189,7 +189,7 @@ def _receive(
 def _shards_of(path: Path, dataset: DatasetVersion) -> set[str]:
     try:
         index = msgspec.json.decode(path.read_bytes(), type=_Index)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         message = f"`{INDEX_FILE}` of `{_ref(dataset)}` is no index of shards: {error}"
         raise LaunchError(message, hint="launch data pack DIR --to PACKED, and push that") from None
     return {shard.path for split in index.splits.values() for shard in split.shards}

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
+from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthetic import make_pictures
 
 REPO = Path(__file__).parents[2]
@@ -70,12 +71,15 @@ def test_every_usual_format_is_three_colours_of_bytes(found):
 
 def test_a_file_that_is_no_whole_picture_is_named(found):
     said = found["broken"]
-    assert set(said) == {"empty", "text", "cut", "header", "deep"}
+    assert set(said) == {"empty", "text", "cut", "header", "deep", *hostile_pictures()}
     assert said["deep"] == (
         "`DIR/x.jpg` has more than 8 bits a colour (hint: convert it to 8 bits)"
     )
     hint = "(hint: get the file again, or take it away)"
-    for name in ("empty", "text"):
+    for name in ("huge JPEG", "huge PNG"):
+        why = "65500 x 65500 pixels are more than 89,478,485"
+        assert said[name] == f"`DIR/x.jpg` is no whole picture: {why} {hint}"
+    for name in ("empty", "text", "GIF"):
         assert said[name] == f"`DIR/x.jpg` is no whole picture: Unsupported image file {hint}"
     for name in ("cut", "header"):
         why = "Image is incomplete or truncated"

@@ -14,6 +14,7 @@ import pytest
 
 from jobs.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
+from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthetic import make_pictures
 
 REPO = Path(__file__).parents[2]
@@ -105,7 +106,7 @@ def test_every_usual_format_is_three_colours_of_bytes(found):
 
 
 def test_a_file_that_is_no_whole_picture_is_named(found):
-    assert set(found["broken"]) == {"empty", "text", "cut", "head"}
+    assert set(found["broken"]) == {"empty", "text", "cut", "head", *hostile_pictures()}
     for said in found["broken"].values():
         assert said.startswith("`DIR/train/a/1.jpg` is no whole picture: ")
         assert said.endswith("(hint: get the file again, or take it away)")

@@ -9,7 +9,7 @@ counted from 1; 0 is the background.
 
 from __future__ import annotations
 
-import json
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 
 SplitName = Literal["train2017", "val2017"]
 FORMAT_HINT = "a folder as COCO 2017's: train2017/, val2017/, annotations/; or --data synthetic"
@@ -102,8 +103,8 @@ def read_split(folder: Path, split: SplitName) -> CocoSplit:
             )
             for number, entry in sorted(images.items())
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong(path, f"it is not in COCO's format ({error!r})") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise _wrong(path, f"it is not in COCO's format ({error!r:.200})") from None
     if not pictures:
         raise _wrong(path, "it lists no images")
     _require_files(folder / split, pictures, path)
@@ -119,7 +120,7 @@ def read_split(folder: Path, split: SplitName) -> CocoSplit:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads(path.read_bytes())
+        found: Any = parse_json(path.read_bytes())
     except FileNotFoundError:
         message = f"no `annotations/{path.name}` in `{path.parents[1]}`"
         raise TrainingError(message, hint=FORMAT_HINT) from None
@@ -150,6 +151,10 @@ def _group(
             continue
         box = _corners(entry["bbox"], images[image])
         outline = _compact(entry["segmentation"])
+        if not _is_of(outline, images[image]):
+            raise _wrong(
+                path, f"the outline of annotation {entry['id']} is not of its image's size"
+            )
         if box is not None and outline:
             made = CocoObject(
                 annotation=entry["id"] + 0, label=labels[category], box=box, outline=outline
@@ -177,6 +182,20 @@ def _compact(segmentation: Any) -> Sequence[array[float]] | Rle:
         array("d", polygon)
         for polygon in segmentation
         if len(polygon) >= LEAST_NUMBERS and len(polygon) % 2 == 0
+    )
+
+
+def _is_of(outline: Sequence[array[float]] | Rle, image: Mapping[str, Any]) -> bool:
+    """Whether it can be drawn: what draws it asks for memory as the outline says, without a look."""
+    width, height = image["width"], image["height"]
+    if isinstance(outline, Mapping):
+        counts = outline["counts"]
+        in_picture = isinstance(counts, str) or 0 <= min(counts) <= max(counts) <= width * height
+        return outline["size"] == [height, width] and in_picture
+    reach = 2 * (width + height)
+    return all(
+        math.isfinite(sum(polygon)) and -reach <= min(polygon) <= max(polygon) <= reach
+        for polygon in outline
     )
 
 

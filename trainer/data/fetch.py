@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
 from trainer.data.events import Events
 from trainer.data.locks import locked
@@ -155,7 +156,7 @@ class _Part:
     def validator(self, url: str) -> str | None:
         """What says that the server's file is still the one this is the beginning of."""
         try:
-            about: Any = json.loads(self._about.read_bytes())
+            about: Any = parse_json(self._about.read_bytes())
             return str(about["validator"]) if about["url"] == url else None
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 from trainer.data.picture_folders import FolderPictures, open_folders
 from trainer.data.shard_index import Kind, read_index
 
@@ -178,7 +179,7 @@ def _open_coco(folder: Path) -> Source:
 
 def _read_coco(path: Path, pictures: Path) -> tuple[CocoSamples, tuple[str, ...]]:
     try:
-        found: Any = json.loads(path.read_bytes())
+        found: Any = parse_json(path.read_bytes())
         images = sorted(found["images"], key=lambda entry: entry["id"])
         categories = {entry["id"]: entry for entry in found["categories"]}
         annotations = _by_image(found["annotations"], categories)
@@ -189,8 +190,8 @@ def _read_coco(path: Path, pictures: Path) -> tuple[CocoSamples, tuple[str, ...]
         raise TrainingError(message, hint="a folder as COCO 2017's") from None
     except OSError as error:
         raise _wrong(path, str(error.strerror)) from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong(path, f"it is not in COCO's format ({error!r})") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise _wrong(path, f"it is not in COCO's format ({error!r:.200})") from None
     if not ids or len(set(ids)) != len(ids):
         raise _wrong(path, "two of its images have one id" if ids else "it lists no images")
     if strays := set(annotations) - set(ids):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.common.whole_file import write_whole
+from trainer.data.picture_decoding import decode_rgb
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -50,7 +51,7 @@ def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
         for line, text in enumerate(lines):
             place = left, top + line * TEXT_HEIGHT // 2
             draw.text(place, _fit(draw, text, CELL, font), font=font, fill=INK if line else ink)
-        picture = Image.open(io.BytesIO(each.picture)).convert("RGB")
+        picture = decode_rgb(each.picture, f"a picture of {each.true}")
         cell = ImageOps.pad(picture, (CELL, CELL), color="white", centering=(0, 0))
         grid.paste(cell, (left, top + TEXT_HEIGHT))
     encoded = io.BytesIO()

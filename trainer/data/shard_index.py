@@ -20,12 +20,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast, get_args
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
 
 SCHEMA = 1
 INDEX_FILE = "index.json"
 PLACES_FILE = "places.bin"
 PLACE_BYTES = 16
+# Of 40,000 shards; as what Python makes of it, at worst twenty times that.
+MOST_INDEX_BYTES = 8 << 20
 
 Kind = Literal["pictures", "coco"]
 Format = Literal["tar", "tfrecord"]
@@ -91,19 +94,26 @@ def read_index(folder: Path) -> Index | None:
     """
     path = folder / INDEX_FILE
     try:
-        found: Any = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            content = file.read(MOST_INDEX_BYTES + 1)
+        if len(content) > MOST_INDEX_BYTES:
+            raise _wrong(path, f"it has more than {MOST_INDEX_BYTES:,} bytes: pack larger shards")
+        found: Any = parse_json(content)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise _wrong(path, str(error)) from None
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema != SCHEMA or isinstance(schema, bool):
-        message = f"`{path}` is of schema {json.dumps(schema)}, and {SCHEMA} is known here"
+        shown = json.dumps(schema) if isinstance(schema, str | int | None) else "of another type"
+        message = f"`{path}` is of schema {shown:.40}, and {SCHEMA} is known here"
         raise TrainingError(message, hint="pack the pictures again, or take a newer Trainyard")
     try:
         return _parse_index(found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong(path, f"it is no index of shards ({error!r})") from None
+        raise _wrong(path, f"it is no index of shards ({error!r:.200})") from None
+    except RecursionError:  # while it said what was wrong
+        raise _wrong(path, "it is no index of shards, and nested deeply") from None
 
 
 def read_places(folder: Path, split: str) -> Places:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
 from trainer.data import shard_tar, tfrecord
 from trainer.data.pack_sources import Sample
@@ -228,7 +229,7 @@ def _write_record(path: Path, written: WrittenShard) -> None:
 def _find_written(task: ShardTask) -> WrittenShard | None:
     """Give the shard that an interrupted pack left, if its bytes are those it recorded."""
     try:
-        found = json.loads(task.record.read_bytes())
+        found = parse_json(task.record.read_bytes())
         with (task.folder / task.path).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         shard = Shard(

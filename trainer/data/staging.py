@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
 from trainer.data.durability import boot_id, sync_files_of
 from trainer.data.partial_folder import PartialFolder, is_free
@@ -125,7 +126,7 @@ class Staging:
 
     def _read_state(self) -> None:
         try:
-            state: Any = json.loads(self._state.read_bytes())
+            state: Any = parse_json(self._state.read_bytes())
             if state["schema"] != _SCHEMA or state["dataset"] != self._dataset:
                 return
             archives = [Unpacked(**each) for each in state["archives"]]
@@ -154,7 +155,7 @@ def is_prepared(target: Path, dataset: str) -> tuple[int, int] | None:
     if is_free(target):
         return None
     try:
-        receipt: Any = json.loads((target / RECEIPT).read_bytes())
+        receipt: Any = parse_json((target / RECEIPT).read_bytes())
         stated = (receipt["files"], receipt["bytes"]) if receipt["dataset"] == dataset else None
     except (OSError, ValueError, KeyError, TypeError):
         stated = None

@@ -15,7 +15,6 @@ docs/inputs.md says what is fetched when, and what is kept.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 from trainer.common.sharding import WINDOW_SHARDS
 from trainer.data.shard_index import INDEX_FILE, Split, read_index, read_places
 from trainer.data.stream_blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
@@ -62,7 +62,7 @@ def find_source(folder: Path, environ: Mapping[str, str] | None = None) -> Strea
 def read_source(path: Path) -> StreamSource:
     """Read what a run was handed over for a streamed input; raises TrainingError."""
     try:
-        found: Any = json.loads(path.read_bytes())
+        found: Any = parse_json(path.read_bytes())
         if found["schema"] != SCHEMA:
             message = f"its schema is {found['schema']!r}, and {SCHEMA} is known here"
             raise ValueError(message)
@@ -75,7 +75,7 @@ def read_source(path: Path) -> StreamSource:
             cache_bytes=int(found["cache_bytes"]),
             md5={str(name): str(md5) for name, md5 in found["md5"].items()},
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"`{path}` cannot be used: {error}"
         raise TrainingError(message, hint="start the run again: it is written for each") from None
 

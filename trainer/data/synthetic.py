@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import colorsys
+import contextlib
 import hashlib
 import io
 import json
@@ -17,6 +18,7 @@ import math
 import os
 import random
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -52,9 +54,24 @@ Draw = Callable[["ImageDraw", Scene], None]
 
 
 def default_folder(**arguments: object) -> Path:
-    """Give a folder of this machine and user for the set of these arguments."""
+    """Give a folder of this machine and user for the set of these arguments.
+
+    Raises TrainingError where its parent, whose name anybody can guess, may be somebody else's.
+    """
     digest = hashlib.sha256(json.dumps([VERSION, arguments], sort_keys=True).encode()).hexdigest()
-    return Path(tempfile.gettempdir()) / f"trainyard-{os.getuid()}" / f"pictures-{digest[:12]}"
+    own = Path(tempfile.gettempdir()) / f"trainyard-{os.getuid()}"
+    try:
+        with contextlib.suppress(FileExistsError):
+            own.mkdir(parents=True, mode=0o700)
+        found = own.lstat()
+    except OSError as error:
+        message = f"`{own}` cannot be made: {error.strerror}"
+        raise TrainingError(message, hint="set TMPDIR to a folder with room") from None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if not is_ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        message = f"`{own}` is not a folder of yours alone, so nothing in it is believed"
+        raise TrainingError(message, hint="set TMPDIR to a folder of your own")
+    return own / f"pictures-{digest[:12]}"
 
 
 def make_pictures(

@@ -23,6 +23,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.world import World
 from trainer.data.crops import Crop
 from trainer.data.jpeg_crop import open_cropper
+from trainer.data.picture_header import not_whole, require_decodable
 from trainer.data.pictures import Pictures
 from trainer.data.read_ahead import announced, read_ahead
 
@@ -204,15 +205,15 @@ class Noise:
 
 def decode(data: bytes, name: Callable[[], str]) -> Tensor:
     """Decode a JPEG or PNG to 3 x height x width bytes; raises TrainingError for what is none."""
+    require_decodable(data, name())
     try:
         # A copy, since a tensor over immutable bytes would be written through.
-        encoded = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
+        encoded = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         picture = decode_image(encoded, mode=ImageReadMode.RGB)
     except RuntimeError as error:
         # Behind the place in torchvision's source; of the rest one sentence.
         why = re.sub(r"^.*\.cpp:\d+, ", "", str(error).splitlines()[0]).partition(". ")[0]
-        message = f"`{name()}` is no whole picture: {why}"
-        raise TrainingError(message, hint="get the file again, or take it away") from None
+        raise not_whole(name(), why) from None
     if picture.dtype != torch.uint8:
         message = f"`{name()}` has more than 8 bits a colour"
         raise TrainingError(message, hint="convert it to 8 bits")

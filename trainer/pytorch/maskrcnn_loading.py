@@ -22,6 +22,9 @@ from trainer.data.coco import CocoObject, CocoPicture
 from trainer.data.read_ahead import NUM_AHEAD
 from trainer.pytorch.loader import decode
 
+# COCO's pictures have at most 0.4 million pixels, and some dozens of objects.
+MOST_MASK_BYTES = 1 << 30
+
 Masks = np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]
 
 
@@ -71,11 +74,16 @@ def read_sample(picture: CocoPicture, *, is_flipped: bool) -> Sample:
 
 def draw_masks(picture: CocoPicture) -> Masks:
     """Give N x H x W bytes of 0 and 1; raises TrainingError for an outline that is none."""
+    if len(picture.objects) * picture.height * picture.width > MOST_MASK_BYTES:
+        message = (
+            f"the {len(picture.objects)} objects of `{picture.path}` are too many for its size"
+        )
+        raise TrainingError(message, hint="make the picture smaller, or leave objects out")
     masks = np.zeros((len(picture.objects), picture.height, picture.width), dtype=np.uint8)
     for number, each in enumerate(picture.objects):
         try:
             masks[number] = run_lengths.decode(_code(each, picture))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             message = (
                 f"annotation {each.annotation} of {picture.path.name} has a bad outline: {error}"
             )

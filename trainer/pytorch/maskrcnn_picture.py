@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont
 
-from trainer.common.errors import TrainingError
+from trainer.data.picture_decoding import decode_rgb
 from trainer.pytorch.maskrcnn_evaluation import Found, find_objects
 from trainer.pytorch.maskrcnn_model import build_network, load_trained, read_weights
 from trainer.pytorch.strategy import Ranks, pick_device
@@ -32,7 +32,7 @@ def predict(path: Path, weights_path: Path, ranks: Ranks) -> None:
 
     Raises TrainingError where picture or weights cannot be read.
     """
-    picture = open_picture(path)
+    picture = decode_rgb(path, str(path), formats=None)
     weights = read_weights(weights_path)
     device = pick_device("auto", ranks.world)
     network = build_network(weights.design, is_pretrained=True)
@@ -48,15 +48,6 @@ def predict(path: Path, weights_path: Path, ranks: Ranks) -> None:
         corners = ", ".join(f"{number:.0f}" for number in box)
         print(f"{name:<16} {score:6.1%}   {corners}")
     print(f"{len(names)} objects, drawn in {target}")
-
-
-def open_picture(path: Path) -> Image.Image:
-    """Read any picture that Pillow knows."""
-    try:
-        return Image.open(path).convert("RGB")
-    except (OSError, UnidentifiedImageError) as error:
-        message = f"`{path}` is no picture: {error}"
-        raise TrainingError(message, hint="--predict takes a JPEG, PNG, ...") from None
 
 
 def keep_sure(found: Found) -> Found:

@@ -7,7 +7,6 @@ antialiased `tf.image.resize`, take three times as long (docs/adr/0012).
 
 from __future__ import annotations
 
-import io
 import os
 import weakref
 from collections import deque
@@ -23,6 +22,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.world import World
 from trainer.data.crops import Crop
 from trainer.data.jpeg_crop import open_cropper
+from trainer.data.picture_decoding import decode_rgb
 from trainer.data.pictures import Pictures
 from trainer.data.read_ahead import NUM_AHEAD, announced
 from trainer.tf.strategy import DeviceName
@@ -99,12 +99,7 @@ class Loader:
 
     def _put_any(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> None:
         """Do the same step by step, for all else."""
-        try:
-            picture = Image.open(io.BytesIO(data)).convert("RGB")
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            message = f"`{self._pictures.name(index)}` is no whole picture: {error}"
-            hint = "get the file again, or take it away"
-            raise TrainingError(message, hint=hint) from None
+        picture = decode_rgb(data, self._pictures.name(index))
         crop = crop_of(index, *picture.size)
         # From the crop's own pixels, as torch resizes: `box` would look beyond its edges.
         part = picture.crop(crop.box).resize((self._size, self._size), Image.Resampling.BILINEAR)

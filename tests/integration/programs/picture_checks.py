@@ -22,6 +22,7 @@ from PIL import Image
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as reference
 
+from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
 from trainer.data.crops import Crop, picture_rng, random_crop
@@ -143,6 +144,7 @@ def broken(_folder: Path) -> object:
         "cut": whole[: len(whole) // 2],
         "header": whole[:100],
         "deep": deep.getvalue(),
+        **hostile_pictures(),
     }
     said = {}
     for name, data in files.items():

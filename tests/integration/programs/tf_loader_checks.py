@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.sharding import shuffled_batches
 from trainer.data import read_ahead
@@ -85,6 +86,7 @@ def broken(folder: Path) -> object:
     Image.effect_noise((200, 200), 50).save(buffer, "JPEG")
     whole = buffer.getvalue()
     torn = {"empty": b"", "text": b"<html>", "cut": whole[: len(whole) // 2], "head": whole[:100]}
+    torn |= hostile_pictures()
     (folder / "train" / "a").mkdir(parents=True)
     (folder / "train" / "a" / "0.jpg").write_bytes(whole)
     said = {}

@@ -1,0 +1,230 @@
+"""A small file of a dataset costs one message within a second and 200 MB, not a traceback or the machine.
+
+Attacker: the author of a dataset, or who may write to the store. JSON that is 200,000 deep ended in a
+traceback, a MATLAB file of 208 bytes in a MemoryError after 1.5 GB. Each program here runs as a process of
+its own, which may have that much memory beside what importing takes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from jobs.data import Datasets
+from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.inputs import give_inputs
+from jobs.spec import InputSpec
+from tests.fakes.blob_store import MemoryStore
+from tests.fakes.gangs import make_environment, make_spec
+from tests.folders import make_folder
+from trainer.common.errors import TrainingError
+from trainer.data.coco import read_split
+
+ROOT = Path(__file__).parents[2]
+DEEP = b"[" * 200_000
+# A depth that the parser bears and whoever shows the value may not.
+SHOWN = b"[" * 900 + b"]" * 900
+MOST_BYTES = 200 << 20
+SECOND_S = 1.0
+# Says the message, and how long that took; the limit is set when all is imported.
+PROGRAM = """
+import json, resource, sys, time
+from pathlib import Path
+from trainer.common.errors import TrainingError
+from trainer.data import coco, imagenet, matlab, pack_sources, shard_index
+folder = Path(sys.argv[1])
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[3]),) * 2)
+begun_s = time.process_time()
+try:
+    {call}
+    said = "nothing"
+except TrainingError as error:
+    said = str(error)
+print(json.dumps([said, time.process_time() - begun_s]))
+"""
+CALLS = {
+    "index": "shard_index.read_index(folder)",
+    "coco": "coco.read_split(folder, 'train2017')",
+    "pack": "pack_sources.open_source(folder)",
+    "matlab": "matlab.read_structs((folder / 'meta.mat').read_bytes(), 'synsets')",
+}
+
+
+def said_of(folder: Path, call: str) -> str:
+    """What a program says that reads this, within its bounds."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(call=CALLS[call]), str(folder), "", str(MOST_BYTES)],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    said, took_s = json.loads(done.stdout)
+    assert took_s < SECOND_S
+    return said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        DEEP,
+        b'{"schema": 1, "kind": ' + DEEP,
+        b'{"schema": ' + SHOWN + b"}",
+        b'{"schema": 1, "kind": "coco", "format": "tar", "splits": {}, "classes": ['
+        + SHOWN
+        + b"]}",
+        b'{"a": ' * 200_000,
+        b'{"schema": ' + b"9" * 5000 + b"}",
+        b'{"schema": 1, "classes": [' + b"[]," * 5_000_000 + b"[]]}",
+    ],
+    ids=["lists", "inside", "schema", "classes", "objects", "digits", "wide"],
+)
+def test_an_index_that_is_a_bomb_is_one_message(tmp_path: Path, content: bytes) -> None:
+    make_folder(tmp_path, {"index.json": content})
+    said = said_of(tmp_path, "index")
+    assert said.startswith(f"`{tmp_path}/index.json` ")
+    assert len(said) < 1000
+
+
+@pytest.mark.parametrize("content", [DEEP, b'{"images": ' + DEEP], ids=["lists", "inside"])
+@pytest.mark.parametrize("call", ["coco", "pack"])
+def test_annotations_that_are_a_bomb_are_one_message(
+    tmp_path: Path, call: str, content: bytes
+) -> None:
+    make_folder(tmp_path, {"annotations/instances_train2017.json": content})
+    said = said_of(tmp_path, call)
+    assert said.startswith(f"`{tmp_path}/annotations/instances_train2017.json` cannot be ")
+
+
+SQUARE = [2, 2, 12, 2, 12, 12, 2, 12]
+
+
+@pytest.mark.parametrize(
+    "outline",
+    [
+        {"size": [1_000_000, 1_000_000], "counts": "0P1"},
+        {"size": [20, 10], "counts": "0P1"},
+        {"size": [-10, -20], "counts": "0P1"},
+        {"size": [10, 20], "counts": [0, 1 << 40]},
+        {"size": [10, 20], "counts": [-1, 201]},
+        [SQUARE, [2, 2, 2_000_000_000, 2, 12, 12]],
+        [[2, 2, -1e300, 2, 12, 12]],
+        [[2, 2, float("nan"), 2, 12, 12]],
+        [[2, 2, float("inf"), 2, 12, float("-inf")]],
+    ],
+)
+def test_an_outline_that_asks_for_another_picture_is_one_message(
+    tmp_path: Path, outline: object
+) -> None:
+    """What draws it, in C, asks for as much memory as it says, or ends the process."""
+    entry = {"id": 7, "image_id": 1, "category_id": 1, "bbox": [2, 2, 10, 8]}
+    annotations = {
+        "images": [{"id": 1, "file_name": "a.jpg", "width": 20, "height": 10}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "annotations": [{**entry, "segmentation": outline}],
+    }
+    content = json.dumps(annotations).encode()
+    make_folder(tmp_path, {"annotations/instances_train2017.json": content, "train2017/a.jpg": b""})
+    with pytest.raises(TrainingError) as error:
+        read_split(tmp_path, "train2017")
+    assert str(error.value) == (
+        f"`{tmp_path}/annotations/instances_train2017.json` cannot be used: "
+        "the outline of annotation 7 is not of its image's size"
+    )
+
+
+# --- MATLAB --------------------------------------------------------------------------------------
+
+
+def element(kind: int, data: bytes) -> bytes:
+    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+
+def array(kind: int, dimensions: bytes, *content: bytes, name: bytes = b"synsets") -> bytes:
+    flags = element(6, struct.pack("<II", kind, 0))
+    return element(14, flags + element(5, dimensions) + element(1, name) + b"".join(content))
+
+
+def structs(count: int, *, width: int = 32, names: bytes = b"", values: bytes = b"") -> bytes:
+    dimensions = struct.pack("<ii", count, 1)
+    return array(2, dimensions, element(5, struct.pack("<i", width)), element(1, names), values)
+
+
+def compressed(data: bytes) -> bytes:
+    packed = zlib.compress(data, 9)
+    return struct.pack("<II", 15, len(packed)) + packed
+
+
+def nested(depth: int) -> bytes:
+    """A struct in a struct in a struct ..."""
+    head = element(6, struct.pack("<II", 2, 0)) + element(5, struct.pack("<ii", 1, 1))
+    head += (
+        element(1, b"synsets") + element(5, struct.pack("<i", 8)) + element(1, b"a\0\0\0\0\0\0\0")
+    )
+    sizes = [0]
+    for _ in range(depth):
+        sizes.append(len(head) + 8 + sizes[-1])
+    return b"".join(struct.pack("<II", 14, size) + head for size in reversed(sizes[1:]))
+
+
+BOMBS = {
+    "count": structs(1 << 28),
+    "count of fields": structs((1 << 31) - 1, names=b"a".ljust(32, b"\0")),
+    "dimensions": array(2, b"\xff\xff\xff\x7f" * (1 << 19)),
+    "names": compressed(structs(1, width=1, names=b"a" * (60 << 20))),
+    "numbers": compressed(array(6, struct.pack("<ii", 1, 1), element(2, bytes(60 << 20)))),
+    "characters": compressed(array(4, struct.pack("<ii", 1, 1), element(4, bytes(60 << 20)))),
+    "deep": nested(20_000),
+    "many": compressed(array(6, struct.pack("<ii", 1, 1), element(2, bytes(3 << 20)), name=b"x"))
+    * 200,
+    "inflated": compressed(bytes(1 << 30)),
+    "large": array(6, struct.pack("<ii", 1, 1), element(2, bytes(60 << 20))),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_matlab_file_that_is_a_bomb_is_one_message(tmp_path: Path, name: str) -> None:
+    content = bytes(126) + b"IM" + BOMBS[name]
+    make_folder(tmp_path, {"meta.mat": content})
+    assert said_of(tmp_path, "matlab").startswith("it is a damaged MATLAB file: ")
+
+
+# --- what `launch` reads from the store ----------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "launch-cache"))
+
+
+def test_an_index_of_a_streamed_input_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr("jobs.inputs.open_data_store", lambda _: store)
+    content = b'{"splits": {}, "more": ' + DEEP
+    folder = make_folder(tmp_path / "from", {"index.json": content})
+    dataset = Datasets(store).push(folder, "set").dataset.pinned()
+    (tmp_path / "w" / "runs" / "r").mkdir(parents=True)
+    spec = make_spec(["true"], inputs={"d": InputSpec(dataset=dataset, mode="stream")})
+    with pytest.raises(LaunchError, match=r"`index\.json` of `set@1` is no index of shards"):
+        give_inputs(spec, make_environment(tmp_path / "w"), tmp_path / "w" / "runs" / "r")
+
+
+def test_a_deep_record_or_list_of_files_is_one_message(tmp_path: Path) -> None:
+    store = MemoryStore()
+    pushed = Datasets(store).push(make_folder(tmp_path / "from", {"a": b"1"}), "set").dataset
+    for blob in ("_datasets/set/1.json", f"_datasets/set/{pushed.digest}.files.jsonl"):
+        whole = store.blobs[blob]
+        store.blobs[blob] = whole.rstrip()[:-1] + b', "more": ' + DEEP
+        with pytest.raises(EnvironmentFailure, match=f"`{blob}` cannot be read"):
+            Datasets(store).pull(Datasets(store).resolve("set@1").pinned(), tmp_path / "to")
+        store.blobs[blob] = whole

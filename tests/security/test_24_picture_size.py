@@ -1,0 +1,78 @@
+"""A picture of a few bytes costs one message, not the machine's memory.
+
+Attacker: the author of a dataset, or of one picture in it. A PNG or a JPEG whose header says 65,500 x
+65,500 pixels made torchvision's decoder, the way back for all that ours refuses, ask for 13 GB.
+"""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.hostile_pictures import hostile_pictures, huge_jpeg, huge_png
+from trainer.common.errors import TrainingError
+from trainer.data.picture_decoding import decode_rgb
+from trainer.data.picture_grid import Prediction, write_grid
+from trainer.data.picture_header import MOST_PIXELS, require_decodable
+
+TRAINER = Path(__file__).parents[2] / "trainer"
+MOST_BYTES = 1 << 20
+
+
+@pytest.mark.parametrize("name", hostile_pictures())
+def test_what_no_decoder_is_to_see_is_refused_by_its_header(name: str) -> None:
+    data = hostile_pictures()[name]
+    tracemalloc.start()
+    try:
+        with pytest.raises(TrainingError, match="`x` is no whole picture: "):
+            require_decodable(data, "x")
+        with pytest.raises(TrainingError, match="`x` is no whole picture: "):
+            decode_rgb(data, "x")
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("make", [huge_png, huge_jpeg])
+def test_the_limit_is_one_of_pixels(make) -> None:
+    width = 60_000
+    require_decodable(make(width, MOST_PIXELS // width), "x")
+    with pytest.raises(TrainingError) as error:
+        require_decodable(make(width, MOST_PIXELS // width + 1), "x")
+    assert str(error.value) == (
+        "`x` is no whole picture: 60000 x 1492 pixels are more than 89,478,485 "
+        "(hint: get the file again, or take it away)"
+    )
+
+
+def test_a_file_that_is_named_to_predict_and_a_grid_s_pictures_are_held_to_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "x.png").write_bytes(huge_png())
+    with pytest.raises(TrainingError, match="no whole picture"):
+        decode_rgb(tmp_path / "x.png", "x.png", formats=None)
+    hostile = Prediction(picture=huge_png(), predicted="a", share=1.0, true="b")
+    with pytest.raises(TrainingError, match="`a picture of b` is no whole picture"):
+        write_grid(tmp_path / "grid.png", [hostile])
+
+
+def test_no_trainer_calls_a_decoder_in_another_place() -> None:
+    """A new one calls `require_decodable` or `decode_rgb`, and is added here."""
+    calls = re.compile(
+        r"Image\.open\(|decode_(image|jpeg|png|gif)\(|(read|load)_(image|img)\(|imread\("
+    )
+    found = {
+        f"{path.relative_to(TRAINER)}: {call[0]}"
+        for path in TRAINER.rglob("*.py")
+        for call in calls.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert found == {
+        "data/picture_decoding.py: Image.open(",
+        "pytorch/loader.py: decode_image(",
+        # Reads the file, and gives its bytes to the loader's `decode`.
+        "pytorch/maskrcnn_evaluation.py: read_image(",
+        "pytorch/maskrcnn_loading.py: read_image(",
+    }

@@ -1,0 +1,15 @@
+"""Reads JSON that somebody else may have written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def parse_json(data: bytes) -> Any:
+    """Give the value; raises ValueError for what is no JSON, or nested too deeply to be read."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        message = "it is nested too deeply"
+        raise ValueError(message) from None
