@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
 
 from tests.bench.pairs import Command, median_wall_s, time_in_turn
 from tests.bench.table import Row
+from tests.ports import free_port
 from tools.local_stack import write_wrapper
 from tools.project import Project
 
@@ -57,10 +57,7 @@ def _local_stack(project: Path, folder: Path) -> Command:
     for part in ("Pulumi.yaml", "infra/__main__.py", ".trainyard/tools.json"):
         (folder / part).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(project / part, folder / part)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (folder / "Pulumi.local.yaml").write_text(SETTINGS.format(port=port))
+    (folder / "Pulumi.local.yaml").write_text(SETTINGS.format(port=free_port()))
     return _brought_up("local stack", project, folder)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 START_S = 30
@@ -78,8 +79,7 @@ def registry(folder: Path) -> Iterator[str]:
     program = shutil.which("docker-registry") or (str(unpacked) if unpacked.exists() else None)
     if program is None:
         pytest.skip("docker-registry is not there (python3 -m tools.testbed)")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        host = f"127.0.0.1:{free.getsockname()[1]}"
+    host = f"127.0.0.1:{free_port()}"
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "registry.yml"
     settings.write_text(

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.ports import free_port
+
 
 @dataclass
 class Trouble:
@@ -46,7 +48,7 @@ class RangeServer:
         self.has_md5 = True
         self._md5s: dict[tuple[str, int, int], str] = {}
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._server = ThreadingHTTPServer(("127.0.0.1", port or free_port()), self._handler())
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from jobs.launchers import gang_request, meeting_environment
 from jobs.rendezvous import RendezvousServer
 from jobs.spec import Launcher
 from tests.fakes.gangs import make_cluster, make_spec
+from tests.ports import free_port
 
 REPO = Path(__file__).parents[2]
 ZYGOTE = REPO / "tests" / "faults" / "programs" / "torch_zygote.py"
@@ -159,7 +159,7 @@ class Place:
         ]
         self.arguments = ["--strategy", strategy]
         if strategy == "ddp":
-            self.arguments += ["--dist-url", f"tcp://127.0.0.1:{_free_port()}"]
+            self.arguments += ["--dist-url", f"tcp://127.0.0.1:{free_port()}"]
 
     def close(self) -> None:
         """Nobody meets here any more."""
@@ -190,8 +190,3 @@ def start_gang(
         for each, log in zip(place.environments, logs, strict=True)
     ]
     return Gang(zygote=zygote, pids=pids, logs=logs, place=place)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from jobs.spec import Environment, Storage
 from jobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
 from tests.fakes.flaky_proxy import FlakyProxy
 from tests.fakes.gangs import make_environment
+from tests.ports import free_port
 
 TOOLS = Path(__file__).parents[2] / ".trainyard" / "tools.json"
 TIMEOUT_S = 240
@@ -88,7 +88,7 @@ def flaky_store(folder: Path) -> Iterator[FlakyStore]:
     storage = folder / "storage"
     server = azurite_server.Server(
         account="trainyard",
-        port=_free_port(),
+        port=free_port(),
         node=tools["node"],
         azurite=tools["azurite"],
         containers=("data", "runs"),
@@ -135,9 +135,3 @@ def incoming(path: Path, name: str, content: bytes) -> Incoming:
         sha256=hashlib.sha256(content).hexdigest(),
         mode=0o644,
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -32,6 +31,7 @@ from tests.fakes.local_server import name_server
 from tests.fakes.own_stack import lay_own_stack
 from tests.faults.transfer_campaign import outgoing
 from tests.folders import make_folder, read_folder
+from tests.ports import free_port
 
 REPO = Path(__file__).parents[2]
 TOOLS = REPO / ".trainyard" / "tools.json"
@@ -74,12 +74,6 @@ def store_at(folder: Path, port: int) -> Store:
     )
     (folder / "environment.json").write_bytes(msgspec.json.encode(environment))
     return Store(folder, environment, folder / "environment.json")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from tests.fakes.ilsvrc import write_archives
 from tests.fakes.picture_runs import Trained, read_run
 from tests.folders import read_folder
 from tests.integration.local_stack.conftest import LocalProject, fresh_project
+from tests.ports import free_port
 from trainer.data.synthetic import make_pictures
 
 NUM_CLASSES, TRAIN_EACH, NUM_VAL = 2, 6, 5
@@ -94,10 +94,7 @@ def _runtime() -> None:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Iterator[LocalProject]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with fresh_project(tmp_path_factory.mktemp("project"), port) as made:
+    with fresh_project(tmp_path_factory.mktemp("project"), free_port()) as made:
         # The job's code, as in a clone; the programs that `launch data` starts are the clone's own.
         shutil.copytree(
             PROJECT / "trainer", made.root / "trainer", ignore=shutil.ignore_patterns("__pycache__")

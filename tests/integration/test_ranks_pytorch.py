@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.faults.torch_campaign import (
     mnist,
     tiny,
 )
+from tests.ports import free_port
 
 GRADIENTS = "tests.integration.programs.gradients_torch"
 MNIST = "trainer.pytorch.mnist"
@@ -133,9 +133,7 @@ class TestMeeting:
 
     @pytest.mark.parametrize("scheme", ["tcp", "file"])
     def test_ranks_meet_where_the_command_line_says(self, zygote, pictures, tmp_path, scheme):
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        url = f"tcp://127.0.0.1:{port}" if scheme == "tcp" else f"file://{tmp_path}/init"
+        url = f"tcp://127.0.0.1:{free_port()}" if scheme == "tcp" else f"file://{tmp_path}/init"
         argv = [MNIST, "--data", str(pictures), "--epochs", "1", "--batch-size", "6"]
         argv += ["--world-size", "2", "--dist-backend", "gloo", "--dist-url", url]
         logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]

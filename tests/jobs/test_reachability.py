@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from contextlib import ExitStack
 
 import msgspec
@@ -13,6 +12,7 @@ from jobs.reachability import PartCheck, check_environment
 from jobs.spec import Cluster, Containers, Environment, KeyVault, Registry, Storage, Workspace
 from tests.fakes import tls
 from tests.fakes.scripted_server import answer, scripted_server
+from tests.ports import free_port
 
 UNAUTHORIZED = answer(401, b"{}", WWW_Authenticate="Bearer")
 LETS_IN = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
@@ -139,9 +139,7 @@ def test_what_fails_or_hangs_up_cannot_be_used(services):
 def test_a_name_that_is_not_known_a_port_that_is_closed_and_a_strange_certificate(
     services, monkeypatch
 ):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        closed = f"127.0.0.1:{probe.getsockname()[1]}"
+    closed = f"127.0.0.1:{free_port()}"
     changed = msgspec.structs.replace(
         services.environment,
         registry=Registry(login_server="ty.azurecr.invalid"),

@@ -17,6 +17,7 @@ from jobs.transfers.container import CONTROL_TRIES, Container, StoreError
 from jobs.transfers.listing import list_page
 from tests.fakes.scripted_server import CLOSE, Asked, answer, read_request, scripted_server
 from tests.fakes.tls import certificate_of_localhost, serving
+from tests.ports import free_port
 
 KEY = SharedKey("account", "a2V5")
 
@@ -200,10 +201,8 @@ def test_a_store_that_says_nothing_is_given_up(monkeypatch):
 
 
 def test_nobody_there_is_said():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     with pytest.raises(StoreError, match="Connection refused"):
-        ask(f"http://127.0.0.1:{port}/account/data")
+        ask(f"http://127.0.0.1:{free_port()}/account/data")
 
 
 def test_a_sas_that_was_replaced_is_taken_at_the_next_refusal(tmp_path):

@@ -25,6 +25,8 @@ from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container
 from tests.fakes.gangs import make_environment
 from tests.fakes.other_user import needs_root, squatting
+from trainer.common.errors import TrainingError
+from trainer.data.stream_store import RangeStore, RemoteFile
 
 pytestmark = needs_root
 OURS = {"pid": os.getpid(), "identity": identify(os.getpid())}
@@ -97,4 +99,13 @@ def test_store_is_neither_started_on_a_squatted_port_nor_found_there(tmp_path: P
             azurite_server.start(tmp_path / "storage")
         server = server_of(squatter.port, OURS)
         assert azurite_server.find_missing_containers(tmp_path / "storage", server) is None
+    assert squatter.received == b""
+
+
+def test_streaming_rank_shows_its_signature_to_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sv=1&sig=secret")
+    with squatting() as squatter:
+        store = RangeStore(f"http://127.0.0.1:{squatter.port}/a/data", tmp_path / "key")
+        with pytest.raises(TrainingError, match="is held by another user of this machine"):
+            store.read(RemoteFile(path="x", bytes=1), 0, 1)
     assert squatter.received == b""

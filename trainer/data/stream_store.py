@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from trainer.common.errors import TrainingError
 from trainer.common.speech import warn
+from trainer.data.loopback_owner import check_own_server
 
 VERSION = "2021-12-02"
 # The longest range of which the store gives the MD5.
@@ -162,7 +163,14 @@ class RangeStore:
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._tls is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+            plain = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+            try:
+                plain.connect()
+                check_own_server(plain.sock)
+            except BaseException:
+                plain.close()
+                raise
+            return plain
         proxy = None if proxy_bypass(self._host) else getproxies().get("https")
         host, port = _address(proxy) if proxy else (self._host, self._port)
         connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self._tls)

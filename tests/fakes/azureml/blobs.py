@@ -21,6 +21,7 @@ from azure.storage.blob import BlobServiceClient, ContainerClient, generate_cont
 
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.messages import Reply, Request
+from tests.ports import free_port
 
 SUFFIX = ".blob.core.windows.net"
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
@@ -46,7 +47,7 @@ class Blobs:
         self.keys = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in accounts}
         self._folder = folder
         self._trusted = authority.certificate
-        self._port = _free_port()
+        self._port = free_port()
         certificate, key = authority.issue("127.0.0.1")
         options = ["--blobHost", "127.0.0.1", "--blobPort", str(self._port)]
         options += ["--location", str(folder), "--cert", str(certificate), "--key", str(key)]
@@ -180,9 +181,3 @@ class Blobs:
             rest = blob.name[len(prefix) :]
             if not prefix or not rest or prefix.endswith("/") or rest.startswith("/"):
                 yield blob.name
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

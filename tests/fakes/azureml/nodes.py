@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from tests.fakes.azureml.blobs import Blobs
 from tests.fakes.azureml.records import Job, Place
 from tests.fakes.azureml.shipping import ARTIFACTS, Log, Mirror, Shipper
 from tests.fakes.azureml.specs import Link, Process, job_environment, processes_of
+from tests.ports import free_port
 
 START = Path(__file__).with_name("start_process.py")
 # All nodes are this machine: shared memory only, so that no rank listens on the network.
@@ -65,7 +65,7 @@ class Nodes:
         for node in range(self.spec.num_nodes):
             self._lay(node)
         num_tasks = self.spec.launch.num_processes + self.spec.launch.num_servers
-        port, *ports = _free_ports(1 + num_tasks)
+        port, *ports = (free_port() for _ in range(1 + num_tasks))
         self.processes = processes_of(self.spec, port=port, ports=ports, padding=self._padding)
         for process in self.processes:
             self._open_log(process)
@@ -258,14 +258,3 @@ def _send(groups: Iterable[int], number: int) -> None:
     for pid in groups:
         with suppress(ProcessLookupError):
             os.killpg(pid, number)
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

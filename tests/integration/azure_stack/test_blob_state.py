@@ -6,13 +6,13 @@ import getpass
 import json
 import os
 import signal
-import socket
 
 import pytest
 
 from infra.local import azurite_server
 from infra.local.azurite_server import Server
 from tests.fakes.azure_native import HANG_AFTER
+from tests.ports import free_port
 from tests.pulumi_project import REPO, TOOLS
 
 pytestmark = pytest.mark.faults
@@ -23,13 +23,10 @@ def project(new_project, tmp_path):
     """A stack `dev` whose state is in an Azurite of the test's own."""
     made = new_project("dev")
     tools = json.loads((REPO / TOOLS).read_text())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     store = tmp_path / "store"
     wanted = Server(
         account="trainyard",
-        port=port,
+        port=free_port(),
         node=tools["node"],
         azurite=tools["azurite"],
         containers=("state",),
@@ -39,7 +36,7 @@ def project(new_project, tmp_path):
         "PULUMI_BACKEND_URL": "azblob://state",
         "AZURE_STORAGE_ACCOUNT": "trainyard",
         "AZURE_STORAGE_KEY": (store / azurite_server.KEY_FILE).read_text(),
-        "AZURE_STORAGE_DOMAIN": f"127.0.0.1:{port}",
+        "AZURE_STORAGE_DOMAIN": f"127.0.0.1:{wanted.port}",
         "AZURE_STORAGE_PROTOCOL": "http",
         "AZURE_STORAGE_IS_LOCAL_EMULATOR": "true",
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import yaml
 from azure.storage.blob import BlobClient
 
 from infra.local import azurite_server
+from tests.ports import free_port
 from tests.pulumi_project import REPO, PulumiProject, read_command_lines
 
 
@@ -67,19 +67,8 @@ class LocalProject(PulumiProject):
 
 @pytest.fixture(scope="session")
 def new_port() -> Callable[[], int]:
-    """Gives ports that were free a moment ago, each once."""
-    given: set[int] = set()
-
-    def give() -> int:
-        while True:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port: int = probe.getsockname()[1]
-            if port not in given:
-                given.add(port)
-                return port
-
-    return give
+    """Gives ports that nobody has, each once."""
+    return free_port
 
 
 @contextmanager
