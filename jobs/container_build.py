@@ -167,7 +167,11 @@ def _source(project: Path) -> str:
 def _git(project: Path, *arguments: str) -> str:
     try:
         answer = subprocess.run(
-            ["git", "-C", project, *arguments], capture_output=True, text=True, check=False
+            ["git", "-C", project, *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
         )
     except OSError:
         return ""

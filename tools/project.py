@@ -34,7 +34,7 @@ class Project:
         """An empty log file for one phase; only the last set-up's logs are kept."""
         path = self.state / "logs" / f"{name}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        path.write_text("", encoding="utf-8")
         return path
 
 
