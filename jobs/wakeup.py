@@ -11,7 +11,6 @@ from types import FrameType
 
 from jobs import supervision
 
-
 LONGEST_WAIT_S = 86400.0
 
 

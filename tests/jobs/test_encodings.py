@@ -17,7 +17,7 @@ from jobs.images import PROJECT
 from tests.fakes.gangs import make_environment
 
 # Opens without a mode that are no files.
-NO_FILE = {"session"}
+NO_FILE = {"part", "session"}
 
 
 def opened_by_locale(tree: ast.AST) -> Iterator[int]:

@@ -192,7 +192,7 @@ def _fetch(archive: Archive, part: _Part, backoff_s: Sequence[float]) -> None:
     """Ask one mirror after another; raises TrainingError where none gives the right file."""
     failures: list[str] = []
     try:
-        with part.open(encoding="utf-8") as file:
+        with part.open() as file:
             # A wrong checksum may be the fault of what an earlier program left: once more from 0.
             for url in [*archive.urls, *(archive.urls[:1] if part.size else ())]:
                 try:
