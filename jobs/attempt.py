@@ -13,6 +13,7 @@ from jobs.checkpoints import whole_checkpoints
 from jobs.errors import ExitCode
 from jobs.failure import (
     HANG_EXIT_CODE,
+    LONGEST_MESSAGE,
     PREEMPTED_EXIT_CODE,
     hang_error,
     is_conclusive,
@@ -42,6 +43,7 @@ STACKS_S = 2.0  # for the ranks of a hanging gang to write their stacks
 # For the guilty rank to end, when the first to end blames a peer: on a busy machine a framework
 # takes seconds to leave. With the grace it stays within the 10 s in which the others must be gone.
 SETTLE_S = 2.5
+LAST_BYTES = 64 << 10  # of what mpirun wrote
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -222,5 +224,7 @@ class Attempt:
 
     def _last_words(self) -> str:
         """What mpirun or the store's host wrote last."""
-        lines = (self._run_dir / "supervisor.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it left no message"
+        with (self._run_dir / "supervisor.log").open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:LONGEST_MESSAGE] if lines else "it left no message"

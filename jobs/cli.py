@@ -42,6 +42,8 @@ COMPLETING = "_ARGCOMPLETE"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code (errors.ExitCode)."""
+    if argv is None and sys.getfilesystemencoding() != "utf-8":
+        _begin_again_in_utf8()
     _open_missing_streams()
     _clean_up_when_told_to_end()
     if COMPLETING in os.environ:
@@ -67,6 +69,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.report_error(_unexpected(error))
         return int(ExitCode.ENVIRONMENT)
     return result
+
+
+def _begin_again_in_utf8() -> None:
+    """Replace this process by one that can say every file's name, and so can what it starts.
+
+    Where PYTHONUTF8=0 meets the language C there is ASCII alone.
+    """
+    os.environ["PYTHONUTF8"] = "1"
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _open_missing_streams() -> None:

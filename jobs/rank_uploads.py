@@ -323,7 +323,8 @@ class Uploads:
 
 def write_token(path: str, token: str) -> None:
     """Put a token where only its owner can read it; whole at any moment."""
-    with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
         file.write(token)
     os.replace(f"{path}.new", path)
 

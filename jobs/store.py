@@ -211,7 +211,12 @@ def _revive(environment: Environment) -> None:
     program = [sys.executable, "-P", "-m", "infra.local.azurite_server"]
     program += ["start", storage.folder, tools.node, tools.azurite]
     done = subprocess.run(
-        program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        program,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     if done.returncode != 0:
         said = done.stderr.strip().removeprefix("error: ") or f"exit code {done.returncode}"

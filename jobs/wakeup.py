@@ -13,6 +13,7 @@ from typing import Literal
 from jobs import supervision
 
 Cause = Literal["cancel", "signal", "watcher"]
+LONGEST_WAIT_S = 86400.0
 
 
 class Interrupted(Exception):
@@ -46,11 +47,13 @@ class Wakeup:
         signal.signal(signal.SIGTERM, self._end)
 
     def wait(self, timeout_s: float | None = None, *fds: int) -> None:
-        """Sleep until a signal, a readable `fd` or the timeout."""
+        """Sleep until a signal, a readable `fd` or the timeout; a day at most."""
         poller = select.poll()
         for fd in (self._read, *fds):
             poller.register(fd, select.POLLIN)
-        poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
+        # It counts milliseconds in 31 bits; who waits looks again.
+        longest_s = LONGEST_WAIT_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
+        poller.poll(max(0.0, longest_s) * 1000)
         with contextlib.suppress(BlockingIOError):
             os.read(self._read, 1 << 12)
 

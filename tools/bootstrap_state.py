@@ -276,7 +276,7 @@ def _az(*command: str) -> subprocess.CompletedProcess[str]:
         problem = "no `az` on PATH; hint: install the Azure CLI, or use the Azure Cloud Shell"
         raise BootstrapError(problem)
     line = [program, *command, "--only-show-errors"]
-    return subprocess.run(line, capture_output=True, text=True, check=False)
+    return subprocess.run(line, capture_output=True, encoding="utf-8", check=False)
 
 
 def _failure(process: subprocess.CompletedProcess[str]) -> str:

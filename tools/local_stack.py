@@ -61,9 +61,9 @@ def write_wrapper(project: Project, pulumi: Path) -> Path:
         program=shlex.quote(str(pulumi / "pulumi")),
     )
     wrapper = project.venv / "bin" / "pulumi"
-    if not wrapper.exists() or wrapper.read_text() != text:
+    if not wrapper.exists() or wrapper.read_text(encoding="utf-8") != text:
         partial = wrapper.with_name("pulumi.partial")
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
         partial.chmod(0o755)
         partial.replace(wrapper)
     trust(project.root)
@@ -72,7 +72,9 @@ def write_wrapper(project: Project, pulumi: Path) -> Path:
 
 def ensure_local_stack(project: Project, wrapper: Path, phases: Phases) -> None:
     """Make the empty stack `local`, so that `pulumi up -s local` works in a fresh clone."""
-    name = re.search(r"^name: *(\S+)", (project.root / "Pulumi.yaml").read_text(), re.MULTILINE)
+    name = re.search(
+        r"^name: *(\S+)", (project.root / "Pulumi.yaml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert name is not None, "Pulumi.yaml has no name"
     record = project.state / "state" / ".pulumi" / "stacks" / name[1] / "local.json"
     if record.exists():

@@ -23,7 +23,7 @@ _PRICE = re.compile(r'"(\w+)":\s+([0-9.]+),')
 
 def main(generated: str, commit: str) -> None:
     """Write the table."""
-    text = Path(generated).read_text()
+    text = Path(generated).read_text(encoding="utf-8")
     dated = _DATE.search(text)
     assert dated
     sizes = sorted(SIZES)
@@ -38,7 +38,7 @@ def main(generated: str, commit: str) -> None:
         cells = [f"{prices[region][size]:g}" if size in prices[region] else "" for size in sizes]
         if any(cells):
             lines.append(",".join([region, *cells]))
-    TABLE.write_text("\n".join(lines) + "\n")
+    TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _read(text: str) -> dict[str, dict[str, float]]:

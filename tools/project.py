@@ -35,7 +35,7 @@ class Project:
         """An empty log file for one phase; only the last set-up's logs are kept."""
         path = self.state / "logs" / f"{name}.log"
         make_folder(path.parent)
-        path.write_text("")
+        path.write_text("", encoding="utf-8")
         return path
 
 

@@ -73,7 +73,7 @@ def find_installed(project: Project) -> Path | None:
     if pulumi is None:
         return None
     version = subprocess.run(
-        [pulumi, "version"], capture_output=True, text=True, check=False
+        [pulumi, "version"], capture_output=True, encoding="utf-8", check=False
     ).stdout
     match = re.match(r"v?(\d+)\.(\d+)\.", version)
     if match is None or tuple(map(int, match.groups())) < OLDEST:
@@ -226,7 +226,9 @@ def go_environment(project: Project) -> dict[str, str]:
 
 
 def pinned_version(go_mod: Path) -> str:
-    match = re.search(r"^require \S+ (v\S+)$", go_mod.read_text(), flags=re.MULTILINE)
+    match = re.search(
+        r"^require \S+ (v\S+)$", go_mod.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert match is not None, f"{go_mod} pins nothing"
     return match[1]
 
@@ -238,7 +240,7 @@ def copy_scripts(go: str, module: Path, target: Path, env: Mapping[str, str]) ->
         cwd=module,
         env=env,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=True,
     ).stdout.strip()
     for script in SCRIPTS:

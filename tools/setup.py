@@ -112,7 +112,7 @@ def write_tools(project: Project, azurite: Azurite, pulumi: Path) -> None:
     }
     target = project.state / "tools.json"
     partial = target.with_name("tools.json.partial")
-    partial.write_text(json.dumps(tools, indent=2) + "\n")
+    partial.write_text(json.dumps(tools, indent=2) + "\n", encoding="utf-8")
     partial.replace(target)
 
 

@@ -75,8 +75,10 @@ def _copy_project(project: Project, stack: str, folder: Path) -> None:
         message = f"there is no {settings.name}"
         raise EnvironmentFailure(message, hint="name a stack that has its settings file")
     # Values only: the secrets provider that the file may name is out of reach here.
-    config = cast("dict[str, Any]", yaml.safe_load(settings.read_text())).get("config", {})
-    (folder / settings.name).write_text(yaml.safe_dump({"config": config}))
+    config = cast("dict[str, Any]", yaml.safe_load(settings.read_text(encoding="utf-8"))).get(
+        "config", {}
+    )
+    (folder / settings.name).write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
 
 
 def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
@@ -88,7 +90,7 @@ def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
             timeout=TIMEOUT_S,
         )
@@ -119,7 +121,7 @@ def _explain(done: subprocess.CompletedProcess[str]) -> str:
 def _stack_outputs(events: Path) -> dict[str, Any]:
     """The outputs of the stack's own resource, by its urn."""
     found: dict[str, Any] = {}
-    for line in events.read_text().splitlines():
+    for line in events.read_text(encoding="utf-8").splitlines():
         metadata = json.loads(line).get("resOutputsEvent", {}).get("metadata", {})
         if metadata.get("type") == "pulumi:pulumi:Stack":
             made = cast("dict[str, Any]", metadata.get("new") or {})

@@ -37,7 +37,9 @@ def uv_version(uv: str | None) -> tuple[int, ...]:
     """The version of a uv program; () when it is none."""
     if uv is None or not Path(uv).exists():
         return ()
-    answer = subprocess.run([uv, "--version"], capture_output=True, text=True, check=False).stdout
+    answer = subprocess.run(
+        [uv, "--version"], capture_output=True, encoding="utf-8", check=False
+    ).stdout
     match = re.search(r"(\d+)\.(\d+)\.(\d+)", answer)
     return tuple(map(int, match.groups())) if match else ()
 
@@ -86,7 +88,7 @@ def sync_environment(project: Project, uv: Path, phases: Phases) -> None:
         if unfinished.exists():
             shutil.rmtree(project.venv, ignore_errors=True)
             phase.note("laid anew, the last try was cut short")
-        unfinished.write_text("")
+        unfinished.write_text("", encoding="utf-8")
         command: list[str | Path] = [uv, "sync", "--locked"]
         if not project.python.exists():
             command += ["--python", sys.executable]

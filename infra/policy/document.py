@@ -23,7 +23,7 @@ SEEN_BY_CHECKOV = frozenset(
 
 
 def main() -> None:
-    PAGE.write_text(fill(PAGE.read_text()))
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def fill(page: str) -> str:

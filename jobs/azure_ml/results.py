@@ -76,7 +76,7 @@ def bring_results(runs: CloudRuns, handle: RunHandle) -> None:
     attempt = runs.attempts(handle)[-1]
     state = attempt.standing.state
     mark = run_dir / "azure" / "brought"
-    if mark.exists() and mark.read_text() == str(attempt.number):
+    if mark.exists() and mark.read_text(encoding="utf-8") == str(attempt.number):
         return
     if state is RunState.LOST and not attempt.status:
         return  # it never began, or nobody can be asked

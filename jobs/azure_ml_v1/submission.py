@@ -67,7 +67,7 @@ def lay_folder(code: Code, copy: Path, folder: Path) -> None:
         target.write_bytes(content)
     ignore = folder / IGNORE_FILE
     ignore.unlink(missing_ok=True)
-    ignore.write_text("")
+    ignore.write_text("", encoding="utf-8")
 
 
 def _link(source: Path, target: Path) -> None:

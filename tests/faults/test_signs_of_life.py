@@ -63,6 +63,15 @@ def test_hang_that_is_off_is_not_looked_for(gangs: Gangs) -> None:
     assert gangs.wait(handle).reason == "limits.wall_clock: it ran longer than 1 s"
 
 
+@pytest.mark.parametrize("hang_s", [None, 30 * 86400.0])
+def test_run_without_a_limit_in_sight_is_watched_to_its_end(
+    gangs: Gangs, hang_s: float | None
+) -> None:
+    limits = Limits(wall_clock_s=None, hang_s=hang_s)
+    handle = gangs.python("print('done')", processes_per_node=1, limits=limits)
+    assert gangs.wait(handle).state is RunState.COMPLETED
+
+
 def test_exception_in_a_function_with_a_progress_bar_is_the_runs_reason(gangs: Gangs) -> None:
     program = r"import sys; sys.stderr.write(' 1/10 loss: 2.3\r\r 2/10 loss: 2.1\r'); raise ValueError('boom')"
     handle = gangs.python(program, processes_per_node=1)

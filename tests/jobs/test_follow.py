@@ -113,3 +113,13 @@ def test_what_is_begun_again_is_followed_on_from_where_it_ended(capsys):
 def test_who_waits_begins_again_too():
     engine = AttendedEngine(("preempted", None), ("completed", None), times=1)
     assert see_through(engine, HANDLE).state is RunState.COMPLETED
+
+
+@pytest.mark.parametrize(("is_terminal", "length"), [(True, 4075), (False, 10 << 20)])
+def test_line_of_ten_megabytes_is_cut_on_a_terminal_alone(capsys, monkeypatch, is_terminal, length):
+    monkeypatch.setattr("jobs.follow.console.is_terminal", lambda _: is_terminal)
+    write_lines([LogLine(ts="t", rank=0, text="x" * (10 << 20))], 1)
+    shown = capsys.readouterr().out.removesuffix("\n").split(" ", 1)[1]
+    assert shown.startswith("x" * 4000)
+    assert len(shown) <= length
+    assert shown.endswith("x" if not is_terminal else "a file or a pipe gets all)")

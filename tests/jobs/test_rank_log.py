@@ -119,12 +119,15 @@ def test_bar_that_pauses_within_a_secret_does_not_show_its_beginning(
         (b"\r 10%\rhello\n", b"hello"),
         (b"hello\r\r\n", b"hello"),
         (b"\r\n", b""),
+        # Two bars of tqdm, as they go on and as the lower one is taken away.
+        (b"\n\r 0/5\x1b[A\n\r 1/5\x1b[A\router 1\n", b"\nouter 1"),
+        (b"\r 0/5\x1b[A\x1b[A\n\n\r      \r\x1b[A\router 1\n", b"outer 1"),
     ],
 )
 def test_line_drawn_anew_is_logged_as_a_terminal_shows_it_last(
     tmp_path: Path, drawn: bytes, shown: bytes
 ) -> None:
-    assert Written(tmp_path).feed(drawn).lines() == [shown]
+    assert Written(tmp_path).feed(drawn).lines() == shown.split(b"\n")
 
 
 BEHIND_A_BAR = b" 40%|####      | 2/5 [00:01<00:01]"
@@ -146,6 +149,7 @@ PIECES = [
         b" ",
         b"\x08",
         b"\x1b[K",
+        b"\x1b[A",
         b"\xff\xc3",
         b"50%",
         b"secret-value",

@@ -139,7 +139,8 @@ def _compile(library: Path) -> None:
             [*compiler.split(), *FLAGS, str(SOURCE), "-o", partial],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
             timeout=COMPILE_TIMEOUT_S,
         )

@@ -198,7 +198,7 @@ def shard_bounds(sizes: Sequence[int], shard_bytes: int) -> list[int]:
 def _forget_other_plan(partial: PartialFolder, plan: Plan, events: Events) -> None:
     """Drop what was packed of other files, or in another way."""
     path = partial.state / "plan"
-    begun = path.read_text() if path.is_file() else ""
+    begun = path.read_text(encoding="utf-8") if path.is_file() else ""
     if begun == plan.digest:
         return
     if begun:
