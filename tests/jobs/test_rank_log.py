@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.rank_log import LONGEST_LINE, Log, struck_out
+from jobs.rank_log import LONGEST_LINE, Log, stamp, struck_out
 
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
 
@@ -151,5 +151,6 @@ def test_log_cut_off_by_a_full_disk_goes_on_with_a_whole_line(
     monkeypatch.setattr("jobs.rank_log.os.write", write_while_there_is_room)
     written.feed(b"two is cut off here\n", b"three\n")
     monkeypatch.undo()
-    assert written.log.error == "log: No space left on device"
+    lost = 2 * len(stamp()) + len(b"two is cut off here\nthree\n") - 40
+    assert written.log.error == f"log: No space left on device, {lost} bytes lost"
     assert written.feed(b"four\n").lines() == [b"one", b"two is cut o", b"four"]
