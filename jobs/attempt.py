@@ -44,6 +44,7 @@ STACKS_S = 2.0  # for the ranks of a hanging gang to write their stacks
 # takes seconds to leave. With the grace it stays within the 10 s in which the others must be gone.
 SETTLE_S = 2.5
 LAST_BYTES = 64 << 10  # of what mpirun wrote
+_MOST_TOLD = 3  # ranks whose logs are not whole
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -142,7 +143,10 @@ class Attempt:
 
     def _completed(self) -> Outcome:
         torn = [each for each in self._ranks.reports() if each.log_error]
-        reason = f"rank {torn[0].rank}: {torn[0].log_error}" if torn else None
+        told = [f"rank {each.rank}: {each.log_error}" for each in torn[:_MOST_TOLD]]
+        if len(torn) > _MOST_TOLD:
+            told.append(f"{len(torn) - _MOST_TOLD} more ranks alike")
+        reason = "; ".join(told) or None
         return Outcome(state=RunState.COMPLETED, reason=reason, exit_code=0)
 
     def _end_failed(self) -> Outcome:

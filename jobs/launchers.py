@@ -303,12 +303,13 @@ def share_cpus(
     return [*(cores[low:high] for low, high in pairwise(bounds)), *servers]
 
 
-def share_gpus(num_gpus: int, *, nodes: int, processes_per_node: int) -> list[str] | None:
-    """`CUDA_VISIBLE_DEVICES` of each node, or None where every node may see all.
+def share_gpus(num_gpus: int, *, nodes: Sequence[int], capacity_nodes: int) -> list[str] | None:
+    """`CUDA_VISIBLE_DEVICES` of each claimed node, or None where every node may see all.
 
-    Our nodes are one machine: without this the first local rank of each would take GPU 0.
+    The nodes are one machine, and share its GPUs evenly (infra/local/machine.py): otherwise the
+    first local rank of each, and of each run, would take GPU 0.
     """
-    if nodes == 1 or num_gpus < nodes * processes_per_node:
+    size = num_gpus // capacity_nodes
+    if capacity_nodes == 1 or not size:
         return None
-    size = num_gpus // nodes
-    return [",".join(str(node * size + gpu) for gpu in range(size)) for node in range(nodes)]
+    return [",".join(str(node * size + gpu) for gpu in range(size)) for node in nodes]

@@ -42,13 +42,13 @@ def exit_code(status: RunStatus, *, passthrough: bool = False) -> int:
 
 
 def headline(status: RunStatus, error: RankError | None) -> str:
-    """One line: the run, its state, and on a failure the rank, its host, the cause and the words."""
+    """Give one line: the run, its state, and what went wrong: of a completed one what was lost."""
     text = f"{status.id} {status.state.value}"
     length = run_time_s(status)
     if length is not None:
         text += f" after {duration_text(length)}"
     why = reason(status, error)
-    has_more = why and status.state is not RunState.COMPLETED and why != status.state.value
+    has_more = why and why != status.state.value
     return f"{text}: {why}" if has_more else text
 
 

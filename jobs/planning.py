@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
     """What would be started; nothing is."""
-    return plan_on(loaded.job, loaded.code, environment, engine)
+    plan = plan_on(loaded.job, loaded.code, environment, engine)
+    return structs.replace(plan, folder=str(loaded.folder.absolute()))
 
 
 def plan_on(

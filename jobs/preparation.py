@@ -70,9 +70,7 @@ def prepare(
             processes_per_node=request.processes_per_node,
             num_servers=spec.parameter_servers,
         ),
-        gpus=share_gpus(
-            count_gpus(), nodes=request.nodes, processes_per_node=request.processes_per_node
-        ),
+        gpus=share_gpus(count_gpus(), nodes=nodes, capacity_nodes=request.capacity_nodes),
         die_with_parent=True,
         leave_together=request.launcher == "mpi",
     )

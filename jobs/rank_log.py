@@ -48,6 +48,7 @@ class Log:
         self._fed_s = 0.0
         self._due_s: float | None = None
         self._is_torn = False
+        self._num_lost = 0
         self.error: str | None = None
 
     @property
@@ -156,7 +157,8 @@ class Log:
                 except BlockingIOError:  # who started us reads it, and is behind
                     select.select([], [self._fd], [])
         except OSError as error:  # a full disk must not end the training by itself
-            self.error = f"log: {error.strerror}"
+            self._num_lost += len(stamped) - max(written, len(gap))
+            self.error = f"log: {error.strerror}, {self._num_lost} bytes lost"
         if written:
             self._is_torn = stamped[written - 1 : written] != b"\n"
 

@@ -270,12 +270,16 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an engine will do, as data: `launch plan` prints it, `submit` takes it."""
+    """What an engine will do, as data: `launch plan` prints it, `submit` takes it.
+
+    `folder` is that of the job file, where a rerun looks for the secrets, too.
+    """
 
     engine: str
     spec: JobSpec
     request: dict[str, Any]
     notes: tuple[str, ...] = ()
+    folder: str | None = None
 
 
 class RunState(StrEnum):

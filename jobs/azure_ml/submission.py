@@ -160,6 +160,11 @@ def settle_intents(environment: Environment, is_there: Callable[[str], bool]) ->
         with hold(run_dir) as is_ours:
             if not is_ours:
                 continue
+            if not (run_dir / "run.json").exists():
+                # Cut off while the code was copied: no job was sent.
+                if time.time() - intent.since_s > SETTLE_S:
+                    shutil.rmtree(run_dir, ignore_errors=True)
+                continue
             if is_there(run_dir.name):
                 mark_submitted(run_dir)
             elif time.time() - intent.since_s > SETTLE_S:

@@ -44,6 +44,8 @@ def rerun(
     env: Path | None,
 ) -> int:
     """Run a recorded run once more."""
+    from msgspec import structs
+
     from jobs.jobfile import decode_job, override
     from jobs.planning import plan_on, secret_folders
     from jobs.rerun import differences, recorded_job, refuse_other_code, resume_point
@@ -66,7 +68,9 @@ def rerun(
         console.warn(difference)
     engine = options.open_engine(environment)
     planned = plan_on(job, recorded.code, environment, engine, recorded.pinned, resume=begin)
-    secrets = find_secrets(planned.spec, environment, secret_folders(Path.cwd()))
+    planned = structs.replace(planned, folder=record.plan.folder)
+    folders = secret_folders(Path(planned.folder or ""))
+    secrets = find_secrets(planned.spec, environment, folders)
     words = options.stack_words(stack, env)
     wish = Wish(
         detach=detach,

@@ -616,6 +616,20 @@ def test_rerun_takes_no_other_code(launching, job):
     assert typed.err.startswith("error: a rerun takes the code and the program of its run")
 
 
+def test_rerun_finds_the_secrets_beside_the_job_file_from_anywhere(launching, job, monkeypatch):
+    secrets = launching.folder / ".secrets.env"
+    secrets.write_text("TOKEN=hunter2\n")
+    secrets.chmod(0o600)
+    elsewhere = launching.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    launching.type("run", job, "--detach", "--set", "secrets.TOKEN=t")
+    for _ in range(2):  # of a rerun, too
+        typed = launching.type("rerun", "last", "--detach")
+        assert typed.code == 0, typed.err
+    assert [given for _, given in FakeEngine.submitted] == [{"TOKEN": "hunter2"}] * 3
+
+
 def test_rerun_says_that_the_image_is_another(launching, job, monkeypatch):
     # The fake engine's runs have the image sha256:1.
     launching.type("run", job, "--detach")

@@ -69,6 +69,11 @@ def test_passthrough_gives_the_jobs_own_code_where_it_has_one(state, own, code):
     [
         (status("completed"), None, f"{RUN} completed after 42 s"),
         (
+            status("completed", reason="rank 0: log: no space"),
+            None,
+            f"{RUN} completed after 42 s: rank 0: log: no space",
+        ),
+        (
             status("failed", reason="rank 1"),
             ERROR,
             f"{RUN} failed after 42 s: rank 1 on node-a: uncaught exception: ValueError: no",

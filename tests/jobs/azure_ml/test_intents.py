@@ -27,7 +27,7 @@ from jobs.azure_ml.intents import (
 )
 from jobs.azure_ml.known import Known
 from jobs.azure_ml.request import plan_job
-from jobs.azure_ml.submission import SETTLE_S, claimed
+from jobs.azure_ml.submission import SETTLE_S, claimed, settle_intents
 from jobs.runs import RunStore, run_id
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
@@ -167,3 +167,20 @@ def test_a_workspace_is_known_by_its_id_however_it_is_written(monkeypatch, tmp_p
     assert folder().parent == tmp_path / "trainyard"
     assert folder().name.startswith("W-")
     assert folder(id=workspace.id + "2") != folder()
+
+
+def test_what_a_killed_launch_had_copied_goes_where_no_job_can_have_been_sent(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    environment = make_cloud_environment()
+    store = RunStore(workspace_folder(environment))
+    copied, young = make_intent(store, ago_s=SETTLE_S + 1)[0], make_intent(store)[0]
+    held = make_intent(store, ago_s=SETTLE_S + 2)[0]
+    for run_dir in (copied, young, held):
+        (run_dir / "code").mkdir()
+    asked: list[str] = []
+    with hold(held):
+        settle_intents(environment, lambda run: bool(asked.append(run)))
+    assert sorted(store.runs.iterdir()) == sorted([young, held])
+    assert asked == []
