@@ -205,5 +205,5 @@ def _environment(typed: Namespace) -> Environment:
     known = known_environment(typed.stack)
     if known is None:
         message = f"nothing is known of stack `{typed.stack}`"
-        raise LaunchError(message)
+        raise LaunchError(message, hint="launch env show")
     return known

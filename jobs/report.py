@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from jobs.console import duration_text
 from jobs.outcome import headline, run_time_s
-from jobs.run_files import parse_json, read_json, read_small
 from jobs.spec import RankError, RunStatus
+from jobs.untrusted import parse_json, read_json, read_small
 
 HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")
 MOST_METRICS_BYTES = 1 << 30

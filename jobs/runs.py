@@ -21,8 +21,8 @@ from msgspec import Meta, Struct
 from jobs import console
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.private import make_folder
-from jobs.run_files import parse_json, read_json, read_small
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.untrusted import parse_json, read_json, read_small
 
 if TYPE_CHECKING:
     from jobs.checkpoints import Checkpoint

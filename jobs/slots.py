@@ -25,9 +25,9 @@ from msgspec import Struct
 
 from jobs.errors import LaunchError
 from jobs.private import make_folder, open_lock
-from jobs.run_files import read_json
 from jobs.spec import Priority
 from jobs.supervision import is_supervised, poke
+from jobs.untrusted import read_json
 
 T = TypeVar("T")
 _ORDER: dict[Priority, str] = {"high": "0", "normal": "1", "low": "2"}

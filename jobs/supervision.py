@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from jobs.private import open_lock
-from jobs.run_files import read_small
 from jobs.spec import Environment
+from jobs.untrusted import read_small
 
 LOCK_NAME = "supervisor.lock"
 CANCEL_NAME = "cancel"

@@ -5,9 +5,12 @@ A name becomes a path, a blob becomes memory and text becomes a struct by these 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from jobs.store import BlobStore
 
 T = TypeVar("T")
+MOST_BYTES = 64 << 20  # of a file that is read whole
 _BLOCK = 8 << 20
 # What file systems of Linux, macOS and Windows allow one part of a path to have.
 LONGEST_PART_BYTES = 255
@@ -27,7 +31,7 @@ LONGEST_PART_BYTES = 255
 _DEVICE = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?", re.IGNORECASE
 )
-_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\x00-\x1f]|[. ]$')
+_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\x00-\x1f]|[. ]\Z')
 
 
 def is_file_name(path: str, *, is_windows: bool = os.name == "nt") -> bool:
@@ -35,12 +39,34 @@ def is_file_name(path: str, *, is_windows: bool = os.name == "nt") -> bool:
     return all(_is_part(part, is_windows=is_windows) for part in path.split("/"))
 
 
-def decode(content: bytes, kind: type[T]) -> T:
-    """Decode JSON; raises msgspec.DecodeError alone, also for what is too deep or no text."""
+def parse_json(content: bytes, kind: type[T]) -> T:
+    """Parse JSON; raises msgspec.DecodeError, whatever is wrong with it."""
     try:
         return msgspec.json.decode(content, type=kind)
-    except (RecursionError, UnicodeDecodeError) as error:
-        raise msgspec.DecodeError(str(error)) from None
+    except RecursionError:
+        message = "it is nested too deeply"
+    except UnicodeDecodeError:
+        message = "it is no UTF-8"
+    raise msgspec.DecodeError(message)
+
+
+def read_small(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
+    """Read a whole file; raises OSError, also for a pipe, a device or more than `most_bytes`."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no file", str(path))
+        if status.st_size > most_bytes:
+            size = f"it has {status.st_size} bytes, and {most_bytes} at most are read"
+            raise OSError(errno.EFBIG, size, str(path))
+        return file.read(most_bytes)
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Read and parse a file; raises OSError, msgspec.DecodeError."""
+    return parse_json(read_small(path), kind)
 
 
 def parse_rows(rows: Iterable[Any], kind: type[T]) -> list[T]:

@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from jobs.errors import EnvironmentFailure
 from jobs.private import open_lock
-from jobs.run_files import read_json
 from jobs.runs import RunStore, write_file
 from jobs.spec import Plan
+from jobs.untrusted import read_json
 
 INTENT, SUBMITTED, GIVEN_UP = "intent.json", "submitted.json", "given-up.json"
 _LOCK = "intent.lock"

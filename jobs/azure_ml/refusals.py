@@ -10,7 +10,7 @@ import msgspec
 from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall
-from jobs.untrusted import decode
+from jobs.untrusted import parse_json
 
 # The least built-in role for an action that begins so; the first that fits.
 _ROLES = (
@@ -96,7 +96,7 @@ def unreachable(error: Exception, *, environment: Environment, host: str) -> Clo
 def reason(body: bytes) -> tuple[str, str]:
     """The code, outermost where there are several, and the first line of what Azure says."""
     try:
-        error = decode(body, dict[str, Any])["error"]
+        error = parse_json(body, dict[str, Any])["error"]
     except (msgspec.DecodeError, KeyError):
         return "", body[:_LONGEST_TEXT].decode(errors="replace").strip() or "no reason given"
     if not isinstance(error, dict):

@@ -20,7 +20,7 @@ from jobs.errors import EnvironmentFailure
 from jobs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
 from jobs.runs import write_file
 from jobs.spec import RankError, RunHandle, RunState
-from jobs.untrusted import TooLong, decode, read_bounded
+from jobs.untrusted import TooLong, parse_json, read_bounded
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
@@ -116,7 +116,7 @@ def _decode(reports: Sequence[tuple[str, bytes]]) -> list[RankReport]:
     decoded: list[RankReport] = []
     for _, content in reports:
         try:
-            decoded.append(decode(content, RankReport))
+            decoded.append(parse_json(content, RankReport))
         except msgspec.DecodeError:
             continue
     return decoded

@@ -29,7 +29,7 @@ from jobs.azure_ml.intents import read_intent
 from jobs.azure_ml.request import MARK, job_name
 from jobs.azure_ml.states import mapping, why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound, Unreached
+from jobs.errors import LaunchError, NotFound, Unreached
 from jobs.private import make_folder
 from jobs.runs import RunEvent, RunStore, read_record, tell_damaged, write_file
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
@@ -165,9 +165,6 @@ class CloudRuns:
         if record is None:
             self._bring_record(handle)
             record = read_record(Path(handle.run_dir))
-            if record.id != handle.id:
-                message = f"the record of {handle.id} names another run"
-                raise EnvironmentFailure(message, hint="see who may write to the container `runs`")
             self._records[handle.id] = record
         return record
 

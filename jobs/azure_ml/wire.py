@@ -21,7 +21,7 @@ from jobs.azure_ml.states import items, mapping
 from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
 from jobs.errors import EnvironmentFailure, Unreached
 from jobs.spec import Environment
-from jobs.untrusted import decode
+from jobs.untrusted import parse_json
 
 if TYPE_CHECKING:
     from azure.core import PipelineClient
@@ -198,7 +198,7 @@ class Wire:
             raise self._refusal(response.status_code, content, f"https://{host}", what)
         found = {name.lower(): value for name, value in response.headers.items()}
         try:
-            parsed = decode(content or b"{}", object)
+            parsed = parse_json(content or b"{}", object)
         except msgspec.DecodeError:
             raise self._refusal(response.status_code, content, f"https://{host}", what) from None
         # Whoever reads an answer reads an object.

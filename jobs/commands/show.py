@@ -77,7 +77,7 @@ def read_ranks(run_dir: Path) -> list[RankReport]:
     import msgspec
 
     from jobs.failure import RankReport
-    from jobs.run_files import read_json
+    from jobs.untrusted import read_json
 
     ranks: list[RankReport] = []
     for path in sorted(run_dir.glob("ranks/*.json")):

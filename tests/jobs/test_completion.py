@@ -16,6 +16,7 @@ from jobs.cli import VERBS
 from jobs.dataset_records import DatasetRecord
 from jobs.jobfile import catalog_names
 from jobs.project import project_root
+from tests.fakes.local_server import name_server
 from tests.fakes.scripted_server import answer as reply
 from tests.fakes.scripted_server import scripted_server
 
@@ -146,6 +147,7 @@ def put_store(launching, port, *, engine="local"):
     folder = launching.folder / "storage"
     folder.mkdir()
     (folder / "account.key").write_text("a2V5")
+    name_server(folder, port=port)
     storage = msgspec.structs.replace(
         launching.environment.storage,
         blob_endpoint=f"http://127.0.0.1:{port}/test",

@@ -14,7 +14,7 @@ from msgspec import Struct
 from jobs import untrusted
 from jobs.errors import EnvironmentFailure
 from jobs.failure import RankReport, root_cause, summary_line
-from jobs.untrusted import TooLong, decode, parse, parse_rows, read_bounded
+from jobs.untrusted import TooLong, parse, parse_json, parse_rows, read_bounded
 from tests.fakes.blob_store import MemoryStore
 
 DEEP = b"[" * 200_000
@@ -38,7 +38,7 @@ class Row(Struct, frozen=True):
 @pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_is_no_record_is_one_kind_of_error(content: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        decode(content, RankReport)
+        parse_json(content, RankReport)
 
 
 TEXTS = st.text(max_size=20) | st.sampled_from(
@@ -75,7 +75,7 @@ def test_records_of_any_content_come_to_one_line(records: list[dict[str, Any]]) 
     reports: list[RankReport] = []
     for each in records:
         with suppress(msgspec.DecodeError):
-            reports.append(decode(msgspec.json.encode(each), RankReport))
+            reports.append(parse_json(msgspec.json.encode(each), RankReport))
     error = root_cause(reports, stopped_s=None)
     assert error is None or len(summary_line(error).splitlines()) == 1
 

@@ -25,6 +25,7 @@ from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container
 from tests.fakes.gangs import make_environment
 from tests.fakes.other_user import needs_root, squatting
+from tests.fakes.own_stack import lay_own_stack
 from trainer.common.errors import TrainingError
 from trainer.data.stream_store import RangeStore, RemoteFile
 
@@ -81,10 +82,15 @@ def test_who_takes_the_port_meanwhile_is_sent_nothing() -> None:
     assert squatter.received == b""
 
 
-def test_our_own_program_on_the_port_is_not_the_store_of_another_folder(tmp_path: Path) -> None:
+def test_our_own_program_on_the_port_is_not_the_store_of_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         environment = environment_at(tmp_path / "storage", port, DEAD)
+        lay_own_stack(tmp_path, msgspec.to_builtins(environment), {"node": "/n", "azurite": "/a"})
         with pytest.raises(EnvironmentFailure) as refused:
             open_data_store(environment)
     assert f"port {port} of 127.0.0.1 is in use by another program of user `root`" in str(

@@ -131,5 +131,7 @@ def test_a_record_is_of_the_run_that_it_lies_with(runs: MemoryRuns) -> None:
     other = path.read_bytes().replace(RUN.encode(), b"../../../other")
     path.unlink()
     runs.memory.blobs[f"{RUN}/run.json"] = other
-    with pytest.raises(EnvironmentFailure, match=f"the record of {RUN} names another run"):
+    with pytest.raises(
+        EnvironmentFailure, match=r"run\.json` is not what this version writes: it is of run"
+    ):
         runs.status(handle)

@@ -302,7 +302,7 @@ def test_one_odd_run_does_not_end_a_list(
     listed = [(each.id, each.state.value) for each in runs.list()]
     assert listed == [(limited, "cancelled"), (odd, "running"), (RUN, "completed")]
     told = capsys.readouterr().err.splitlines()
-    assert sorted(line.partition(":")[2].split()[0].rstrip(":") for line in told) == [
+    assert [run for line in told for run in (odd, limited, damaged) if run in line] == [
         odd,
         limited,
         damaged,
