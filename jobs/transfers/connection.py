@@ -325,7 +325,7 @@ class Connection:
                 take(memoryview(piece))
             while len(got) < 2:
                 got += yield from self._some(source)
-            if got[:2] != b"\r\n":
+            if not got.startswith(b"\r\n"):
                 message = "a piece of the answer is longer than it says"
                 raise ValueError(message)
             del got[:2]
