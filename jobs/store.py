@@ -25,7 +25,7 @@ from jobs.spec import Environment, Storage
 from jobs.stack import known_environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
 from jobs.transfers.address import Address
-from jobs.transfers.authority import Identity, SasFile, SharedKey
+from jobs.transfers.authority import Identity, SasFile, SharedKey, check_store
 from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container, StoreError
 from jobs.transfers.copying import Copy
@@ -151,6 +151,10 @@ def _connect(environment: Environment, name: str, sas_file: Path | None) -> Blob
     if not (container.address.is_secure or container.address.is_loopback):
         message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
         raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
+    if sas_file is not None and not (
+        environment.engine == "local" and container.address.is_loopback
+    ):
+        check_store(url, f"the SAS in `{sas_file}`")
     return AzureStore(container, name, partial(_explain, environment, name, sas_file))
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Generator
 from errno import EWOULDBLOCK
 from functools import cached_property
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from jobs.errors import EnvironmentFailure
 from jobs.socket_owner import check_own_server
 from jobs.transfers.portable import CONNECTING, READ, WRITE, tune
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     import ssl
 
 _LONGEST_ANSWER = 16 << 10
+# A host and a port, as in `no_proxy`; an IPv6 address has brackets then.
+_PORTED = re.compile(r"(\[[^\]]*\]|[^:\[\]]*):([0-9]{1,5})")
 
 
 class Address:
@@ -37,7 +41,7 @@ class Address:
         # What a socket says where it would block.
         self.wants_read: tuple[type[OSError], ...] = (BlockingIOError,)
         self.wants_write: tuple[type[OSError], ...] = (BlockingIOError,)
-        self._proxy = _proxy_for(self.host) if self.is_secure else None
+        self._proxy = _proxy_for(self.host, self.port) if self.is_secure else None
         self._places: list[tuple[int, Any]] = []
 
     @cached_property
@@ -60,13 +64,16 @@ class Address:
         tune(made)
         failed = made.connect_ex(place)
         keep(made)
-        while failed in CONNECTING:
-            yield WRITE
-            failed = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or _not_yet(made)
-        if failed:
+        try:
+            while failed in CONNECTING:
+                yield WRITE
+                failed = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or _not_yet(made)
+            if failed:
+                raise OSError(failed, os.strerror(failed))
+        except OSError:  # also the TimeoutError of who waited in vain
             # The next try takes the name's next address, and asks anew after the last one.
             self._places = [each for each in self._places if each != (family, place)]
-            raise OSError(failed, os.strerror(failed))
+            raise
         if self.is_loopback and not self.is_secure and sys.platform == "linux":
             check_own_server(made)
         if self._proxy is not None:
@@ -126,13 +133,34 @@ def _not_yet(made: socket.socket) -> int:
     return 0
 
 
-def _proxy_for(host: str) -> SplitResult | None:
-    """The proxy that the environment names for https; `no_proxy` lists hosts and domains."""
+def _proxy_for(host: str, port: int) -> SplitResult | None:
+    """The proxy that the environment names for https, unless `no_proxy` names who is asked.
+
+    Raises EnvironmentFailure for a proxy that is to be spoken to over TLS.
+    """
     proxy = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
-    if not proxy:
-        return None
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    names = [name.strip().lower().lstrip(".") for name in direct.split(",") if name.strip()]
-    if any(name == "*" or f".{host}".endswith(f".{name}") for name in names):
+    if not proxy or any(_is_named(each, host, port) for each in direct.lower().split(",")):
         return None
-    return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    if found.scheme != "http":
+        # In plain text it would be told who we are, and answer with nothing that helps.
+        message = (
+            f"the proxy {found.scheme}://{found.hostname} is not spoken to over {found.scheme}"
+        )
+        raise EnvironmentFailure(message, hint="export https_proxy=http://HOST:PORT")
+    return found
+
+
+def _is_named(pattern: str, host: str, port: int) -> bool:
+    """Whether one entry of `no_proxy` is about a host: a domain, an address, a network, a port."""
+    pattern = pattern.strip()
+    if ported := _PORTED.fullmatch(pattern):
+        if int(ported[2]) != port:
+            return False
+        pattern = ported[1]
+    pattern = pattern.strip("[]").lstrip(".")
+    try:
+        return ip_address(host) in ip_network(pattern, strict=False)
+    except ValueError:
+        return pattern == "*" or bool(pattern and f".{host}".endswith(f".{pattern}"))

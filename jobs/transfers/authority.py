@@ -186,10 +186,10 @@ class Identity:
         return status == 401 and self.tokens.renew(STORAGE_SCOPE, header or "")
 
 
-def check_store(url: str) -> None:
-    """Raise EnvironmentFailure where an address is of no store of Azure: environments are passed on."""
+def check_store(url: str, proof: str = "our login") -> None:
+    """Raise EnvironmentFailure where an address, to be shown our proof, is of no store of Azure."""
     if not is_azures(url, STORES):
         address = "/".join(url.split("/")[:3])
-        message = f"our login is not shown to `{address}`, which is no store of Azure"
+        message = f"{proof} is not shown to `{address}`, which is no store of Azure"
         hint = "see who wrote the environment's file: a store is https://NAME.blob.core.windows.net"
         raise EnvironmentFailure(message, hint=hint)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from jobs.credentials import Tokens
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.transfers.authority import Identity, SharedKey
-from jobs.transfers.connection import Answer, Connection, Steps, drive
+from jobs.transfers.connection import Answer, Connection, Sink, Steps, bounded, drive
 from jobs.transfers.container import Container, StoreError
 from jobs.transfers.copying import Copy, Copying
 from jobs.transfers.crew import Crew, Jobs
@@ -104,8 +104,14 @@ class AzureStore:
         headers = {"x-ms-range": f"bytes={start}-{end - 1}"}
         if etag is not None:
             headers["if-match"] = etag if etag.startswith('"') else f'"{etag}"'
-        answer = self._ask(self._get(name, headers, (*_MISSING, "ConditionNotMet")))
-        return answer.body if answer.status < 300 else None
+        content = bytearray()
+
+        def begin() -> Sink:
+            content.clear()
+            return bounded(content, end - start)
+
+        answer = self._ask(self._get(name, headers, (*_MISSING, "ConditionNotMet"), sink=begin))
+        return bytes(content) if answer.status < 300 else None
 
     def delete(self, names: Iterable[str]) -> None:
         """See BlobStore."""
@@ -155,12 +161,15 @@ class AzureStore:
     # --- How ------------------------------------------------------------------------------------
 
     def _get(
-        self, name: str, headers: dict[str, str], accept: tuple[str, ...] = _MISSING
+        self,
+        name: str,
+        headers: dict[str, str],
+        accept: tuple[str, ...] = _MISSING,
+        sink: Callable[[], Sink] | None = None,
     ) -> Request[Answer]:
-        def request(connection: Connection) -> Steps[Answer]:
-            return self._container.request(connection, "GET", name, headers=headers, accept=accept)
-
-        return request
+        return lambda connection: self._container.request(
+            connection, "GET", name, headers=headers, accept=accept, sink=sink
+        )
 
     def _ask(self, request: Request[Result]) -> Result:
         """Do one small request over a connection of ours, blocking."""

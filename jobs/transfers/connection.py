@@ -26,11 +26,25 @@ BUFFER_BYTES = 256 << 10
 # What is handed to the kernel at once where bandwidth is capped: smooth enough for 1 MB/s.
 _CAPPED_BYTES = 32 << 10
 _LONGEST_HEAD = 64 << 10
+# Of an answer that is kept in memory: the longest is a list of 50,000 blocks, of some megabytes.
+LONGEST_BODY = 16 << 20
 
 Result = TypeVar("Result")
 Steps = Generator[int | float, None, Result]
 # Takes what arrives of a good answer's body.
 Sink = Callable[[memoryview], None]
+
+
+def bounded(into: bytearray, most: int) -> Sink:
+    """A sink that keeps what arrives; it raises ValueError for more than `most` bytes."""
+
+    def take(chunk: memoryview) -> None:
+        if len(into) + len(chunk) > most:
+            message = f"an answer of more than {most} bytes"
+            raise ValueError(message)
+        into.extend(chunk)
+
+    return take
 
 
 class Cut(Exception):
@@ -241,7 +255,7 @@ class Connection:
         length = _header(head, lower, b"content-length")
         encoding = _header(head, lower, b"transfer-encoding")
         body = bytearray()
-        given: Sink = sink or body.extend
+        given = sink or bounded(body, LONGEST_BODY)
         num_taken = 0
 
         def take(chunk: memoryview) -> None:
@@ -295,20 +309,27 @@ class Connection:
             take(some)
 
     def _receive_chunked(self, source: socket.socket, rest: bytes, take: Sink) -> Steps[None]:
-        while True:
-            while b"\r\n" not in rest:
-                rest += bytes((yield from self._some(source)))
-            line, _, rest = rest.partition(b"\r\n")
-            size = int(line.partition(b";")[0], 16)
-            while len(rest) < size + 2:
-                rest += bytes((yield from self._some(source)))
-            if rest[size : size + 2] != b"\r\n":
+        got = bytearray(rest)
+        size = -1
+        while size:
+            while (end := got.find(b"\r\n")) < 0 and len(got) < _LONGEST_HEAD:
+                got += yield from self._some(source)
+            size = left = int(got[:end].partition(b";")[0], 16) if end >= 0 else -1
+            if size < 0:
+                message = "a piece of the answer does not say how long it is"
+                raise ValueError(message)
+            del got[: end + 2]
+            while left:
+                piece = bytes(got[:left]) or bytes((yield from self._some(source, left)))
+                del got[: len(piece)]
+                left -= len(piece)
+                take(memoryview(piece))
+            while len(got) < 2:
+                got += yield from self._some(source)
+            if not got.startswith(b"\r\n"):
                 message = "a piece of the answer is longer than it says"
                 raise ValueError(message)
-            if size == 0:
-                return
-            take(memoryview(rest)[:size])
-            rest = rest[size + 2 :]
+            del got[:2]
 
     def _receive_to_end(self, source: socket.socket, rest: bytes, take: Sink) -> Steps[None]:
         while rest:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import parse_qsl
@@ -18,9 +23,10 @@ from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.spec import Environment, Storage
 from jobs.store import _explain, open_data_store
 from jobs.transfers.address import Address
-from jobs.transfers.authority import Identity, SasFile
+from jobs.transfers.authority import Identity, SasFile, SharedKey
 from jobs.transfers.azure_store import AzureStore
 from jobs.transfers.container import Container, StoreError
+from jobs.transfers.files import Incoming
 from tests.fakes.gangs import make_environment
 from tests.fakes.local_server import name_server
 from tests.fakes.scripted_server import Asked, answer, scripted_server
@@ -93,6 +99,38 @@ def test_a_page_follows_a_page_and_each_request_is_small(tmp_path):
         assert len(server.asked) == 1
         assert [blob.bytes for blob in found] == list(range(1, 300))
     assert (len(server.asked), server.num_connections) == (3, 1)
+
+
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """A port on loopback where a connect neither succeeds nor fails."""
+    with ExitStack() as opened:
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # more than it keeps waiting; the rest goes unanswered
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("way", ["small", "crew"])
+def test_the_next_address_of_a_store_is_tried_where_the_first_says_nothing(
+    tmp_path, monkeypatch, way
+):
+    environment = environment_of(tmp_path, "http://localhost:9/account", key=None)
+    container = Container("http://localhost:9/account/data", SharedKey("account", "a2V5"))
+    store = AzureStore(container, "data", partial(_explain, environment, "data", None))
+    monkeypatch.setattr("jobs.transfers.connection.CONNECT_S", 0.1)
+    with black_hole() as silent, scripted_server(lambda _: answer(200, b"x")) as server:
+        places = [(socket.AF_INET, 1, 6, "", ("127.0.0.1", each)) for each in (silent, server.port)]
+        monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: places)
+        if way == "small":
+            assert store.read("a") == b"x"
+            return
+        digest = hashlib.sha256(b"x").hexdigest()
+        file = Incoming(name="a", path=tmp_path / "a", bytes=1, sha256=digest, mode=0o444)
+        store.receive([file], lambda *_: None)
+    assert (tmp_path / "a").read_bytes() == b"x"
 
 
 KEY_ANSWER = """<?xml version="1.0" encoding="utf-8"?><UserDelegationKey>
@@ -202,3 +240,66 @@ logging.getLogger("azure.identity._credentials.chained").warning("no token")
 )
 def test_plain_http_is_for_this_machine_only(host, expected):
     assert Address(f"http://{host}:10000/account").is_loopback is expected
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "is_direct"),
+    [
+        ("", False),
+        ("*", True),
+        ("windows.net", True),
+        (".windows.net", True),
+        ("other.net, account.blob.core.windows.net", True),
+        ("account.blob.core.windows.net:443", True),
+        ("account.blob.core.windows.net:8443", False),
+        ("dows.net", False),
+        ("10.0.0.0/8", False),
+    ],
+)
+def test_no_proxy_names_domains_and_ports(monkeypatch, no_proxy, is_direct):
+    assert goes_directly(monkeypatch, no_proxy, "account.blob.core.windows.net") is is_direct
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "host", "is_direct"),
+    [
+        ("10.0.0.0/8", "10.1.2.3", True),
+        ("10.0.0.0/8", "11.1.2.3", False),
+        ("10.1.2.3", "10.1.2.3", True),
+        ("10.1.2.3:443", "10.1.2.3", True),
+        ("10.1.2.3:1", "10.1.2.3", False),
+        ("fd00::/8", "[fd00::1]", True),
+        ("[fd00::1]:443", "[fd00::1]", True),
+        ("[fd00::1]:1", "[fd00::1]", False),
+        ("fd00::1", "[fd00::1]", True),
+    ],
+)
+def test_no_proxy_names_addresses_and_networks(monkeypatch, no_proxy, host, is_direct):
+    assert goes_directly(monkeypatch, no_proxy, host) is is_direct
+
+
+def goes_directly(monkeypatch, no_proxy, host):
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", no_proxy)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    asked = []
+    monkeypatch.setattr("socket.getaddrinfo", lambda name, *_, **__: asked.append(name) or [])
+    with pytest.raises(IndexError):
+        next(Address(f"https://{host}/data").connect(lambda _: None))
+    return asked != [b"proxy.example"]
+
+
+@pytest.mark.parametrize("scheme", ["https", "socks5"])
+def test_a_proxy_that_wants_tls_is_told_nothing(tmp_path, monkeypatch, scheme):
+    environment = environment_of(tmp_path, "https://account.blob.core.windows.net", key=None)
+    (tmp_path / "sas").write_text("sv=1&sig=a")
+    (tmp_path / "sas").chmod(0o600)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("https_proxy", f"{scheme}://user:secret@proxy.example:8443")
+    with pytest.raises(EnvironmentFailure) as caught:
+        open_data_store(environment, sas_file=tmp_path / "sas")
+    assert (caught.value.message, caught.value.hint) == (
+        f"the proxy {scheme}://proxy.example is not spoken to over {scheme}",
+        "export https_proxy=http://HOST:PORT",
+    )
