@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -13,20 +12,14 @@ from msgspec import Struct
 
 from jobs.console import size_text
 from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.untrusted import LONGEST_PART_BYTES, windows_objection
 
 # A blob's name may have 1,024 characters in 254 parts, and a dataset's name and digest come first.
 LONGEST_PATH = 890
 MOST_PARTS = 250
-# What Linux, macOS and Windows allow a file to be called.
-LONGEST_PART_BYTES = 255
 # Files that are being received have such a name until they are whole.
 OWN_PREFIX = ".trainyard-"
 IS_WINDOWS = os.name == "nt"
-# The names that trainer/data/member_names.py refuses, too: tests/contract holds both to one table.
-_DEVICE = (
-    r"(?:con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$)"
-)
-_UNLIKE_ON_WINDOWS = re.compile(rf":| (?:/|$)|(?:^|/){_DEVICE} *(?:\.[^/]*)?(?:/|$)", re.IGNORECASE)
 # Trainers of older versions believe what it says of where the shards are, and of what to delete.
 _STREAM_FILE = "stream.json"
 # Kept free on a disk beside what is written to it.
@@ -49,13 +42,6 @@ def check_path(path: str) -> None:
         shown = path if len(path) <= 100 else f"{path[:60]}...{path[-30:]}"
         message = f"the file name {shown!a} cannot be used in a dataset: {reason}"
         raise LaunchError(message, hint="rename the file, and push again")
-
-
-def windows_objection(path: str) -> str | None:
-    """Say why Windows would take a name for something else; None where it would not."""
-    if _UNLIKE_ON_WINDOWS.search(path):
-        return "Windows reads a colon, a device's name or a space at a part's end as something else"
-    return None
 
 
 def _objection(path: str) -> str | None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import NamedTuple
 
-from jobs.dataset_files import check_path, windows_objection
+from jobs.dataset_files import check_path
 from jobs.errors import LaunchError
+from jobs.untrusted import windows_objection
 
 
 class Found(NamedTuple):

@@ -16,7 +16,7 @@ LONGEST_LINE = 1 << 20
 SHOW_EVERY_S = 1.0
 UP = b"\x1b[A"  # one line up, where bars stand below each other
 _UP_AND_DOWN = re.compile(rb"((?:\x1b\[A)+)(\n+)")
-_AROUND = re.compile(rb"^\x08+|(?:\x08|\x1b\[A)+$")
+_AROUND = re.compile(rb"^\x08+|(?:\x08|\x1b\[A)+\Z")
 _BLANK = re.compile(rb"(?:[ \t\b]|\x1b\[[0-9;]*[A-Za-z])*")
 
 
