@@ -22,6 +22,7 @@ from jobs.processes import (
     send,
     send_to_group,
 )
+from jobs.untrusted import read_json
 
 KILL_TIMEOUT_S = 3.0
 LAST_WORDS_S = 1.0  # for rank.py to write what its command left, once the command is dead
@@ -95,9 +96,9 @@ class Ranks:
 
     def _report(self, rank: int, node: int) -> RankReport:
         try:
-            content = (self._run_dir / "ranks" / f"{rank:05d}.json").read_bytes()
-            report = msgspec.json.decode(content, type=RankReport)
-        except (FileNotFoundError, msgspec.DecodeError):
+            # The job's own program may have put anything there.
+            report = read_json(self._run_dir / "ranks" / f"{rank:05d}.json", RankReport)
+        except (OSError, msgspec.DecodeError):
             report = RankReport(rank=rank, node=node)
         if report.ended_s is None and rank in self._ended and self._request.launcher != "mpi":
             # rank.py itself was killed, or could not write: its own end is what is known.

@@ -30,7 +30,7 @@ from jobs.fetching import PART_SUFFIX, fetching_into
 from jobs.progress import Counter, ProgressLine
 from jobs.runs import write_file
 from jobs.spec import RunHandle
-from jobs.untrusted import is_file_name
+from jobs.untrusted import is_file_name, read_json
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
@@ -186,7 +186,7 @@ class _Results:
 
     def _read_mark(self) -> dict[str, _Copied]:
         try:
-            return msgspec.json.decode((self._into / FETCHED).read_bytes(), type=dict[str, _Copied])
+            return read_json(self._into / FETCHED, dict[str, _Copied])
         except (OSError, msgspec.DecodeError):
             return {}
 

@@ -222,8 +222,7 @@ class Watch:
 def kept_attempt(run_dir: Path, number: int) -> Attempt | None:
     """An attempt that was seen to be over."""
     try:
-        content = (run_dir / KEPT / f"{number}.json").read_bytes()
-        return msgspec.json.decode(content, type=Attempt)
+        return read_json(run_dir / KEPT / f"{number}.json", Attempt)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from infra.local.azurite_server import AzuriteError, Server
 from jobs.cli import main
 from tests.fakes.own_stack import lay_own_stack
 from tests.jobs.test_stack import ENVIRONMENT
+from tests.ports import free_port
 
 NOBODY = 65534
 
@@ -29,9 +29,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / "storage"
         self.folder.mkdir(parents=True, mode=0o700)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.environment = ENVIRONMENT | {
             "storage": {
                 **ENVIRONMENT["storage"],

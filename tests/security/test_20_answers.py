@@ -73,5 +73,4 @@ def test_chunks_of_all_sizes_are_one_answer(tmp_path: Path) -> None:
         environment = environment_of(tmp_path, f"http://127.0.0.1:{server.port}/account")
         store = open_data_store(environment)
         assert [store.read("x"), store.read("y")] == [b"".join(pieces)] * 2
-    # A connection for the look whether anything listens, and one for both answers.
-    assert server.num_connections == 2
+    assert server.num_connections == 1
