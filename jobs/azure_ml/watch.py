@@ -29,6 +29,7 @@ from jobs.outcome import parse_time
 from jobs.private import make_folder
 from jobs.runs import write_file
 from jobs.spec import Limits, RunHandle, RunState
+from jobs.untrusted import read_json
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
