@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from jobs import console
 from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.history import (
     Attempt,
@@ -29,7 +30,7 @@ from jobs.azure_ml.request import MARK, job_name
 from jobs.azure_ml.states import why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
 from jobs.errors import LaunchError, NotFound
-from jobs.runs import RUN_ID, RunEvent, RunStore, read_record, tell_damaged, write_file
+from jobs.runs import RUN_ID, RunEvent, RunStore, read_record, write_file
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class CloudRuns:
                     damaged.append(error)
                 else:
                     pending.append(self.status(self.handle(name)))
-        tell_damaged(damaged)
+        console.warn_damaged(damaged)
         return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
 
     def _status_of(self, listed: Listed, attempt: Attempt | None) -> RunStatus:
