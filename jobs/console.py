@@ -53,6 +53,13 @@ def warn(message: str) -> None:
     say(f"{styled('warning:', 'yellow', 'bold', stream=sys.stderr)} {message}")
 
 
+def warn_damaged(errors: Sequence[LaunchError]) -> None:
+    """Tell in one line of what cannot be read and is passed over."""
+    if errors:
+        more = f"; {len(errors) - 1} more cannot be read" if errors[1:] else ""
+        warn(f"{errors[0].message}{more}")
+
+
 def report_error(error: LaunchError) -> None:
     """Write an error the way every command ends with one."""
     say(f"{styled('error:', 'red', 'bold', stream=sys.stderr)} {error.message}")

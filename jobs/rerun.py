@@ -35,7 +35,10 @@ class Recorded:
 
 
 def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> Recorded:
-    """The job that was run. `cluster` is left open where the environment has it no more."""
+    """The job that was run. `cluster` is left open where the environment has it no more.
+
+    Raises LaunchError for a run on Azure whose code is not here.
+    """
     spec = record.plan.spec
     command, args = split_argv(spec.command)
     job = JobFile(
@@ -70,7 +73,7 @@ def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> 
     return Recorded(
         tree=located(given, f"run {record.id}"),
         pinned={_reference(each.dataset): each.dataset for each in spec.inputs.values()},
-        code=_code(spec, run_dir),
+        code=_code(record, run_dir, environment),
         resume=spec.resume,
     )
 
@@ -128,12 +131,17 @@ def _image_now(image: str, environment: Environment) -> str | None:
         return None
 
 
-def _code(spec: JobSpec, run_dir: Path) -> CodeLocation | None:
+def _code(record: RunRecord, run_dir: Path, environment: Environment) -> CodeLocation | None:
+    spec = record.plan.spec
     if spec.code is None:
         return None
     copy = run_dir / "code"
     if copy.is_dir():
         return CodeLocation(folder=str(copy))
+    if environment.engine != "local":
+        # The record may be anybody's who can write to the store: its paths are none of ours.
+        message = f"the code of {record.id} is not on this machine"
+        raise LaunchError(message, hint="rerun it where it was launched, or launch run JOB")
     return CodeLocation(folder=spec.code, only=spec.code_only)
 
 

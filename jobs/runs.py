@@ -87,7 +87,7 @@ class RunStore:
                 continue
             except LaunchError as error:
                 damaged.append(error)
-        tell_damaged(damaged)
+        console.warn_damaged(damaged)
         return found
 
     def is_unfinished(self, name: str) -> bool:
@@ -380,13 +380,6 @@ def _is_time(text: str) -> bool:
 def _damaged(path: Path, why: str) -> EnvironmentFailure:
     message = f"`{path}` is not what this version writes: {why:.200}"
     return EnvironmentFailure(message, hint="use the version of `launch` that made it")
-
-
-def tell_damaged(errors: Sequence[LaunchError]) -> None:
-    """Warn, in one line, of runs that cannot be read."""
-    if errors:
-        more = f"; {len(errors) - 1} more cannot be read" if errors[1:] else ""
-        console.warn(f"{errors[0].message}{more}")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from jobs import console
 from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.history import (
     Attempt,
@@ -31,7 +32,7 @@ from jobs.azure_ml.states import mapping, why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
 from jobs.errors import LaunchError, NotFound, Unreached
 from jobs.private import make_folder
-from jobs.runs import RunEvent, RunStore, read_record, tell_damaged, write_file
+from jobs.runs import RunEvent, RunStore, read_record, write_file
 from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 from jobs.untrusted import read_bounded
 
@@ -116,7 +117,7 @@ class CloudRuns:
                     raise
                 except LaunchError as error:
                     damaged.append(error)
-        tell_damaged(damaged)
+        console.warn_damaged(damaged)
         return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
 
     def _status_of(self, listed: Listed, attempt: Attempt | None) -> RunStatus:

@@ -12,6 +12,11 @@ from pathlib import Path
 import pytest
 
 from jobs.azure_ml.code_upload import read_code
+from jobs.errors import LaunchError
+from jobs.jobfile import CodeLocation
+from jobs.rerun import recorded_job
+from jobs.spec import Plan, RunRecord
+from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec
 from tests.fakes.launching import Launching, use_fake_engine
 
@@ -57,3 +62,24 @@ def test_nothing_of_them_is_sent_to_azure(launching: Launching) -> None:
     assert code.listing.left_out == ("git", "hop", "key.txt", "keys")
     assert [each.name for each in code.files] == ["train.py"]
     assert SECRET.encode() not in b"".join(code.made.values())
+
+
+def test_a_record_from_the_store_names_no_folder_that_is_sent(tmp_path: Path) -> None:
+    """A colleague or a node that may write records has no folder of the user's taken for code."""
+    spec = make_spec(["python", "train.py"], code=str(tmp_path / "home" / ".ssh"), stack="dev")
+    record = RunRecord(
+        schema=1,
+        id="20261121-120000-0001",
+        created="2026-11-21T12:00:00.000000Z",
+        plan=Plan(engine="azureml", spec=spec, request={}),
+        git=None,
+        image_digest=None,
+        environment_digest="sha256:0",
+    )
+    run_dir = tmp_path / record.id
+    with pytest.raises(LaunchError) as caught:
+        recorded_job(record, run_dir, make_cloud_environment())
+    assert caught.value.message == f"the code of {record.id} is not on this machine"
+    (run_dir / "code").mkdir(parents=True)
+    recorded = recorded_job(record, run_dir, make_cloud_environment())
+    assert recorded.code == CodeLocation(folder=str(run_dir / "code"))
