@@ -257,7 +257,8 @@ def _configured_port(settings: Path) -> int | None:
         if not isinstance(node.value, dict) or key not in node.value:
             return None
         node = node.value[key].node
-    return node.value if isinstance(node.value, int) else None
+    is_port = isinstance(node.value, int) and 0 < node.value < 1 << 16
+    return node.value if is_port else None
 
 
 def _version(command: list[str]) -> str | None:

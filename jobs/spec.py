@@ -23,6 +23,8 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$(?!\n)")]
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")]
 Duration = Annotated[str, Meta(pattern=r"^[0-9]{1,11}(\.[0-9]{1,11})?(s|m|h|d)$(?!\n)")]
 MemorySize = Annotated[str, Meta(pattern=r"^[0-9]{1,9}[kmg]$(?!\n)")]
+# Becomes part of a path of this machine, and is written by whoever hands an environment on.
+PathPart = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$(?!\n)")]
 Positive = Annotated[int, Meta(ge=1)]
 
 
@@ -32,7 +34,7 @@ Positive = Annotated[int, Meta(ge=1)]
 class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where runs are kept: an Azure ML workspace, or locally a folder (endpoint file://...)."""
 
-    name: str
+    name: PathPart
     id: str
     endpoint: str
 
@@ -102,7 +104,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     schema: Literal[1]
     stack: str
     engine: Literal["local", "azureml", "azureml_v1"]
-    location: str
+    location: PathPart
     subscription_id: str | None
     resource_group: str | None
     workspace: Workspace

@@ -28,6 +28,7 @@ GOOD = {
     "VariableName": "A_1",
     "Duration": "1.5h",
     "MemorySize": "8g",
+    "PathPart": "West Europe",
 }
 
 
