@@ -257,8 +257,8 @@ def _configured_port(settings: Path) -> int | None:
         if not isinstance(node.value, dict) or key not in node.value:
             return None
         node = node.value[key].node
-    is_port = isinstance(node.value, int) and 0 < node.value < 1 << 16
-    return node.value if is_port else None
+    port = node.value
+    return port if isinstance(port, int) and 0 < port < 1 << 16 else None
 
 
 def _version(command: list[str]) -> str | None:
