@@ -181,6 +181,9 @@ def _unexpected(error: Exception) -> LaunchError:
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return LaunchError(f"{error.strerror}{place}", hint="add --debug to see where it happened")
+    if isinstance(error, RecursionError):
+        message = "what a file or a service says is nested too deeply to be read"
+        return LaunchError(message, hint="add --debug to see what was read")
     message = f"{type(error).__name__}: {error}"
     return LaunchError(message, hint="this is a fault of launch; add --debug for its traceback")
 

@@ -291,7 +291,8 @@ def _configured_port(settings: Path) -> int | None:
         if not isinstance(node.value, dict) or key not in node.value:
             return None
         node = node.value[key].node
-    return node.value if isinstance(node.value, int) else None
+    port = node.value
+    return port if isinstance(port, int) and 0 < port < 1 << 16 else None
 
 
 def _version(command: list[str]) -> str | None:

@@ -153,8 +153,8 @@ def _ask_in_time(region: str, sizes: Collection[str]) -> dict[str, _Asked] | Non
 def _failures() -> tuple[type[Exception], ...]:
     from http.client import HTTPException
 
-    # ValueError: a proxy's answer that is no JSON, or an address that is none.
-    return OSError, HTTPException, ValueError
+    # A proxy's answer that is no JSON or nested without end, or an address that is none.
+    return OSError, HTTPException, ValueError, RecursionError
 
 
 class _Row(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -220,7 +220,7 @@ def _is_linux_hour(row: _Row) -> bool:
 def _recall(region: str) -> _Memory:
     try:
         return msgspec.json.decode(_memory_file(region).read_bytes(), type=_Memory)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return _Memory()
 
 

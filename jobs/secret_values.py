@@ -59,7 +59,11 @@ def _read(file: Path) -> dict[str, str]:
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         console.warn(f"`{file}` can be read by others; chmod 600 {file}")
     values: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Not `splitlines`: that cuts a value at U+2028, form feeds and more.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if "\0" in line:
+            message = f"{file}:{number}: a NUL character can stand in no variable"
+            raise LaunchError(message, hint="save it as UTF-8")
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         if not name or name.startswith("#"):
             continue

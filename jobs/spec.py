@@ -27,6 +27,8 @@ DurationOrOff = Annotated[str, Meta(pattern=rf"^(off|{_LENGTH})$(?!\n)")]
 # A relative one would be of whatever folder one is in.
 AbsolutePath = Annotated[str, Meta(pattern=r"^/")]
 MemorySize = Annotated[str, Meta(pattern=r"^[0-9]{1,9}[kmg]$(?!\n)")]
+# Becomes part of a path of this machine, and is written by whoever hands an environment on.
+PathPart = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$(?!\n)")]
 Positive = Annotated[int, Meta(ge=1)]
 
 
@@ -36,7 +38,7 @@ Positive = Annotated[int, Meta(ge=1)]
 class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where runs are kept: an Azure ML workspace, or locally a folder (endpoint file://...)."""
 
-    name: str
+    name: PathPart
     id: str
     endpoint: str
 
@@ -106,7 +108,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     schema: Literal[1]
     stack: str
     engine: Literal["local", "azureml", "azureml_v1"]
-    location: str
+    location: PathPart
     subscription_id: str | None
     resource_group: str | None
     workspace: Workspace

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from jobs.credentials import Tokens
 from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.transfers.authority import Identity, SharedKey
-from jobs.transfers.connection import Answer, Connection, Sink, Steps, bounded, drive
+from jobs.transfers.connection import Answer, Connection, Steps, drive
 from jobs.transfers.container import Container, StoreError
 from jobs.transfers.copying import Copy, Copying
 from jobs.transfers.crew import Crew, Jobs
@@ -24,6 +24,7 @@ from jobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing, Tally
 from jobs.transfers.listing import Blob, list_page
 from jobs.transfers.open_files import most_requests
 from jobs.transfers.pace import Pace
+from jobs.transfers.sinks import Sink, bounded
 from jobs.transfers.upload import Upload
 
 # What a read is answered where there is no such blob or range.

@@ -18,6 +18,7 @@ from msgspec import Struct
 from jobs.transfers.address import Address
 from jobs.transfers.pace import Bandwidth
 from jobs.transfers.portable import READ, WRITE, read_at, send_two
+from jobs.transfers.sinks import LONGEST_BODY, Sink, bounded
 
 # A server that neither reads nor answers for so long counts as gone.
 STALL_S = 60.0
@@ -26,25 +27,9 @@ BUFFER_BYTES = 256 << 10
 # What is handed to the kernel at once where bandwidth is capped: smooth enough for 1 MB/s.
 _CAPPED_BYTES = 32 << 10
 _LONGEST_HEAD = 64 << 10
-# Of an answer that is kept in memory: the longest is a list of 50,000 blocks, of some megabytes.
-LONGEST_BODY = 16 << 20
 
 Result = TypeVar("Result")
 Steps = Generator[int | float, None, Result]
-# Takes what arrives of a good answer's body.
-Sink = Callable[[memoryview], None]
-
-
-def bounded(into: bytearray, most: int) -> Sink:
-    """A sink that keeps what arrives; it raises ValueError for more than `most` bytes."""
-
-    def take(chunk: memoryview) -> None:
-        if len(into) + len(chunk) > most:
-            message = f"an answer of more than {most} bytes"
-            raise ValueError(message)
-        into.extend(chunk)
-
-    return take
 
 
 class Cut(Exception):

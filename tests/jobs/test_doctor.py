@@ -152,6 +152,14 @@ def test_a_stack_that_is_not_up_shows_whether_its_port_is_free(project):
     )
 
 
+@pytest.mark.parametrize("port", ["99999999999", "0", "-1", "x", "[[["])
+def test_what_is_no_port_is_not_looked_at(project, port):
+    settings = project.root / "Pulumi.local.yaml"
+    settings.write_text(f"config:\n  trainyard:storage: {{port: {port}}}\n")
+    (stack,) = doctor.check_environment_of("local", None)
+    assert stack.part == "stack local"
+
+
 def test_it_ends_with_1_only_where_something_needed_is_missing(launching):
     with scripted_server(lambda _: answer(200)) as store:
         storage = msgspec.structs.replace(launching.environment.storage, blob_endpoint=store.url)

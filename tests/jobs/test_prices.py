@@ -100,7 +100,8 @@ def test_a_service_that_is_silent_is_not_waited_for_and_not_asked_again(monkeypa
             silent.accept()
 
 
-def test_a_damaged_memory_is_no_memory(cache):
+@pytest.mark.parametrize("content", ["{", '{"x":' + "[" * 200_000], ids=["cut", "no end"])
+def test_a_damaged_memory_is_no_memory(cache, content):
     cache.parent.mkdir(parents=True)
-    cache.write_text("{")
+    cache.write_text(content)
     assert price(environment()) == (4.775, "USD", TABLE_DAY)

@@ -57,6 +57,20 @@ def test_a_broken_line_is_named_by_number_and_never_shown(local, tmp_path):
     assert caught.value.message == f"{tmp_path}/.secrets.env:2: no NAME=value"
 
 
+def test_a_value_is_never_cut_and_holds_no_nul(local, tmp_path):
+    write(tmp_path, "A=a\u2028b\x0cc\r\nB=x\n")
+    assert find_secrets(spec(A="a", B="b"), local, [tmp_path], {}) == {
+        "A": "a\u2028b\x0cc",
+        "B": "x",
+    }
+    write(tmp_path, "A=x\nB=y\0z\n")
+    with pytest.raises(LaunchError) as caught:
+        find_secrets(spec(A="a"), local, [tmp_path], {})
+    assert caught.value.message == (
+        f"{tmp_path}/.secrets.env:2: a NUL character can stand in no variable"
+    )
+
+
 def test_a_stack_with_a_vault_looks_for_none(local, tmp_path):
     vault = msgspec.structs.replace(local, key_vault=KeyVault(uri="https://v"))
     assert find_secrets(spec(A="a"), vault, [tmp_path], {}) == {}

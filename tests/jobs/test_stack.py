@@ -222,6 +222,15 @@ def test_a_failure_of_pulumi_is_told_in_its_own_words(project):
     assert error.hint == "`pulumi stack output -s local` in the project's folder says all of it"
 
 
+@pytest.mark.parametrize("name", ["../../x", "a/b", "a\\b", ".hidden", "", "a\n"])
+@pytest.mark.parametrize("field", ["location", "workspace"])
+def test_a_name_that_leads_elsewhere_is_no_environment(field, name):
+    value = {**ENVIRONMENT["workspace"], "name": name} if field == "workspace" else name
+    text = json.dumps({**ENVIRONMENT, field: value}).encode()
+    error = error_of(lambda: parse_environment(text, "x.json"))
+    assert error.message.startswith("the environment of x.json is wrong: Expected `str` matching")
+
+
 NO_LOGIN = "PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
 NO_AZURE = """read ".pulumi/meta.yaml": (code=Unknown): DefaultAzureCredential: failed to acquire a token.
 Attempted credentials:

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from infra.sections import open_sections
+from jobs.cli import main
 from tests.fakes.gangs import make_environment
 
 HEAD = "name: a\nimage: b\ncommand: [c]\n"
@@ -57,7 +58,7 @@ for name, words in asked.items():
         code = main(["plan", *words])
     said[name] = [code, told.getvalue()]
 took = time.process_time() - began
-# Of this program alone: what getrusage tells began as the parent's.
+# Not ru_maxrss, which counts what forked us, too.
 peak_kb = int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])
 json.dump([said, took, peak_kb], sys.stdout)
 """
@@ -127,6 +128,26 @@ def test_an_override_or_an_environment_that_is_a_bomb_ends_in_one_message(
     assert {name: code for name, (code, _) in said.items()} == dict.fromkeys(asked, 2)
     assert [name for name, (_, text) in said.items() if "fault of launch" in text] == []
     assert max(len(text) for _, text in said.values()) < 20_000
+
+
+def test_a_service_that_answers_with_a_bomb_is_told_in_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = b'{"x":' + b"[" * 200_000
+
+    def reads(*_: object) -> object:
+        return msgspec.json.decode(deep, type=_Known)
+
+    monkeypatch.setattr("jobs.commands.options.open_environment", reads)
+    assert main(["ls"]) == 1
+    assert capsys.readouterr().err == (
+        "error: what a file or a service says is nested too deeply to be read\n\n"
+        "hint: add --debug to see what was read\n"
+    )
+
+
+class _Known(msgspec.Struct):
+    """What is read of an answer; the rest of it is passed over."""
 
 
 def test_a_setting_of_a_stack_that_is_a_bomb_stays_text() -> None:

@@ -29,6 +29,7 @@ GOOD = {
     "Duration": "1.5h",
     "DurationOrOff": "off",
     "MemorySize": "8g",
+    "PathPart": "West Europe",
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from jobs.errors import EnvironmentFailure
 from jobs.store import open_data_store
 from jobs.transfers import pace
-from jobs.transfers.connection import LONGEST_BODY
+from jobs.transfers.sinks import LONGEST_BODY
 from tests.fakes.scripted_server import Asked, answer, scripted_server
 from tests.jobs.test_store import environment_of
 
