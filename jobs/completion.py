@@ -198,7 +198,7 @@ def _datasets(typed: Namespace) -> list[DatasetVersion]:
 
 def _environment(typed: Namespace) -> Environment:
     """What the file says, or what was last read of the stack: a TAB starts no Pulumi."""
-    from jobs.stack import known_environment, read_environment
+    from jobs.environment_file import known_environment, read_environment
 
     if typed.env is not None:
         return read_environment(typed.env)

@@ -9,19 +9,25 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jobs import trust
+from jobs.environment_file import (
+    Cached,
+    cache_file,
+    parse_environment,
+    read_cache,
+    read_environment,
+    stack_names,
+    write_cache,
+)
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
-from jobs.located import MOST_BYTES
-from jobs.private import make_folder
 from jobs.project import NAME, project_root, require_trusted
 from jobs.pulumi_failures import last_words, pulumi_failed
-from jobs.spec import ENVIRONMENT_SCHEMA, Environment
+from jobs.spec import Environment
 
 if TYPE_CHECKING:
     import subprocess
@@ -56,8 +62,8 @@ def load_environment(
     if state is not None and not state.exists():
         raise _not_up(stack)
     stamp = _stamp(state)
-    cache = _cache_file(root, stack)
-    kept = None if refresh else _read_cache(cache)
+    cache = cache_file(root, stack)
+    kept = None if refresh else read_cache(cache)
     if kept is not None and (cached := _still_valid(kept, stamp)) is not None:
         return parse_environment(cached, f"stack `{stack}`")
     try:
@@ -67,64 +73,8 @@ def load_environment(
             raise
         raise _unknown(stack, root) from error
     environment = parse_environment(text, f"stack `{stack}`")
-    _write_cache(cache, stamp, text)
+    write_cache(cache, stamp, text)
     return environment
-
-
-def known_environment(stack: str) -> Environment | None:
-    """Give what was last read of a stack of the project, however old; starts nothing."""
-    root = project_root()
-    if stack not in _names(root):
-        return None
-    kept = _read_cache(_cache_file(root, stack))
-    return None if kept is None else parse_environment(bytes(kept.environment), f"stack `{stack}`")
-
-
-def read_environment(path: Path) -> Environment:
-    """The environment from a file that `launch env export` wrote."""
-    hint = "`launch env export --output FILE` writes one"
-    try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        message = f"{path}: {error.strerror}"
-        raise LaunchError(message, hint=hint) from error
-    if len(text) > MOST_BYTES:
-        message = f"{path} has more than {MOST_BYTES >> 20} MB, so it is no environment"
-        raise LaunchError(message, hint=hint)
-    return parse_environment(text, str(path))
-
-
-def parse_environment(text: bytes, source: str) -> Environment:
-    """Check and decode; `source` names where it came from in the message of an error."""
-    try:
-        schema = msgspec.json.decode(text, type=_SchemaOnly).schema
-    except (msgspec.DecodeError, RecursionError) as error:
-        message = f"the environment of {source} is damaged: {error}"
-        raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
-    if schema != ENVIRONMENT_SCHEMA:
-        message = (
-            f"the environment of {source} has schema {schema}, "
-            f"this launch reads schema {ENVIRONMENT_SCHEMA}"
-        )
-        newer = isinstance(schema, int) and schema > ENVIRONMENT_SCHEMA
-        hint = "update launch (`git pull`, `make setup`)" if newer else "`pulumi up` again"
-        raise LaunchError(message, hint=hint)
-    try:
-        return msgspec.json.decode(text, type=Environment)
-    except msgspec.DecodeError as error:
-        message = f"the environment of {source} is wrong: {error}"
-        raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
-
-
-def write_environment(environment: Environment, path: Path) -> None:
-    """Write a file that `read_environment` takes."""
-    text = msgspec.json.format(msgspec.json.encode(environment), indent=2)
-    try:
-        path.write_bytes(text + b"\n")
-    except OSError as error:
-        message = f"{path}: {error.strerror}"
-        raise LaunchError(message, hint="give another --output FILE") from error
 
 
 def preview(stack: str) -> bytes:
@@ -140,14 +90,14 @@ def preview(stack: str) -> bytes:
         return result.stdout
     said = last_words(result.stderr)
     if "no stack named" in said:
-        raise _not_up(stack) if stack in _names(root) else _unknown(stack, root)
+        raise _not_up(stack) if stack in stack_names(root) else _unknown(stack, root)
     raise pulumi_failed(said, command=f"pulumi preview -s {stack}")
 
 
 def list_stacks() -> list[tuple[str, bool | None]]:
     """Every stack that has settings, and whether it is up; None where no folder tells."""
     root = project_root()
-    names = _names(root)
+    names = stack_names(root)
     states = [_state_file(root, name) for name in names]
     return [
         (name, None if state is None else _has_resources(state))
@@ -237,23 +187,6 @@ def _settled(operation: dict[str, Any], known: set[str]) -> str:
     return f"cleared: {kind} {name}"
 
 
-def _names(root: Path) -> list[str]:
-    return sorted(
-        path.name.removeprefix("Pulumi.").removesuffix(".yaml")
-        for path in root.glob("Pulumi.*.yaml")
-    )
-
-
-class _SchemaOnly(msgspec.Struct, frozen=True):
-    schema: Any
-
-
-class _Cached(msgspec.Struct, frozen=True, kw_only=True):
-    stamp: str
-    read_s: float
-    environment: msgspec.Raw
-
-
 def _state_file(root: Path, stack: str) -> Path | None:
     """The stack's record where the backend is a folder; None where it is a service or a bucket."""
     if stack == LOCAL_STACK:
@@ -277,36 +210,12 @@ def _stamp(state: Path | None) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _cache_file(root: Path, stack: str) -> Path:
-    return root / CACHE_FOLDER / f"environment-{stack}.json"
-
-
-def _read_cache(path: Path) -> _Cached | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Cached)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _still_valid(cached: _Cached, stamp: str) -> bytes | None:
+def _still_valid(cached: Cached, stamp: str) -> bytes | None:
     if cached.stamp != stamp:
         return None
     if not stamp and not 0 <= time.time() - cached.read_s < MAX_CACHE_AGE_S:
         return None
     return bytes(cached.environment)
-
-
-def _write_cache(path: Path, stamp: str, text: bytes) -> None:
-    cached = _Cached(stamp=stamp, read_s=time.time(), environment=msgspec.Raw(text))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        make_folder(path.parent)
-        draft.write_bytes(msgspec.json.encode(cached))
-        draft.replace(path)
-    except OSError:
-        # A cache that cannot be written makes the next command slower, no more.
-        with suppress(OSError):
-            draft.unlink()
 
 
 def _read_output(root: Path, stack: str) -> bytes:
@@ -381,7 +290,7 @@ def _has_resources(state: Path) -> bool:
 def _unknown(stack: str, root: Path) -> LaunchError:
     from difflib import get_close_matches
 
-    known = _names(root)
+    known = stack_names(root)
     message = f"there is no stack `{stack}`: no Pulumi.{stack}.yaml in {root}"
     near = get_close_matches(stack, known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(known) or 'none'}"

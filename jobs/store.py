@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from jobs import console
 from jobs.credentials import our_tokens
+from jobs.environment_file import known_environment
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.project import project_root, require_trusted
 from jobs.spec import Environment, Storage
-from jobs.stack import known_environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
 from jobs.transfers.address import Address
 from jobs.transfers.authority import Identity, SasFile, SharedKey, check_store

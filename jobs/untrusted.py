@@ -11,15 +11,12 @@ import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from jobs.console import size_text
 from jobs.errors import EnvironmentFailure
-
-if TYPE_CHECKING:
-    from jobs.store import BlobStore
 
 T = TypeVar("T")
 MOST_BYTES = 64 << 20  # of a file that is read whole
@@ -101,11 +98,19 @@ def parse(answer: Any, kind: type[T], *, what: str) -> T:
         raise EnvironmentFailure(message, hint="a newer version of `launch`") from None
 
 
+class Ranges(Protocol):
+    """Reads ranges of blobs, as every store does."""
+
+    def read_range(self, name: str, start: int, end: int) -> bytes | None:
+        """Give these bytes (`end` is not among them), fewer at the blob's end; None where it is not."""
+        ...
+
+
 class TooLong(EnvironmentFailure):
     """A blob is longer than what it is for."""
 
 
-def read_bounded(blobs: BlobStore, name: str, longest: int) -> bytes | None:
+def read_bounded(blobs: Ranges, name: str, longest: int) -> bytes | None:
     """Read a blob whole, None where there is none; raises TooLong for more than `longest` bytes."""
     content = b""
     while len(content) <= longest:

@@ -144,7 +144,8 @@ def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refre
     """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
     from msgspec.structs import replace
 
-    from jobs.stack import load_environment, write_environment
+    from jobs.environment_file import write_environment
+    from jobs.stack import load_environment
 
     environment = load_environment(stack, refresh=refresh)
     if engine is not None:

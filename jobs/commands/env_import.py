@@ -55,7 +55,7 @@ def import_environment(
 ) -> None:
     """Write an environment for an Azure ML workspace that no stack of yours made."""
     from jobs.env_import import import_workspace
-    from jobs.stack import write_environment
+    from jobs.environment_file import write_environment
 
     environment = import_workspace(workspace, data=data, runs=runs, engine=engine)
     if output is None:

@@ -17,18 +17,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from jobs.environment_file import parse_environment, read_environment, write_environment
 from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.project import project_root
 from jobs.spec import Environment
-from jobs.stack import (
-    list_stacks,
-    load_environment,
-    parse_environment,
-    preview,
-    read_environment,
-    repair,
-    write_environment,
-)
+from jobs.stack import list_stacks, load_environment, preview, repair
 from jobs.trust import trust
 
 ENVIRONMENT = {
