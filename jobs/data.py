@@ -138,7 +138,7 @@ def materialise(
         return final
     with disk_errors(inputs):
         make_folder(inputs)
-        lock = os.fdopen(open_lock(inputs / f".{dataset.digest}.lock"))
+        lock = os.fdopen(open_lock(inputs / f".{dataset.digest}.lock"), "rb")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.is_dir():

@@ -83,7 +83,7 @@ class Repository:
     def _is_claimed_by(self, history: Path, top: Path) -> bool:
         """Whether a history says itself that the files in `top` are its own: worktree, submodule."""
         try:
-            told = (history / "gitdir").read_text().strip()
+            told = (history / "gitdir").read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
             # Git went by it to find `top`.
             return bool(self._ask("config", "--default", "", "--get", "core.worktree").strip())

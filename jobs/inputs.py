@@ -136,7 +136,7 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
         return final
     with disk_errors(inputs):
         make_folder(inputs)
-        lock = os.fdopen(open_lock(inputs / f".{final.name}.lock"))
+        lock = os.fdopen(open_lock(inputs / f".{final.name}.lock"), "rb")
     with lock, Datasets(store).files(dataset) as (files,):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.is_dir():

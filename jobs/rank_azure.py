@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from jobs.rank import Ending, Rank
-from jobs.rank_folder import copy_tree
+from jobs.rank_code import Altered, copy_sent, read_sent
 from jobs.rank_world import World, map_world
 
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
@@ -201,21 +201,24 @@ class AzureRank(Rank):
                 hint = getattr(error, "hint", "the node's disk has to take what a stream keeps")
                 self.log.feed(f"error: {error} ({hint})\n".encode())
                 return Ending(1, None)
-        return super()._build_node(folder)
+        try:
+            return super()._build_node(folder)
+        except Altered as error:
+            self.log.feed(f"error: {error}\n".encode())
+            return Ending(1, None)
 
     def _copy_code(self, folder: str) -> None:
         """Azure ML has laid the code where this process was started.
 
-        What is there already was left by ranks that were killed before all had begun.
+        What is in `folder` already was left by ranks that were killed before all had begun.
         """
         code = os.getcwd()
         shutil.rmtree(folder, ignore_errors=True)
-        copy_tree(code, folder, leave_out=("outputs", ".trainyard"))
-        try:
-            with open(f"{code}/{SHAPE_FILE}", encoding="utf-8") as file:
-                shape = json.load(file)
-        except FileNotFoundError:  # there is nothing but plain files
+        copy_sent(code, folder, leave_out=("outputs",))
+        content = read_sent(code, SHAPE_FILE)
+        if content is None:  # there is nothing but plain files
             return
+        shape = json.loads(content)
         for name in shape["folders"]:
             os.makedirs(f"{folder}/{name}", exist_ok=True)
         for name in shape["executable"]:

@@ -153,7 +153,7 @@ class Slots:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        with os.fdopen(open_lock(self._folder / "lock")) as lock:
+        with os.fdopen(open_lock(self._folder / "lock"), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

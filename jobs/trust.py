@@ -66,7 +66,7 @@ def trust(project: Path) -> Path:
     draft = file.with_name(f".{_LIST}.{os.getpid()}")
     try:
         make_folder(file.parent)
-        with os.fdopen(open_lock(file.with_suffix(".lock"))) as lock:
+        with os.fdopen(open_lock(file.with_suffix(".lock")), "rb") as lock:
             with suppress(ImportError):  # Windows has no flock
                 import fcntl
 

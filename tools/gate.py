@@ -130,7 +130,7 @@ def find_selected(project: Project, folder: Path) -> str:
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     if asked.returncode != 0:
@@ -146,7 +146,7 @@ def read_engine(settings: Path) -> str:
     if not settings.is_file():
         return ""
     try:
-        content = yaml.safe_load(settings.read_text())
+        content = yaml.safe_load(settings.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         message = f"{settings.name} is no YAML: {error}"
         raise EnvironmentFailure(message, hint="mend it") from error

@@ -1,6 +1,6 @@
 """The code that travels with a job of Azure ML: which files, why, and under which name.
 
-The name is of the content, so equal code goes up once. What a blob has no place for (modes, links,
+The name is of the content, so equal code goes up once, and nodes run nothing else under it. What a blob has no place for (modes, links,
 empty folders) is written down in a file of its own, where there is any of it.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,13 +17,20 @@ from msgspec import Struct
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
 from jobs.code import Entry, travelling
 from jobs.errors import LaunchError, NotFound
+from jobs.rank_code import LIST_FILE
 from jobs.spec import JobSpec
 from jobs.transfers.files import Outgoing, outgoing
 
 # What a node makes again of the code that it was given.
 SHAPE_FILE = ".trainyard/shape.json"
 _OURS = ".trainyard"
-_REASONS = {SNAPSHOT_FILE: "starts each rank", SHAPE_FILE: "modes, links and empty folders"}
+# What a rule of the SDKs leaves out is decided before, and an engine may put its own in its place.
+IGNORE_FILE = ".amlignore"
+_REASONS = {
+    SNAPSHOT_FILE: "starts each rank",
+    SHAPE_FILE: "modes, links and empty folders",
+    LIST_FILE: "what nodes check the code by",
+}
 
 
 class Shape(Struct, frozen=True, kw_only=True):
@@ -78,18 +86,30 @@ def read_code(spec: JobSpec, *, exclude: tuple[Path, ...] = ()) -> Code:
             links=found.links, executable=tuple(found.executable), folders=tuple(found.folders)
         )
         made[SHAPE_FILE] = msgspec.json.encode(shape, order="deterministic")
+    digests = found.digests | {n: hashlib.sha256(content).digest() for n, content in made.items()}
+    made[LIST_FILE] = list_file(digests)
     listed = [
         *(CodeFile(name=each.name, bytes=each.bytes, reason=why) for each, why in found.files),
         *(CodeFile(name=n, bytes=len(content), reason=_REASONS[n]) for n, content in made.items()),
     ]
-    digests = found.digests | {n: hashlib.sha256(content).digest() for n, content in made.items()}
     return Code(
         listing=CodeListing(
-            name=_name_of(digests), files=tuple(listed), left_out=tuple(found.left_out)
+            name=code_name(made[LIST_FILE]), files=tuple(listed), left_out=tuple(found.left_out)
         ),
         files=tuple(each for each, _ in found.files),
         made=made,
     )
+
+
+def list_file(digests: Mapping[str, bytes]) -> bytes:
+    """Make the content of LIST_FILE, by which a node knows each file (pure)."""
+    told = {name: digest.hex() for name, digest in digests.items()}
+    return msgspec.json.encode(told, order="deterministic")
+
+
+def code_name(files: bytes) -> str:
+    """Name an upload by its list of files: the same for the same content (pure)."""
+    return f"trainyard-{hashlib.sha256(files).hexdigest()[:40]}"
 
 
 class _Found:
@@ -113,7 +133,7 @@ def _look(spec: JobSpec, exclude: tuple[Path, ...]) -> _Found:
         message = f"`code: {source}` is no folder"
         raise NotFound(message, hint="paths in a job file are relative to the file")
     for entry in sorted(travelling(source, spec.code_only, exclude)):
-        if entry.name.split("/", 1)[0] != _OURS:
+        if entry.name.split("/", 1)[0] not in (_OURS, IGNORE_FILE):
             _take(entry, source, spec, found)
     filled = {parent for name in (*found.digests, *found.links) for parent in _parents(name)}
     found.folders = [each for each in found.folders if each not in filled]
@@ -154,8 +174,3 @@ def _reason(name: str, spec: JobSpec) -> str:
 def _parents(name: str) -> list[str]:
     parts = name.split("/")[:-1]
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-
-
-def _name_of(digests: dict[str, bytes]) -> str:
-    lines = [f"{digests[name].hex()} {name}\n" for name in sorted(digests)]
-    return f"trainyard-{hashlib.sha256(''.join(lines).encode()).hexdigest()[:40]}"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from jobs.azure_ml.states import mapping, text_in
+from jobs.errors import EnvironmentFailure
 from jobs.spec import Environment, JobSpec
 
 if TYPE_CHECKING:
@@ -70,17 +72,46 @@ def built_version(recipe: Recipe) -> ImageVersion:
 
 
 def send_version(version: ImageVersion, spec: JobSpec, wire: Wire) -> None:
-    """Make the version known to the workspace, with what it is built from where it is."""
+    """Make the version known to the workspace, with what it is built from where it is.
+
+    Raises EnvironmentFailure where another image has that name there.
+    """
     what = "naming the image"
     path = version.path(wire.workspace)
-    if is_reference(spec.image):
-        wire.put(path, version.body, what=what)
-        return
-    if wire.find(path, what=what) is not None:
-        return
     properties: dict[str, Any] = version.body["properties"]
+    if is_reference(spec.image):
+        answer = wire.put(path, version.body, what=what).body
+        image = text_in(mapping(answer.get("properties")), "image")
+        if image not in ("", properties["image"]):
+            raise _not_ours(version)
+        return
+    # Also where there is such a version: what it is built from is compared.
     build = {**properties["build"], "contextUri": _send_context(spec, wire)}
-    wire.put(path, {"properties": {**properties, "build": build}}, what=what)
+    found = wire.find(path, what=what)
+    if found is None:
+        wire.put(path, {"properties": {**properties, "build": build}}, what=what)
+    elif not _is_built_so(mapping(found.get("properties")), build):
+        raise _not_ours(version)
+
+
+def _is_built_so(properties: Mapping[str, Any], build: Mapping[str, str]) -> bool:
+    """Whether a version that is there is built from that context.
+
+    An address in a form of Azure ML's own, which cannot be compared, passes.
+    """
+    told = mapping(properties.get("build"))
+    uri = text_in(told, "contextUri").partition("?")[0].rstrip("/")
+    is_same = uri == build["contextUri"] or (bool(uri) and not uri.startswith("https://"))
+    file = text_in(told, "dockerfilePath").removeprefix("./")
+    return is_same and file == build["dockerfilePath"] and not properties.get("image")
+
+
+def _not_ours(version: ImageVersion) -> EnvironmentFailure:
+    message = (
+        f"the workspace has another image as `{version.name}:{version.version}` than this job's"
+    )
+    hint = "somebody made it by hand: tell whoever owns the stack, or name another image"
+    return EnvironmentFailure(message, hint=hint)
 
 
 def plain_dockerfile(text: str, arguments: Mapping[str, str]) -> str:

@@ -17,6 +17,8 @@ from jobs.spec import LogLine
 OVERLAP = 96
 # What one request brings at most, so that one long log does not hold up the others.
 LONGEST_RANGE = 4 << 20
+# Ranks break longer lines (jobs/rank_log.py); a node may write what it likes.
+LONGEST_LINE = 2 << 20
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
 _STAMPS = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) ", re.MULTILINE)
 _USER = "user_logs/"
@@ -117,6 +119,9 @@ class Reading:
             first = _STAMPS.search(self.rest + fresh)
             now = first[1].decode("ascii") if first else now
         *lines, self.rest = (self.rest + fresh).split(b"\n")
+        if len(self.rest) > LONGEST_LINE:
+            lines.append(self.rest)
+            self.rest = b""
         return [self._parse(line, now) for line in lines]
 
     def last_line(self, now: str) -> list[LogLine]:
@@ -163,15 +168,15 @@ def parse_block(
     """The whole lines of a piece of a log, and what of it belongs to the piece before.
 
     That is all before the first line that has a time: lines without one have that of the line
-    before.
+    before. Where there are LONGEST_RANGE bytes of such lines they are taken as they are.
     """
     content = content[: content.rfind(b"\n") + 1]
     begin = 0
     if not is_first:
         found = _STAMPS.search(content, 1)
-        if found is None:
+        if found is None and len(content) <= LONGEST_RANGE:
             return content, []
-        begin = found.start(1)
+        begin = found.start(1) if found else content.find(b"\n") + 1
     reading = Reading(name="", rank=rank)
     return content[:begin], reading.take(content[begin:], now) or []
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from jobs.launchers import elastic_environment, patience_s
 from jobs.program_file import PROGRAM_FILE, RANK_MODULES, zip_program
+from jobs.rank_code import LIST_FILE
 from jobs.spec import Cluster, DatasetVersion, Environment, JobSpec
 
 SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
@@ -24,12 +25,26 @@ _MODULES = (
     *RANK_MODULES,
     "rank_azure",
     "rank_chief",
+    "rank_code",
     "rank_hosts",
     "rank_identity",
     "rank_store",
     "rank_streams",
     "rank_uploads",
     "rank_vault",
+)
+# What Python is given to run: the list of the code's files is the one whose digest the code's name
+# has, and what starts the ranks is as the list says. In double quotes, so none of " $ ` \ ! in it.
+_CHECKED = (
+    "import json,os,runpy,sys;from hashlib import sha256;"
+    "read=lambda path:open(path,'rb').read();"
+    f"code,files,program=sys.argv.pop(1),read('{LIST_FILE}'),'{SNAPSHOT_FILE}';"
+    "('trainyard-'+sha256(files).hexdigest()[:40]==code"
+    " and json.loads(files)[program]==sha256(read(program)).hexdigest())"
+    " or sys.exit('error: the code that lies here is not what was sent "
+    "(hint: tell whoever owns the stack)');"
+    # The ranks go elsewhere, and load more of it then.
+    "runpy.run_path(os.path.abspath(program),run_name='__main__')"
 )
 # Any Python can read so much of it as says that it is too old.
 _MAIN = """import sys
@@ -76,8 +91,11 @@ def snapshot_file() -> bytes:
     return zip_program(_MAIN, _MODULES)
 
 
-def node_command(spec: JobSpec) -> str:
-    """The job's command: Azure ML starts it once for each rank, with the places filled in."""
+def node_command(spec: JobSpec, code: str) -> str:
+    """The job's command: Azure ML starts it once for each rank, with the places filled in.
+
+    `code` is the name of the upload, which says what has to be in it.
+    """
     places = [f"checkpoints=${{{{outputs.{CHECKPOINTS_OUTPUT}}}}}"]
     places += [
         f"input.{name}=${{{{inputs.{name}}}}}"
@@ -85,7 +103,7 @@ def node_command(spec: JobSpec) -> str:
         if each.mode != "stream"
     ]
     # Quick start: no site, no environment of the interpreter's own.
-    return " ".join([f"python -I -S {SNAPSHOT_FILE}", *(f'"{place}"' for place in places)])
+    return " ".join(["python -I -S -c", *(f'"{word}"' for word in (_CHECKED, code, *places))])
 
 
 def environment_variables(

@@ -49,6 +49,7 @@ def run_request(spec: JobSpec, environment: Environment, *, run: str, code: str)
             run=run,
             code_id=code_path(workspace, code),
             image_id=image.path(workspace),
+            command=node_command(spec, code),
         ),
     }
 
@@ -60,9 +61,10 @@ def job_request(
     run: str,
     code_id: str,
     image_id: str,
+    command: str,
     attempt: int = 1,
 ) -> dict[str, Any]:
-    """The request that makes one attempt of a run."""
+    """The request that makes one attempt of a run; `command` is the one that the code was sent for."""
     workspace = environment.workspace.id
     properties: dict[str, Any] = {
         "jobType": "Command",
@@ -77,7 +79,7 @@ def job_request(
             "trainyard.cluster": spec.cluster,
             "trainyard.processes_per_node": str(spec.processes_per_node),
         },
-        "command": node_command(spec),
+        "command": command,
         "codeId": code_id,
         "environmentId": image_id,
         "environmentVariables": environment_variables(spec, environment, run=run, attempt=attempt),

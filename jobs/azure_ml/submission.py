@@ -35,7 +35,7 @@ from jobs.azure_ml.intents import (
 from jobs.azure_ml.known import Known
 from jobs.azure_ml.refusals import CloudRefusal, Passing
 from jobs.azure_ml.request import checkpoints_prefix, job_request, plan_job, run_request
-from jobs.azure_ml.uploads import upload
+from jobs.azure_ml.uploads import NotCompared, upload
 from jobs.azure_ml.wire import Wire
 from jobs.code import snapshot
 from jobs.errors import EnvironmentFailure, LaunchError
@@ -121,6 +121,7 @@ def submit_attempt(
         run=record.id,
         code_id=known["codeId"],
         image_id=known["environmentId"],
+        command=known["command"],
         attempt=attempt,
     )
     what = f"starting {record.id} again"
@@ -317,7 +318,10 @@ class Submission:
         """Of the run's copy: the user may be writing already."""
         listing, copy = self.code.listing, self.run_dir / "code"
         files = [msgspec.structs.replace(each, path=copy / each.name) for each in self.code.files]
-        upload(self.wire, listing.name, files, self.code.made, what="sending the code")
+        try:
+            upload(self.wire, listing.name, files, self.code.made, what="sending the code")
+        except NotCompared as error:
+            console.warn(f"{error.message}; the nodes compare it")
 
     def _put(self, record: RunRecord) -> None:
         """Send the job; raises CloudRefusal."""

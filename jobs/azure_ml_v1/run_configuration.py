@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs.azure_ml.environments import image_version, is_reference
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
-from jobs.azure_ml.request import MARK, RUN, checkpoints_prefix, hang_notes
+from jobs.azure_ml.request import CODE, MARK, RUN, checkpoints_prefix, hang_notes
 from jobs.errors import LaunchError
 from jobs.spec import Environment, InputSpec, JobSpec, Plan
 
@@ -25,7 +25,7 @@ _SHM_SIZE = "2g"
 
 
 def plan_run(spec: JobSpec, environment: Environment) -> Plan:
-    """The plan of a job; its request has RUN where the run's id goes. Raises LaunchError."""
+    """The plan of a job; its request has RUN and CODE where the run's id and the code's go. Raises LaunchError."""
     if not is_reference(spec.image):
         message = f"image `{spec.image}` is in no registry, and azureml_v1 builds none"
         raise LaunchError(message, hint=f"launch image push {spec.image}, or the engine azureml")
@@ -33,21 +33,21 @@ def plan_run(spec: JobSpec, environment: Environment) -> Plan:
         message = "azureml-core starts each worker of TensorFlow on a node of its own"
         hint = f"--nodes {spec.world_size} --set processes_per_node=1, or the engine azureml"
         raise LaunchError(message, hint=hint)
-    request = v1_request(spec, environment, run=RUN)
+    request = v1_request(spec, environment, run=RUN, code=CODE)
     return Plan(engine=ENGINE, spec=spec, request=request, notes=_notes(spec))
 
 
-def v1_request(spec: JobSpec, environment: Environment, *, run: str) -> dict[str, Any]:
+def v1_request(spec: JobSpec, environment: Environment, *, run: str, code: str) -> dict[str, Any]:
     """What makes a run: its id, its experiment, its tags and its run configuration."""
     return {
         "run_id": run,
         "experiment": spec.experiment or spec.name,
         "tags": {**spec.tags, MARK[0]: MARK[1]},
-        "configuration": _configuration(spec, environment, run),
+        "configuration": _configuration(spec, environment, run, code),
     }
 
 
-def _configuration(spec: JobSpec, environment: Environment, run: str) -> dict[str, Any]:
+def _configuration(spec: JobSpec, environment: Environment, run: str, code: str) -> dict[str, Any]:
     launch = _launch(spec, environment.clusters[spec.cluster].gpus_per_node)
     lasts_s = spec.limits.wall_clock_s
     return {
@@ -68,7 +68,7 @@ def _configuration(spec: JobSpec, environment: Environment, run: str) -> dict[st
             if each.mode != "stream"
         },
         "outputData": {CHECKPOINTS_OUTPUT: _checkpoints(environment, run)},
-        "command": _command(spec),
+        "command": _command(spec, code),
         "environmentVariables": environment_variables(spec, environment, run=run, attempt=1),
     }
 
@@ -105,7 +105,7 @@ def _launch(spec: JobSpec, gpus_per_node: int) -> dict[str, Any]:
     return {}
 
 
-def _command(spec: JobSpec) -> str:
+def _command(spec: JobSpec, code: str) -> str:
     """The node's command; the words that Azure ML replaces by paths stand by themselves."""
     words: list[str] = []
 
@@ -113,7 +113,7 @@ def _command(spec: JobSpec) -> str:
         words.append(f"{_PLACEHOLDERS[found[1]]}:{found[2]}")
         return f"${{{len(words) - 1}}}"
 
-    command = _PLACE.sub(place, node_command(spec))
+    command = _PLACE.sub(place, node_command(spec, code))
     return " ".join(["sh", "-c", shlex.quote(f"exec {command}"), *words])
 
 

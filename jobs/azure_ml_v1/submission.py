@@ -9,15 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.azure_ml.code_upload import Code
+from jobs.azure_ml.code_upload import IGNORE_FILE, Code
 from jobs.azure_ml.submission import Submission, submit_run
 from jobs.azure_ml.wire import Wire
 from jobs.azure_ml_v1.run_configuration import plan_run, v1_request
 from jobs.azure_ml_v1.session import Session
 from jobs.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
-
-# Read in the folder that is sent, and preferred to a .gitignore: what travels is decided by then.
-IGNORE_FILE = ".amlignore"
 
 
 def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:
@@ -37,7 +34,7 @@ class V1Submission(Submission):
         self._session = session
 
     def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
-        return v1_request(spec, self.environment, run=run)
+        return v1_request(spec, self.environment, run=run, code=self.code.listing.name)
 
     def _provide(self, record: RunRecord) -> None:
         """Nothing: azureml-core sends code and image with the run."""
@@ -65,9 +62,8 @@ def lay_folder(code: Code, copy: Path, folder: Path) -> None:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-    ignore = folder / IGNORE_FILE
-    ignore.unlink(missing_ok=True)
-    ignore.write_text("", encoding="utf-8")
+    # Read there, and preferred to a .gitignore: what travels is decided by then.
+    (folder / IGNORE_FILE).write_text("", encoding="utf-8")
 
 
 def _link(source: Path, target: Path) -> None:

@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.azure_ml.rank_settings import snapshot_file
 from tests.bench.pairs import Command, median_cpu_s, median_wall_s, time_in_turn, time_once
 from tests.bench.table import Row
 from tests.bench.workspace import launch_program
 from tests.environments.laying import lay_environment
 from tests.fakes.azureml import FakeAzure, JobTrouble
+from tests.fakes.azureml.ranks import lay_code
 from tools.local_stack import write_wrapper
 from tools.project import Project
 
@@ -84,8 +84,7 @@ def _commands(
     job = {"name": "job", "image": "python", "script": "train.py"}
     (code / "job.yaml").write_text(json.dumps(job))
     # The same job has what starts its ranks, too; our own listing leaves it out and adds it.
-    (code / ".trainyard").mkdir()
-    (code / ".trainyard" / "rank.pyz").write_bytes(snapshot_file())
+    lay_code(code)
     environment = folder / "dev.json"
     environment.write_text(json.dumps(azure.environment(images={"python": IMAGE})))
     sdk_job = {

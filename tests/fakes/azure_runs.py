@@ -18,7 +18,7 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 RUN = "20261121-120000-0001"
-_GIVEN = {"codeId": "code", "environmentId": "image"}
+_GIVEN = {"codeId": "code", "environmentId": "image", "command": "run"}
 
 
 class ScriptedWire:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from jobs.azure_ml.rank_settings import snapshot_file
 from jobs.rank_azure import begin
+from tests.fakes.azureml.ranks import lay_code
 
 SETTINGS: dict[str, Any] = {
     "command": ["python", "program.py"],
@@ -33,9 +33,8 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     """A job's code, laid by Azure ML."""
-    (tmp_path / ".trainyard").mkdir()
-    (tmp_path / ".trainyard" / "rank.pyz").write_bytes(snapshot_file())
     (tmp_path / "program.py").write_text("print('trained')\n")
+    lay_code(tmp_path)
     return tmp_path
 
 
@@ -79,6 +78,7 @@ def test_a_failing_worker_does_not_pass_for_one_that_served_in_the_start_before(
     with begin(str(run), 1):
         (run / "served-1").touch()
     (node / "program.py").write_text("raise SystemExit(3)")
+    lay_code(node)
     cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
     assert start(node, {"TF_CONFIG": json.dumps(config)}, chief=True) == (3, [])

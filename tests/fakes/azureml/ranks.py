@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from azure.core.exceptions import ResourceNotFoundError
 
-from jobs.azure_ml.code_upload import SHAPE_FILE
-from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
+from jobs.azure_ml.code_upload import SHAPE_FILE, code_name, list_file
+from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, node_command, snapshot_file
 from jobs.azure_ml.request import job_request
+from jobs.rank_code import LIST_FILE
 from jobs.spec import Environment
 from tests.fakes.azureml.client import Client
 from tests.fakes.azureml.fake import FakeAzure
@@ -50,12 +53,17 @@ class Ranks:
         cluster = self.environment.clusters[CLUSTER]
         settings = {"compute": cluster.compute, "image": "python:3", "processes_per_node": 1}
         spec = make_spec(["python", "program.py"], **{**settings, **changes})
+        files = {"program.py": program}
+        if shape is not None:
+            files[SHAPE_FILE] = json.dumps(shape)
+        made = made_for({name: content.encode() for name, content in files.items()})
         request = job_request(
             spec,
             self.environment,
             run=run,
-            code_id=self._put_code(program, shape),
+            code_id=self._put_code(files, made),
             image_id=self.client.put_environment(spec.image),
+            command=node_command(spec, code_name(made[LIST_FILE])),
             attempt=attempt,
         )
         below = request["path"].removeprefix(self.environment.workspace.id)
@@ -68,10 +76,7 @@ class Ranks:
         run = self.put(program, **changes)
         return run, self.azure.wait(run)
 
-    def _put_code(self, program: str, shape: dict[str, Any] | None) -> str:
-        files = {"program.py": program}
-        if shape is not None:
-            files[SHAPE_FILE] = json.dumps(shape)
+    def _put_code(self, files: dict[str, str], made: dict[str, bytes]) -> str:
         key = json.dumps(files)
         if key not in self._codes:
             code = self.client.put_code(files)
@@ -80,8 +85,9 @@ class Ranks:
             host, _, place = address.removeprefix("https://").partition("/")
             container, _, prefix = place.partition("/")
             store = self.azure.blobs.open(host.partition(".")[0], container)
-            target = f"{prefix.strip('/')}/{SNAPSHOT_FILE}".lstrip("/")
-            store.upload_blob(target, snapshot_file(), overwrite=True)
+            for name, content in made.items():
+                target = f"{prefix.strip('/')}/{name}".lstrip("/")
+                store.upload_blob(target, content, overwrite=True)
             self._codes[key] = code
         return self._codes[key]
 
@@ -118,3 +124,25 @@ class Ranks:
     def record(self, run: str, rank: int = 0, attempt: int = 1) -> dict[str, Any]:
         """How a rank ended."""
         return json.loads(self.blob(f"{run}/ranks/{attempt}/{rank:05d}.json"))
+
+
+def made_for(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What `launch` puts beside these files: what starts a rank, and the list of all of them."""
+    made = {SNAPSHOT_FILE: snapshot_file()}
+    digests = {name: sha256(content).digest() for name, content in {**files, **made}.items()}
+    return {**made, LIST_FILE: list_file(digests)}
+
+
+def lay_code(folder: Path) -> str:
+    """Put that beside the files of a folder; gives the code's name."""
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.relative_to(folder).parts[0] != ".trainyard"
+    }
+    made = made_for(files)
+    for name, content in made.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    return code_name(made[LIST_FILE])

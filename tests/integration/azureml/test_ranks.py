@@ -119,7 +119,7 @@ print(sorted(os.listdir()))
     assert ranks.log(run, "std_log.txt") == [
         "0",
         "../program.py True []",
-        "['empty', 'folder', 'logs', 'outputs', 'program.py']",
+        "['empty', 'folder', 'outputs', 'program.py']",
     ]
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from jobs.azure_ml.code_upload import read_code
-from jobs.azure_ml.rank_settings import snapshot_file
 from jobs.azure_ml.request import RUN, run_request
 from jobs.spec import DatasetVersion, Environment, InputSpec, JobSpec, Limits
 from tests.fakes.azureml import FakeAzure, JobTrouble
+from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.gangs import make_spec
 
 HERE = Path(__file__).parent
@@ -65,8 +65,7 @@ def test_a_body_is_the_one_that_the_sdk_sends(
     specs = {kind: _spec(kind, code) for kind in JOBS}
     ours = {kind: _ours(spec, environment) for kind, spec in specs.items()}
     # The same job has the same files, and so what starts each rank.
-    (code / ".trainyard").mkdir()
-    (code / ".trainyard" / "rank.pyz").write_bytes(snapshot_file())
+    lay_code(code)
     paths = [_write_yaml(tmp_path, kind, ours[kind], code) for kind in JOBS]
     theirs = _submit(python, azure, paths)
     for kind, body in zip(JOBS, theirs, strict=True):

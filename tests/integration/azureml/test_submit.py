@@ -68,6 +68,7 @@ def test_a_submit_sends_little_and_the_next_one_less(launch: AzureLaunch):
     assert sent[: sent.index("PUT jobs/RUN") + 1] == [
         "GET codes/CODE/versions/1",
         "POST codes/CODE/versions/1/startPendingUpload",
+        "PUT /CONTAINER/.trainyard/files.json",
         "PUT /CONTAINER/.trainyard/rank.pyz",
         "PUT /CONTAINER/job.yaml",
         "PUT /CONTAINER/train.py",
@@ -89,7 +90,7 @@ def test_what_is_sent_is_what_the_plan_says(launch: AzureLaunch):
     job = launch.write_job()
     planned = json.loads(launch.type("plan", job, "--json").out)["request"]
     assert [each["name"] for each in planned["code"]["files"]] == [
-        *("job.yaml", "train.py", ".trainyard/rank.pyz")
+        *("job.yaml", "train.py", ".trainyard/rank.pyz", ".trainyard/files.json")
     ]
     assert planned["node_job"]["command"] == ["python", "train.py"]
     run = launch.type("run", job, *DETACHED).out.strip()
@@ -177,7 +178,7 @@ def test_what_was_known_and_is_gone_is_sent_again(launch: AzureLaunch):
     launch.azure.records.environments.clear()
     typed = launch.type("run", job, *DETACHED)
     assert typed.code == 0, typed.err
-    assert "sending the code: 3 files" in typed.err
+    assert "sending the code: 4 files" in typed.err
     assert launch.azure.wait(typed.out.strip()).state == "Completed"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.azure_ml.rank_settings import node_command
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml_v1.run_configuration import v1_request
 from jobs.azure_ml_v1.session import Session
@@ -128,16 +130,17 @@ def test_run_configurations_are_those_that_azureml_core_builds(
     for name, (changes, (kind, counts)) in specs.items():
         defaults = {"image": IMAGE, "compute": "cpu-1a2b3c", "launcher": "horovod", "nodes": 2}
         spec = make_spec(["python", "train.py"], **{**defaults, **changes})
-        ours[name] = v1_request(spec, environment, run="RUN")["configuration"]
+        ours[name] = v1_request(spec, environment, run="RUN", code="C")["configuration"]
+        program = node_command(spec, "C").partition(' "checkpoints=')[0]
         places = [f'"input.{each}=${{1}}"' for each in spec.inputs]
-        node = " ".join(["exec python -I -S .trainyard/rank.pyz", '"checkpoints=${0}"', *places])
+        node = " ".join([f"exec {program}", '"checkpoints=${0}"', *places])
         cases[name] = {
             "kind": kind,
             "counts": counts,
             "image": IMAGE,
             "image_name": "trainyard-pytorch",
             "compute": spec.compute,
-            "command": ["sh", "-c", f"'{node}'"],
+            "command": ["sh", "-c", shlex.quote(node)],
             "input_words": [f"DatasetConsumptionConfig:{each}" for each in spec.inputs],
             "inputs": {
                 each: [f"digits/{'d' * 64}/", given.mode] for each, given in spec.inputs.items()

@@ -119,7 +119,7 @@ def test_a_job_of_the_catalog_takes_the_wheels_own_programs_along(
     }
     assert "trainer/pytorch/mnist.py" in programs
     sent = set(azure.blobs.names(place.workspace_account, container))
-    assert sent == {*programs, ".trainyard/rank.pyz"}
+    assert sent == {*programs, ".trainyard/rank.pyz", ".trainyard/files.json"}
     assert practitioner.type("cancel", run).returncode == 0
 
 

@@ -11,15 +11,18 @@ import msgspec
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
+from jobs.azure_ml import environments
 from jobs.azure_ml.data_assets import archive_asset, make_asset
+from jobs.azure_ml.environments import ImageVersion
 from jobs.azure_ml.refusals import CloudRefusal, PlaceMissing, WorkspaceGone
 from jobs.azure_ml.submission import cancel_job
-from jobs.azure_ml.uploads import upload
+from jobs.azure_ml.uploads import NotCompared, upload
 from jobs.azure_ml.wire import MANAGEMENT, Reply, Wire
+from jobs.containers import Recipe
 from jobs.credentials import our_tokens
 from jobs.data_asset import datastore_uri
 from jobs.errors import EnvironmentFailure, Unreached
-from jobs.spec import DatasetVersion, Environment
+from jobs.spec import DatasetVersion, Environment, JobSpec
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import (
     FakeAzure,
@@ -30,6 +33,7 @@ from tests.fakes.azureml import (
     wrong_tenant,
 )
 from tests.fakes.azureml.judge import read_tables
+from tests.fakes.gangs import make_spec
 
 COMPUTES = "2023-08-01-preview"
 
@@ -187,16 +191,83 @@ class Overtaken(Wire):
     """Somebody else makes known what is sent, just before it is made known here."""
 
     def put(self, path: str, body: Any, **how: Any) -> Reply:
-        other = Wire(self.environment)
-        other.put(path, {"properties": {"codeUri": "https://other/code", "isAnonymous": True}})
+        self.other = upload(Wire(self.environment), path.split("/")[-3], [], SENT, what="sending")
         return super().put(path, body, **how)
 
 
+SENT = {"train.py": b"print(1)", "part/more.py": b""}
+
+
 def test_code_that_somebody_else_has_just_sent_is_taken_as_theirs(wire: Wire):
-    made = {"train.py": b"print(1)"}
     overtaken = Overtaken(wire.environment)
-    assert upload(overtaken, "overtaken", [], made, what="sending") == "https://other/code"
-    assert upload(wire, "overtaken", [], made, what="sending") == "https://other/code"
+    assert upload(overtaken, "overtaken", [], SENT, what="sending") == overtaken.other
+    assert upload(wire, "overtaken", [], SENT, what="sending") == overtaken.other
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("train.py", b"print(2)"), ("train.py", b"longer than it was"), ("torch.py", b"")],
+)
+def test_code_that_somebody_has_changed_is_not_taken(
+    azure: FakeAzure, wire: Wire, name: str, content: bytes
+):
+    known = f"changed-{len(content)}"
+    uri = upload(wire, known, [], SENT, what="sending")
+    assert upload(wire, known, [], SENT, what="sending") == uri
+    change(azure, uri, name, content)
+    expected = f"the workspace has other content under `{known}` than lies here: `{name}`"
+    with pytest.raises(EnvironmentFailure) as raised:
+        upload(wire, known, [], SENT, what="sending")
+    assert raised.value.message == expected
+
+
+def change(azure: FakeAzure, uri: str, name: str, content: bytes) -> None:
+    """Write into an upload, as whoever may write to the workspace's account can."""
+    host, _, place = uri.removeprefix("https://").partition("/")
+    container, _, folder = place.partition("/")
+    store = azure.blobs.open(host.partition(".")[0], container)
+    store.upload_blob(f"{folder}/{name}".lstrip("/"), content, overwrite=True)
+
+
+def test_code_that_nobody_may_look_at_is_said_not_to_be_compared(wire: Wire):
+    path = f"{wire.workspace}/codes/away/versions/1"
+    wire.put(path, {"properties": {"codeUri": "https://other/code", "isAnonymous": True}})
+    with pytest.raises(NotCompared, match="`away`, which somebody sent before, was not compared"):
+        upload(wire, "away", [], SENT, what="sending")
+
+
+def version_of(wire: Wire, monkeypatch: pytest.MonkeyPatch, spec: JobSpec) -> ImageVersion:
+    recipe = Recipe(image="pytorch", variant="cpu", arguments={}, files={}, tag=spec.name)
+    monkeypatch.setattr(
+        environments,
+        "_send_context",
+        lambda _spec, wire: upload(wire, spec.name, [], SENT, what=""),
+    )
+    return environments.built_version(recipe)
+
+
+def test_an_image_that_others_have_named_so_is_not_taken(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+):
+    spec = make_spec(["python"], name="other", image="pytorch")
+    version = version_of(wire, monkeypatch, spec)
+    build = {"contextUri": "https://other/code", "dockerfilePath": "Dockerfile"}
+    wire.put(version.path(wire.workspace), {"properties": {"build": build}})
+    with pytest.raises(EnvironmentFailure, match="has another image as `trainyard-pytorch:other`"):
+        environments.send_version(version, spec, wire)
+
+
+def test_what_an_image_is_built_from_is_compared_before_it_is_taken(
+    azure: FakeAzure, wire: Wire, monkeypatch: pytest.MonkeyPatch
+):
+    spec = make_spec(["python"], name="ours", image="pytorch")
+    version = version_of(wire, monkeypatch, spec)
+    for _ in range(2):
+        environments.send_version(version, spec, wire)
+    uri = wire.get(version.path(wire.workspace))["properties"]["build"]["contextUri"]
+    change(azure, uri, "train.py", b"print(2)")
+    with pytest.raises(EnvironmentFailure, match="has other content under `ours`"):
+        environments.send_version(version, spec, wire)
 
 
 def test_code_that_is_refused_is_no_code_of_somebody_else(azure: FakeAzure, wire: Wire):

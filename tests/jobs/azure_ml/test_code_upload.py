@@ -11,6 +11,7 @@ import pytest
 from jobs.azure_ml.code_upload import SHAPE_FILE, CodeFile, read_code
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
 from jobs.errors import NotFound
+from jobs.rank_code import LIST_FILE
 from jobs.transfers.files import BLOCK_BYTES
 from tests.fakes.gangs import make_spec
 
@@ -22,6 +23,11 @@ def write(folder, files):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
+
+
+def listed(code):
+    size = len(code.made[LIST_FILE])
+    return CodeFile(name=LIST_FILE, bytes=size, reason="what nodes check the code by")
 
 
 def code_of(folder, command=("python", "train.py"), **changes):
@@ -38,9 +44,17 @@ def test_each_file_is_listed_with_its_size_and_reason(tmp_path):
         CodeFile(name="lib/a.py", bytes=2, reason="in `code`"),
         CodeFile(name="train.py", bytes=1, reason="the script"),
         STARTER,
+        listed(code),
     )
-    assert code.listing.bytes == 7 + STARTER.bytes
-    assert code.made == {SNAPSHOT_FILE: snapshot_file()}
+    assert code.listing.bytes == 7 + STARTER.bytes + len(code.made[LIST_FILE])
+    assert list(code.made) == [SNAPSHOT_FILE, LIST_FILE]
+    contents = {".gitignore": b"data", "lib/a.py": b"yy", "train.py": b"x"}
+    assert json.loads(code.made[LIST_FILE]) == {
+        name: hashlib.sha256(content).hexdigest()
+        for name, content in {**contents, SNAPSHOT_FILE: snapshot_file()}.items()
+    }
+    digest = hashlib.sha256(code.made[LIST_FILE]).hexdigest()
+    assert code.listing.name == f"trainyard-{digest[:40]}"
 
 
 def test_of_a_module_only_its_package_travels(tmp_path):
@@ -50,12 +64,13 @@ def test_of_a_module_only_its_package_travels(tmp_path):
         ("trainer/__init__.py", "in `trainer`, which the module is of"),
         ("trainer/a/b.py", "the module"),
         (SNAPSHOT_FILE, "starts each rank"),
+        (LIST_FILE, "what nodes check the code by"),
     ]
 
 
 def test_a_job_without_code_sends_what_starts_its_ranks():
     code = read_code(make_spec(["python", "-c", "1"], code=None))
-    assert code.listing.files == (STARTER,)
+    assert code.listing.files == (STARTER, listed(code))
     assert code.files == ()
 
 
@@ -108,7 +123,8 @@ def test_a_large_file_is_known_by_its_blocks(tmp_path):
 
 def test_what_an_earlier_upload_left_in_the_code_does_not_travel(tmp_path):
     write(tmp_path, {"train.py": "x", ".trainyard/rank.pyz": "old", ".trainyard/cache/x": "y"})
-    assert [each.name for each in code_of(tmp_path).listing.files] == ["train.py", SNAPSHOT_FILE]
+    names = [each.name for each in code_of(tmp_path).listing.files]
+    assert names == ["train.py", SNAPSHOT_FILE, LIST_FILE]
 
 
 def test_code_that_is_not_there_is_named(tmp_path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.azure_ml.log_files import (
+    LONGEST_LINE,
+    LONGEST_RANGE,
     LogName,
     Reading,
     Readings,
@@ -175,3 +177,22 @@ def test_reading_begins_before_a_time_and_at_a_line(start: int) -> None:
     assert text[first : first + 10] == b"2026-11-21"
     assert first >= start
     assert not reading.begin_before(stamped(5, "")[:27], 200, text[200:])
+
+
+def test_a_line_without_an_end_is_not_held_for_ever() -> None:
+    piece = b"x" * (1 << 20)
+    reading = Reading(name="user_logs/std_log.txt", rank=0)
+    lengths: list[int] = []
+    for _ in range(8):
+        reading.size += len(piece)
+        lines = reading.take(reading.tail + piece, NOW) or []
+        lengths += [len(line.text) for line in lines]
+        assert len(reading.rest) <= LONGEST_LINE
+    assert sum(lengths) + len(reading.rest) == 8 * len(piece)
+
+
+def test_lines_without_a_time_are_not_held_for_ever() -> None:
+    content = b"no time\n" * (LONGEST_RANGE // 8)
+    assert parse_block(content, 0, is_first=False, now=NOW) == (content, [])
+    rest, lines = parse_block(content + b"last\n", 0, is_first=False, now=NOW)
+    assert (rest, len(lines)) == (b"no time\n", LONGEST_RANGE // 8)

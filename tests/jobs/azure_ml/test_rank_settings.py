@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -48,11 +49,15 @@ def test_command_has_a_place_for_each_input_that_azure_ml_gives() -> None:
         "val": InputSpec(dataset=DIGITS, mode="download"),
         "more": InputSpec(dataset=DIGITS, mode="stream"),
     }
-    assert node_command(make_spec(["python", "train.py"], inputs=given)) == (
-        "python -I -S .trainyard/rank.pyz "
+    command = node_command(make_spec(["python", "train.py"], inputs=given), "trainyard-0")
+    program, *words = shlex.split(command)[4:]
+    assert not set('"$`\\!{}') & set(program)
+    assert command == (
+        f'python -I -S -c "{program}" "trainyard-0" '
         '"checkpoints=${{outputs.trainyard_checkpoints}}" '
         '"input.train=${{inputs.train}}" "input.val=${{inputs.val}}"'
     )
+    assert words[0] == "trainyard-0"
 
 
 def test_variables_are_the_jobs_the_launchers_and_what_the_ranks_must_know() -> None:

@@ -80,7 +80,7 @@ def test_a_horovod_job_is_an_mpi_job():
                         "trainyard.cluster": "cpu",
                         "trainyard.processes_per_node": "2",
                     },
-                    "command": node_command(spec),
+                    "command": node_command(spec, "C"),
                     "codeId": f"{WORKSPACE}/codes/C/versions/1",
                     "environmentId": IMAGE_ID,
                     "environmentVariables": environment_variables(
@@ -221,7 +221,7 @@ def test_a_low_priority_job_with_retries_has_no_note():
 
 
 def test_a_later_attempt_has_a_name_of_its_own_and_the_same_checkpoints():
-    ids = {"code_id": "C", "image_id": "I"}
+    ids = {"code_id": "C", "image_id": "I", "command": "run"}
     first = job_request(job(), ENVIRONMENT, run=RUN_ID, **ids)
     second = job_request(job(), ENVIRONMENT, run=RUN_ID, **ids, attempt=2)
     assert second["path"] == f"{first['path']}_2"

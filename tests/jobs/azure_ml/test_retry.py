@@ -15,6 +15,7 @@ from jobs.azure_ml.history import Attempt, attempt_of
 from jobs.azure_ml.intents import Intent, hold, read_intent, write_intent
 from jobs.azure_ml.refusals import CloudRefusal, explain, unreachable
 from jobs.azure_ml.retry import NextAttempt, begin_again, next_attempt
+from jobs.azure_ml.submission import submit_attempt
 from jobs.errors import EnvironmentFailure
 from jobs.spec import JobRetry, JobSpec, Limits, RunHandle, RunState
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
@@ -243,3 +244,12 @@ def test_a_job_is_ended_though_neither_its_record_nor_the_store_can_be_read(
     runs.scripted.jobs = [{"name": f"{RUN}_2"}]
     cancel_run(runs, handle)
     assert runs.scripted.sent == [f"POST {RUN}_2/cancel"]
+
+
+def test_an_attempt_starts_the_code_as_it_was_sent_by_the_command_it_was_sent_for(
+    preempted: tuple[MemoryRuns, RunHandle],
+) -> None:
+    """An upload of an older `launch` has another way to be started."""
+    runs, handle = preempted
+    sent = submit_attempt(runs.environment, runs.record(handle), 2, runs.wire)["properties"]
+    assert (sent["command"], sent["codeId"]) == ("run", "code")

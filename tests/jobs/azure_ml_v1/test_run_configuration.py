@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 import subprocess
 import sys
 from typing import Any
@@ -29,7 +30,9 @@ def job(**changes: Any) -> JobSpec:
 
 
 def test_a_run_has_its_id_its_experiment_and_our_tag():
-    request = v1_request(job(experiment="e", tags={"team": "vision"}), ENVIRONMENT, run="RUN")
+    request = v1_request(
+        job(experiment="e", tags={"team": "vision"}), ENVIRONMENT, run="RUN", code="CODE"
+    )
     del request["configuration"]
     expected = {"run_id": "RUN", "experiment": "e", "tags": {"team": "vision", "trainyard": "1"}}
     assert request == expected
@@ -40,17 +43,19 @@ def test_places_are_words_that_azure_ml_replaces():
         "digits": InputSpec(dataset=DIGITS, mode="mount"),
         "shards": InputSpec(dataset=DIGITS, mode="stream"),
     }
-    request = v1_request(job(inputs=inputs), ENVIRONMENT, run="RUN")["configuration"]
-    assert request["command"] == (
-        "sh -c 'exec python -I -S .trainyard/rank.pyz "
-        '"checkpoints=${0}" "input.digits=${1}"\' '
-        "DatasetOutputConfig:trainyard_checkpoints DatasetConsumptionConfig:digits"
+    request = v1_request(job(inputs=inputs), ENVIRONMENT, run="RUN", code="CODE")["configuration"]
+    words = shlex.split(request["command"])
+    assert (words[:2], words[3:]) == (
+        ["sh", "-c"],
+        ["DatasetOutputConfig:trainyard_checkpoints", "DatasetConsumptionConfig:digits"],
     )
+    assert words[2].startswith('exec python -I -S -c "import ')
+    assert words[2].endswith('" "CODE" "checkpoints=${0}" "input.digits=${1}"')
     assert list(request["data"]) == ["digits"]
 
 
 def test_secrets_are_names_only():
-    request = v1_request(job(secrets={"KEY": "the-key"}), ENVIRONMENT, run="RUN")
+    request = v1_request(job(secrets={"KEY": "the-key"}), ENVIRONMENT, run="RUN", code="CODE")
     variables = request["configuration"]["environmentVariables"]
     told = msgspec.json.decode(base64.urlsafe_b64decode(variables["TRAINYARD_JOB"]))
     assert told["secrets"] == {"KEY": "the-key"}
@@ -87,7 +92,7 @@ def test_a_plan_says_what_this_engine_does_not_do(
 @pytest.mark.parametrize(("wall_clock_s", "seconds"), [(None, 2592000), (0.5, 1), (59.2, 60)])
 def test_a_time_limit_is_in_whole_seconds(wall_clock_s: float | None, seconds: int) -> None:
     spec = job(limits=Limits(wall_clock_s=wall_clock_s, hang_s=600))
-    request = v1_request(spec, ENVIRONMENT, run="RUN")
+    request = v1_request(spec, ENVIRONMENT, run="RUN", code="CODE")
     assert request["configuration"]["maxRunDurationSeconds"] == seconds
 
 

@@ -1,0 +1,83 @@
+"""Copies the code of an Azure ML job to where its ranks run: what was sent, as it was sent, no more.
+
+LIST_FILE has the SHA-256 of each file that was sent, and the job names the list by its own digest,
+which its command has checked (jobs/azure_ml/rank_settings.py). So whoever may write to the store can
+change files or add some, and nothing of it is run. Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+CHUNK = 1 << 20
+LIST_FILE = ".trainyard/files.json"
+_OURS = ".trainyard"
+
+
+class Altered(Exception):
+    """A file of the code is not what was sent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the code is not what was sent: `{name}` is missing, or has other content "
+            "(hint: somebody has changed it in the workspace's store; tell whoever owns the stack)"
+        )
+
+
+def sent_files(source: str) -> dict[str, str]:
+    """Read the list: names of files, and the SHA-256 of each."""
+    with open(f"{source}/{LIST_FILE}", encoding="utf-8") as file:
+        found: dict[str, str] = json.load(file)
+    return found
+
+
+def copy_sent(source: str, target: str, *, leave_out: tuple[str, ...]) -> None:
+    """Copy the files that were sent into the new folder `target`; raises Altered.
+
+    What begins with a folder of `leave_out`, or is ours, stays behind.
+    """
+    made = {target}
+    os.makedirs(target)
+    for name, digest in sent_files(source).items():
+        if name.partition("/")[0] in (_OURS, *leave_out):
+            continue
+        path = f"{target}/{name}"
+        if (folder := os.path.dirname(path)) not in made:
+            os.makedirs(folder, exist_ok=True)
+            made.add(folder)
+        try:
+            copied = _copy(f"{source}/{name}", path)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise Altered(name) from None
+        if copied != digest:
+            raise Altered(name)
+
+
+def read_sent(source: str, name: str) -> bytes | None:
+    """Read one small file, None where none of that name was sent; raises Altered."""
+    digest = sent_files(source).get(name)
+    if digest is None:
+        return None
+    try:
+        with open(f"{source}/{name}", "rb") as file:
+            content = file.read()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise Altered(name) from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise Altered(name)
+    return content
+
+
+def _copy(source: str, target: str) -> str:
+    """Copy a file; gives the SHA-256 of what was copied."""
+    digest = hashlib.sha256()
+    with open(source, "rb") as read:
+        mode = os.fstat(read.fileno()).st_mode & 0o777
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(target, flags, mode | 0o200), "wb") as write:
+            while chunk := read.read(CHUNK):
+                digest.update(chunk)
+                write.write(chunk)
+    return digest.hexdigest()
