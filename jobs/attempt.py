@@ -10,7 +10,8 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from jobs.checkpoints import whole_checkpoints
-from jobs.errors import ExitCode
+from jobs.contracts.errors import ExitCode
+from jobs.contracts.spec import JobSpec, RankError, RunState
 from jobs.failure import (
     HANG_EXIT_CODE,
     LONGEST_MESSAGE,
@@ -29,7 +30,6 @@ from jobs.launchers import GangRequest
 from jobs.meeting import Meeting
 from jobs.processes import MARK
 from jobs.ranks import Ranks
-from jobs.spec import JobSpec, RankError, RunState
 from jobs.supervision import Handover
 from jobs.vitals import Activity, observe
 from jobs.wakeup import Interrupted, Wakeup

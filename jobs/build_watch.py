@@ -13,7 +13,7 @@ from typing import TextIO
 
 from jobs.build_cache import failure
 from jobs.console import duration_text, is_terminal
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.private import make_folder
 
 REDRAW_S = 1.0

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.build_cache import cache_root
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import RunState
 from jobs.report import Curve, RunReport
-from jobs.spec import RunState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from jobs import console
 from jobs.command_parser import Act, CommandParser
-from jobs.errors import ExitCode, LaunchError
+from jobs.contracts.errors import ExitCode, LaunchError
 
 # In the order of `launch --help`. A verb's module loads only when it is the one asked for; it is
 # jobs/commands/<verb>.py.

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 
-from jobs.errors import LaunchError, NotFound, Refused
-from jobs.spec import Cluster, Environment
+from jobs.contracts.errors import LaunchError, NotFound, Refused
+from jobs.contracts.spec import Cluster, Environment
 from jobs.untrusted import parse
 
 if TYPE_CHECKING:

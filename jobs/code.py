@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
-from jobs.errors import LaunchError, NotFound
+from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.spec import GitState
 from jobs.git import GitFailure, Repository
 from jobs.rank_folder import copy_content
-from jobs.spec import GitState
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -8,7 +8,7 @@ from argparse import SUPPRESS, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 # What a command does, with its arguments by their names; gives the exit code, None for success.
 Act = Callable[..., int | None]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 if TYPE_CHECKING:
     from jobs.command_parser import CommandParser
-    from jobs.spec import DatasetVersion, Environment
+    from jobs.contracts.spec import DatasetVersion, Environment
 
 # What can be typed, and a word about each.
 Choices = dict[str, str]
@@ -139,7 +139,7 @@ def job_keys(incomplete: str, typed: Namespace) -> Choices:
     """The keys of a job file, as `--set` takes them."""
     from msgspec.structs import fields
 
-    from jobs.spec import JobFile
+    from jobs.contracts.spec import JobFile
 
     del typed
     return _beginning(incomplete, {f"{field.name}=": "" for field in fields(JobFile)})

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TextIO
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
 

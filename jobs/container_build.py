@@ -16,7 +16,7 @@ from jobs.build_cache import Report, exclusive
 from jobs.build_watch import BuildProgress, run_watched
 from jobs.container_engines import ContainerEngine
 from jobs.containers import TIMESTAMP_S, Recipe, lay_context
-from jobs.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, NotFound
 from jobs.git import GitFailure, Repository
 from jobs.package_index import lend
 from jobs.private import make_folder

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.registry import is_loopback
 
 # buildah needs no daemon and no right to run containers, podman no daemon. The first two share

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.build_cache import content_key
-from jobs.errors import NotFound
+from jobs.contracts.errors import NotFound
 from jobs.images import lock_file
 
 VARIANTS = ("cpu", "cuda")

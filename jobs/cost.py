@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobs.console import count_text, duration_text
+from jobs.contracts.spec import Cluster, Environment, JobSpec, RunStatus
 from jobs.outcome import parse_time
-from jobs.spec import Cluster, Environment, JobSpec, RunStatus
 
 if TYPE_CHECKING:
     from jobs.attempts import AttemptBrief

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jobs.errors import EnvironmentFailure, Unreached
+from jobs.contracts.errors import EnvironmentFailure, Unreached
 
 MANAGEMENT_SCOPE = "https://management.azure.com/.default"
 STORAGE_SCOPE = "https://storage.azure.com/.default"

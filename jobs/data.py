@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.dataset_files import disk_errors
 from jobs.dataset_list import FileList, fetch_list, work_folder
 from jobs.dataset_pull import Confirm, Pull, Pulled
@@ -21,7 +22,6 @@ from jobs.dataset_remove import Removal, plan_removal, remove
 from jobs.durable import finish_folder
 from jobs.private import make_folder, open_lock
 from jobs.progress import Progress, silent
-from jobs.spec import DatasetVersion, Environment
 from jobs.store import BlobStore, open_data_store
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from jobs.console import count_text, size_text
-from jobs.spec import DatasetVersion, Environment
+from jobs.contracts.spec import DatasetVersion, Environment
 
 # Azure ML's rule; ours allows dots too.
 _ASSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from jobs import console
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.progress import INTERRUPTED, ProgressLine, Transfer
 
 Program = Literal["prepare", "pack", "synthesize"]

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.contracts.spec import DatasetVersion
 from jobs.dataset_files import DatasetFile, check_path, disk_errors
 from jobs.dataset_scan import digest_blocks
-from jobs.errors import EnvironmentFailure, NotFound
 from jobs.scan_state import SMALL_CACHE, WORK_PREFIX, cache_folder, lock_work, sweep
-from jobs.spec import DatasetVersion
 from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
 
 _READ_BYTES = 1 << 20

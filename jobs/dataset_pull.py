@@ -9,6 +9,8 @@ from stat import S_ISREG
 
 from msgspec import Struct
 
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import DatasetVersion
 from jobs.dataset_files import (
     DatasetFile,
     Inside,
@@ -20,10 +22,8 @@ from jobs.dataset_files import (
 from jobs.dataset_list import FileList, fetch_list, work_folder, write_list
 from jobs.dataset_scan import scan_these
 from jobs.dataset_walk import Found, walk_names
-from jobs.errors import LaunchError
 from jobs.progress import Counter, Progress, silent
 from jobs.scan_state import ScanState
-from jobs.spec import DatasetVersion
 from jobs.store import BlobStore, Incoming
 
 NUM_SHOWN = 20

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.dataset_files import DatasetFile
 from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, work_table, write_list
 from jobs.dataset_records import DatasetRecord, Records, check_name, utc_now
 from jobs.dataset_scan import scan
 from jobs.dataset_sharing import part
-from jobs.errors import EnvironmentFailure
 from jobs.progress import Counter, Progress, silent
 from jobs.scan_state import ScanState
 from jobs.store import BLOCK_BYTES, BlobStore, Outgoing

@@ -14,9 +14,9 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import DatasetVersion
 from jobs.parallel import parallel
-from jobs.spec import DatasetVersion
 from jobs.store import BlobStore
 
 RECORDS = "_datasets"

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.contracts.errors import LaunchError
 from jobs.dataset_files import DatasetFile, check_path
 from jobs.dataset_list import FileList, send_list, work_folder, work_table, write_list
 from jobs.dataset_push import Pushed
 from jobs.dataset_records import RECORDS, DatasetRecord, Records, check_name, utc_now
 from jobs.dataset_scan import digest
-from jobs.errors import LaunchError
 from jobs.parallel import in_order
 from jobs.progress import Counter, Progress, silent
 from jobs.store import Blob, BlobStore

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
+from jobs.contracts.errors import LaunchError
 from jobs.dataset_list import list_name
 from jobs.dataset_records import (
     DatasetRecord,
@@ -18,7 +19,6 @@ from jobs.dataset_records import (
     removed_name,
     utc_now,
 )
-from jobs.errors import LaunchError
 from jobs.progress import Progress, Transfer, silent
 from jobs.store import BlobStore
 

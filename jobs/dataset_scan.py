@@ -12,8 +12,8 @@ from itertools import cycle
 from pathlib import Path
 from threading import Event
 
+from jobs.contracts.errors import LaunchError
 from jobs.dataset_walk import Found, walk
-from jobs.errors import LaunchError
 from jobs.parallel import in_order
 from jobs.progress import Progress, Transfer, silent
 from jobs.scan_state import Scanned, ScanState

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.dataset_files import DatasetFile
 from jobs.dataset_list import FileList, fetch_list, write_list
 from jobs.dataset_records import DatasetRecord, Records
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.store import BlobStore, Copy
 
 

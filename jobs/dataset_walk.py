@@ -8,8 +8,8 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import NamedTuple
 
+from jobs.contracts.errors import LaunchError
 from jobs.dataset_files import check_path
-from jobs.errors import LaunchError
 from jobs.untrusted import windows_objection
 
 

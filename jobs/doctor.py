@@ -21,10 +21,10 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Environment
 from jobs.hints import for_file
 from jobs.private import close_folder
-from jobs.spec import Environment
 from jobs.trust import is_trusted
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)

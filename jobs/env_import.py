@@ -17,8 +17,8 @@ from msgspec import Struct
 from jobs import console
 from jobs.azure_ml.sizes import cluster_of, read_sizes
 from jobs.azure_ml.states import mapping, text_in
-from jobs.errors import LaunchError, NotFound
-from jobs.spec import (
+from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.spec import (
     ENVIRONMENT_SCHEMA,
     Cluster,
     Containers,

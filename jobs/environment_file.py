@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import ENVIRONMENT_SCHEMA, Environment
 from jobs.private import make_folder
 from jobs.project import project_root
-from jobs.spec import ENVIRONMENT_SCHEMA, Environment
 from jobs.untrusted import parse_json, read_json, read_small
 
 CACHE_FOLDER = ".trainyard/cache"

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from jobs.spec import Launcher, RankError
+from jobs.contracts.spec import Launcher, RankError
 
 HANG_EXIT_CODE = 124  # as of timeout(1): a limit of the job ended it
 PREEMPTED_EXIT_CODE = 75

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs import console
 from jobs.code import FETCHED
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.private import open_lock
 
 FILES = ("metrics.jsonl", "summary.json", "error.json")

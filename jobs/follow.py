@@ -12,9 +12,9 @@ from typing import Any
 
 from jobs import console
 from jobs.console import Style, styled
+from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
 from jobs.engines.base import Attended, Engine
 from jobs.outcome import COLOURS
-from jobs.spec import LogLine, RunHandle, RunState, RunStatus
 
 RANK_COLOURS: tuple[Style, ...] = ("cyan", "green", "yellow", "magenta", "blue", "red")
 LONGEST_SEEN = 4000  # characters of a line on a terminal

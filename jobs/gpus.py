@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.errors import Refused
+from jobs.contracts.errors import Refused
 
 DEVICES = Path("/dev")
 # What a Horovod with NCCL calls; the one without carries only the question whether it has it.

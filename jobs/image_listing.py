@@ -8,7 +8,7 @@ from typing import TypedDict
 from jobs import console
 from jobs.container_engines import find_engine
 from jobs.containers import REPOSITORY, VARIANTS, read_recipe
-from jobs.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, NotFound
 from jobs.images import ImageState, describe
 from jobs.images import list_images as list_names
 

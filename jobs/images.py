@@ -22,7 +22,7 @@ from jobs.build_cache import (
     exclusive,
     run_logged,
 )
-from jobs.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, NotFound
 
 # The pins that decide what Horovod's libraries are linked against; a change of any other line of an
 # image's lock needs no new build.

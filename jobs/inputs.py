@@ -19,16 +19,16 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.data import Datasets, materialise
 from jobs.dataset_files import DatasetFile, Inside, disk_errors
 from jobs.dataset_records import require_digest
 from jobs.durable import finish_folder
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.launchers import stream_cache_bytes
 from jobs.private import make_folder, open_lock
 from jobs.rank_world import stream_file
 from jobs.signatures import signature_file, write_signature
-from jobs.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.store import BlobStore, Incoming, open_data_store
 
 INDEX_FILE = "index.json"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from jobs.errors import LaunchError, NotFound
+from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.spec import JobFile
 from jobs.located import MOST_BYTES, Node, brief, parse_override, parse_yaml, with_override
-from jobs.spec import JobFile
 from jobs.typed import decode
 
 CATALOG = Path(__file__).parent / "catalog"

@@ -14,9 +14,9 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Cluster, JobSpec, Launcher, Limits
 from jobs.program_file import PROGRAM_FILE
-from jobs.spec import Cluster, JobSpec, Launcher, Limits
 
 LOOPBACK = "127.0.0.1"
 LONGEST_PATIENCE_S = 14 * 86400  # in milliseconds just less than 31 bits, which gloo counts in

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 Scalar = str | int | float | bool | None
 

@@ -16,8 +16,8 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-from jobs.errors import LaunchError
-from jobs.spec import LogLine
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import LogLine
 
 BLOCK = 1 << 18
 # While something happens, and shortly after, the end of a run must be seen at once.

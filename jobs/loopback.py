@@ -16,8 +16,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from jobs.build_cache import cache_root, content_key, exclusive, run_logged
-from jobs.errors import EnvironmentFailure
-from jobs.spec import Launcher
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import Launcher
 
 SOURCE = Path(__file__).with_suffix(".c")
 COMPILERS = ("cc", "gcc", "clang")

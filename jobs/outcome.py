@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from jobs.console import Style, duration_text, tree
-from jobs.errors import ExitCode
-from jobs.spec import RankError, RunState, RunStatus
+from jobs.contracts.errors import ExitCode
+from jobs.contracts.spec import RankError, RunState, RunStatus
 
 EXIT_CODES = {
     RunState.QUEUED: ExitCode.UNFINISHED,

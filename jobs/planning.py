@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan, ResumePoint
 from jobs.engines.base import Engine
-from jobs.errors import LaunchError
 from jobs.jobfile import CodeLocation, LoadedJob
 from jobs.resolve import resolve
-from jobs.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan, ResumePoint
 
 if TYPE_CHECKING:
     from jobs.azure_ml.code_upload import CodeListing

@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import Environment, JobSpec
 from jobs.durable import reserve_ending
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.gpus import count_gpus
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
 from jobs.program_file import PROGRAM_FILE, rank_program
 from jobs.signatures import forget_signatures_of_the_dead
-from jobs.spec import Environment, JobSpec
 from jobs.watcher import end_with_parent
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")

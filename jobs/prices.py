@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from jobs.spec import Cluster, Environment
+from jobs.contracts.spec import Cluster, Environment
 
 SERVICE = "https://prices.azure.com/api/retail/prices"
 ANSWER_S = 2.0

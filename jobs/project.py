@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from jobs import trust
-from jobs.errors import LaunchError, Refused
+from jobs.contracts.errors import LaunchError, Refused
 
 NAME = "trainyard"
 _NAME_LINE = re.compile(rf"^name:\s*[\"']?{NAME}[\"']?\s*$".encode(), re.MULTILINE)

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from jobs.code import git_state
+from jobs.contracts.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunRecord
 from jobs.runs import now, read_record
-from jobs.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunRecord
 
 
 def make_record(

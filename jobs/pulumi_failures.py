@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 
 _NO_LOGIN = re.compile(r"PULUMI_ACCESS_TOKEN must be set|not (yet )?logged in|invalid access token")
 _NO_AZURE = re.compile(r"DefaultAzureCredential|AADSTS\d+|[Pp]lease run 'az login'")

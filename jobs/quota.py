@@ -15,9 +15,9 @@ from msgspec import Struct
 from jobs import console
 from jobs.clusters import read_cluster
 from jobs.console import count_text
+from jobs.contracts.errors import LaunchError, Refused
+from jobs.contracts.spec import Cluster, Environment, JobSpec
 from jobs.cost import money_text
-from jobs.errors import LaunchError, Refused
-from jobs.spec import Cluster, Environment, JobSpec
 from jobs.untrusted import parse_rows
 
 if TYPE_CHECKING:

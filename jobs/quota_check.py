@@ -13,8 +13,15 @@ import msgspec
 from msgspec import Struct, structs
 
 from jobs.azure_ml.sizes import cluster_of, read_sizes
+from jobs.contracts.spec import (
+    ENVIRONMENT_SCHEMA,
+    Cluster,
+    Containers,
+    Environment,
+    Storage,
+    Workspace,
+)
 from jobs.quota import Quota, quotas_of, read_quotas
-from jobs.spec import ENVIRONMENT_SCHEMA, Cluster, Containers, Environment, Storage, Workspace
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.console import count_text
-from jobs.spec import Cluster, Environment
+from jobs.contracts.spec import Cluster, Environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 if TYPE_CHECKING:

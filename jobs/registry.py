@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import selectors
 import socket
 import threading
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.launchers import LOOPBACK
 from jobs.socket_owner import is_own_peer, listener_owner
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from jobs.console import duration_text
+from jobs.contracts.spec import RankError, RunStatus
 from jobs.outcome import headline, run_time_s
-from jobs.spec import RankError, RunStatus
 from jobs.untrusted import parse_json, read_json, read_small
 
 HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")

@@ -10,10 +10,8 @@ import msgspec
 
 from jobs.arguments import split_argv
 from jobs.checkpoints import Checkpoint
-from jobs.errors import LaunchError
-from jobs.jobfile import CodeLocation
-from jobs.located import Node, located
-from jobs.spec import (
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import (
     DatasetVersion,
     Environment,
     JobFile,
@@ -22,6 +20,8 @@ from jobs.spec import (
     RunRecord,
     RunStatus,
 )
+from jobs.jobfile import CodeLocation
+from jobs.located import Node, located
 
 
 @dataclass(frozen=True, kw_only=True)

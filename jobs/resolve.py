@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from jobs.arguments import to_argv
-from jobs.errors import LaunchError, Refused
-from jobs.jobfile import CodeLocation
-from jobs.spec import (
+from jobs.contracts.errors import LaunchError, Refused
+from jobs.contracts.spec import (
     Cluster,
     DatasetVersion,
     Environment,
@@ -19,6 +18,7 @@ from jobs.spec import (
     JobSpec,
     Limits,
 )
+from jobs.jobfile import CodeLocation
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

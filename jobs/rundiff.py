@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.arguments import split_argv
-from jobs.spec import RunRecord, RunStatus
+from jobs.contracts.spec import RunRecord, RunStatus
 
 # What two runs of one job always differ in, or what is compared in another form.
 _LEFT_OUT = ("command", "inputs", "code", "code_only", "resume")

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobs import console
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 from jobs.private import make_folder
-from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 from jobs.untrusted import parse_json, read_json, read_small
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobs import console
-from jobs.errors import LaunchError
-from jobs.spec import Environment, JobSpec
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Environment, JobSpec
 
 FILE_NAME = ".secrets.env"
 

@@ -23,9 +23,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Priority
 from jobs.private import make_folder, open_lock
-from jobs.spec import Priority
 from jobs.supervision import is_supervised, poke
 from jobs.untrusted import read_json
 

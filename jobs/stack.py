@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jobs import trust
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.contracts.spec import Environment
 from jobs.environment_file import (
     Cached,
     cache_file,
@@ -24,10 +26,8 @@ from jobs.environment_file import (
     stack_names,
     write_cache,
 )
-from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.project import NAME, project_root, require_trusted
 from jobs.pulumi_failures import last_words, pulumi_failed
-from jobs.spec import Environment
 
 if TYPE_CHECKING:
     import subprocess

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from jobs.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.pulumi_failures import pulumi_failed
 from jobs.stack_costs import what_is_lost
 

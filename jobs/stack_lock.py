@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.errors import Refused
+from jobs.contracts.errors import Refused
 
 # The kernel counts a process's start in ticks since boot, the lock in wall time.
 CLOCK_SLACK_S = 2.0

@@ -18,11 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from jobs import console
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.contracts.spec import Environment, Storage
 from jobs.credentials import our_tokens
 from jobs.environment_file import known_environment
-from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.project import project_root, require_trusted
-from jobs.spec import Environment, Storage
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
 from jobs.transfers.address import Address
 from jobs.transfers.authority import Identity, SasFile, SharedKey, check_store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.errors import EnvironmentFailure, Unreached
+from jobs.contracts.errors import EnvironmentFailure, Unreached
 
 if TYPE_CHECKING:
     from jobs.transfers.container import StoreError

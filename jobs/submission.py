@@ -19,11 +19,11 @@ from jobs import supervision
 from jobs.build_cache import cache_root
 from jobs.checkpoints import hand_on_checkpoints
 from jobs.code import snapshot
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import Plan, RunHandle
 from jobs.provenance import make_record
 from jobs.runs import RunStore
 from jobs.slots import Slots
-from jobs.spec import Plan, RunHandle
 from jobs.supervision import Handover
 
 # What a rank may see of the shell that launched it. Everything else comes from the job file, so

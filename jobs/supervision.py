@@ -16,8 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from jobs.contracts.spec import Environment
 from jobs.private import open_lock
-from jobs.spec import Environment
 from jobs.untrusted import read_small
 
 LOCK_NAME = "supervisor.lock"

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Duration, DurationOrOff, MemorySize, Name, VariableName
 from jobs.located import Node, brief
-from jobs.spec import Duration, DurationOrOff, MemorySize, Name, VariableName
 
 S = TypeVar("S", bound=Struct)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 
 from jobs.console import size_text
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 
 T = TypeVar("T")
 MOST_BYTES = 64 << 20  # of a file that is read whole

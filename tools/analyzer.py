@@ -19,7 +19,7 @@ from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime import proto  # noqa: TID253  # the protocol that this module speaks
 from pulumi.runtime.proto import analyzer_pb2_grpc  # noqa: TID253
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 
 # `pulumi.policy` wants the engine's address, and calls it only to log that a pack broke.
 NO_ENGINE = "127.0.0.1:1"

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from jobs import console
 from jobs.build_cache import run_logged
-from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.gpus import DEVICES, ON_THE_CPU, count_gpus, horovod_lacks_nccl
 from jobs.images import runtime_python
 from tools.phases import Phases

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from jobs import console
 from jobs.build_cache import cache_root
-from jobs.errors import EnvironmentFailure, ExitCode, LaunchError, Refused
+from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError, Refused
 from tools.project import Project
 
 SKIP = "TRAINYARD_SKIP_POLICY"

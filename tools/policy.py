@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs import console
-from jobs.errors import ExitCode, LaunchError
+from jobs.contracts.errors import ExitCode, LaunchError
 from tools.analyzer import Diagnostic, Policy, start_analyzer
 from tools.project import Project, this_project
 from tools.stand_in_preview import preview

@@ -15,7 +15,7 @@ from pathlib import Path
 from infra.regions import REGIONS
 from infra.skus import SIZES
 
-TABLE = Path(__file__).parents[1] / "jobs" / "list_prices.csv"
+TABLE = Path(__file__).parents[1] / "jobs" / "stacks" / "list_prices.csv"
 _DATE = re.compile(r"// generated at (\d{4}-\d\d-\d\d)T")
 _REGION = re.compile(r'initialOnDemandPrices\["(\w+)"\] = map')
 _PRICE = re.compile(r'"(\w+)":\s+([0-9.]+),')

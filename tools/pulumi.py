@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from jobs.build_cache import content_key, exclusive, run_logged
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tools.phases import Phases
 from tools.project import Project
 

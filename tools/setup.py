@@ -12,7 +12,7 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.images import OF_SET_UP, build_runtime
 from jobs.private import close_folder
 from tools.azurite import Azurite, ensure_azurite

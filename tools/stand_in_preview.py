@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tests.fakes import azure_native
 from tools.project import Project
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from jobs.build_cache import run_logged
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 from jobs.images import OF_SET_UP, build_runtime, describe, list_images
 from tools.phases import Phases
 from tools.project import Project, this_project

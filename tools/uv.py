@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from jobs.build_cache import exclusive, run_logged
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tools.phases import Phases
 from tools.project import Project, clean_environment
 

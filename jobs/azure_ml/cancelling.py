@@ -13,8 +13,8 @@ from jobs import console
 from jobs.azure_ml.intents import give_up, hold, mark_submitted, read_intent
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml.request import job_name
-from jobs.errors import EnvironmentFailure, LaunchError
-from jobs.spec import RunHandle
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import RunHandle
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

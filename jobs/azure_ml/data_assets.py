@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.azure_ml.refusals import CloudRefusal
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.data_asset import asset_body, asset_path, can_be_asset
-from jobs.errors import EnvironmentFailure
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
-    from jobs.spec import DatasetVersion, Environment
+    from jobs.contracts.spec import DatasetVersion, Environment
 
 
 def make_asset(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from jobs.azure_ml.states import mapping, text_in
-from jobs.errors import EnvironmentFailure
-from jobs.spec import Environment, JobSpec
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import Environment, JobSpec
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire

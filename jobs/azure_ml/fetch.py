@@ -25,11 +25,11 @@ from jobs.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
 from jobs.azure_ml.node_logs import IMAGE_BUILD, NODES
 from jobs.azure_ml.request import job_name
 from jobs.code import FETCHED
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import RunHandle
 from jobs.fetching import PART_SUFFIX, fetching_into
 from jobs.progress import Counter, ProgressLine
 from jobs.runs import write_file
-from jobs.spec import RunHandle
 from jobs.untrusted import is_file_name, read_json
 
 if TYPE_CHECKING:

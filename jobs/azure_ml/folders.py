@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.spec import Environment
+from jobs.contracts.spec import Environment
 
 
 def workspace_folder(environment: Environment) -> Path:

@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import Plan
 from jobs.private import open_lock
 from jobs.runs import RunStore, write_file
-from jobs.spec import Plan
 from jobs.untrusted import read_json
 
 INTENT, SUBMITTED, GIVEN_UP = "intent.json", "submitted.json", "given-up.json"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jobs.spec import LogLine
+from jobs.contracts.spec import LogLine
 
 # Enough to tell two logs apart: their lines begin with times in microseconds.
 OVERLAP = 96

@@ -21,9 +21,9 @@ from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, Reading, Readings, merged, parse_block
 from jobs.azure_ml.request import job_name
 from jobs.azure_ml.watch import PATIENCE_S
-from jobs.errors import Unreached
+from jobs.contracts.errors import Unreached
+from jobs.contracts.spec import LogLine, RunHandle
 from jobs.runs import now
-from jobs.spec import LogLine, RunHandle
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, Reading
 from jobs.azure_ml.request import job_name
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.runs import now
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
-    from jobs.spec import RunHandle
+    from jobs.contracts.spec import RunHandle
 
 IMAGE_BUILD = "azureml-logs/"
 NODES = "system_logs/"

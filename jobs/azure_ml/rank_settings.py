@@ -12,10 +12,10 @@ import base64
 import msgspec
 from msgspec import Struct
 
+from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
 from jobs.launchers import elastic_environment, patience_s
 from jobs.program_file import PROGRAM_FILE, RANK_MODULES, zip_program
 from jobs.rank_code import LIST_FILE
-from jobs.spec import Cluster, DatasetVersion, Environment, JobSpec
 
 SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from jobs.errors import EnvironmentFailure, Unreached
-from jobs.spec import Environment
+from jobs.contracts.errors import EnvironmentFailure, Unreached
+from jobs.contracts.spec import Environment
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 from jobs.untrusted import parse_json
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from jobs.azure_ml.environments import version_for
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
+from jobs.contracts.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
 from jobs.data_asset import datastore_path, datastore_uri
 from jobs.resolve import hang_s
-from jobs.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
 
 # The last one that knows of a job's priority.
 JOB_API_VERSION = "2024-04-01-preview"

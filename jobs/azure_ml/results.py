@@ -16,10 +16,10 @@ import msgspec
 from jobs import console
 from jobs.azure_ml.request import checkpoints_prefix
 from jobs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import RankError, RunHandle, RunState
 from jobs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
 from jobs.runs import write_file
-from jobs.spec import RankError, RunHandle, RunState
 from jobs.untrusted import TooLong, parse_json, read_bounded
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from jobs import console
 from jobs.azure_ml.cancelling import is_cancelled
 from jobs.azure_ml.history import Attempt
 from jobs.azure_ml.request import job_name
-from jobs.errors import Unreached
+from jobs.contracts.errors import Unreached
+from jobs.contracts.spec import JobSpec, RunHandle
 from jobs.outcome import parse_time
-from jobs.spec import JobSpec, RunHandle
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

@@ -30,10 +30,10 @@ from jobs.azure_ml.intents import read_intent
 from jobs.azure_ml.request import MARK, job_name
 from jobs.azure_ml.states import mapping, why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
-from jobs.errors import LaunchError, NotFound, Unreached
+from jobs.contracts.errors import LaunchError, NotFound, Unreached
+from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 from jobs.private import make_folder
 from jobs.runs import RunEvent, RunStore, read_record, write_file
-from jobs.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 from jobs.untrusted import read_bounded
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from jobs.azure_ml.states import items
 from jobs.clusters import idle_seconds
-from jobs.spec import Cluster
+from jobs.contracts.spec import Cluster
 from jobs.untrusted import parse_rows
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from jobs.contracts.spec import RunState
 from jobs.failure import PREEMPTED_EXIT_CODE
-from jobs.spec import RunState
 
 Cause = Literal[
     "preemption",

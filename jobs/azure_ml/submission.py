@@ -38,10 +38,18 @@ from jobs.azure_ml.request import checkpoints_prefix, job_request, plan_job, run
 from jobs.azure_ml.uploads import NotCompared, upload
 from jobs.azure_ml.wire import Wire
 from jobs.code import snapshot
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import (
+    Environment,
+    JobSpec,
+    Plan,
+    ResumePoint,
+    RunHandle,
+    RunRecord,
+    RunState,
+)
 from jobs.provenance import make_record
 from jobs.runs import RunEvent, RunStore, append_event, now, read_record
-from jobs.spec import Environment, JobSpec, Plan, ResumePoint, RunHandle, RunRecord, RunState
 from jobs.store import BlobStore, open_runs_store
 from jobs.transfers.copying import Copy
 

@@ -17,7 +17,7 @@ from jobs import console
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml.request import code_path
 from jobs.console import count_text, size_text
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.store_refusals import explain_store
 from jobs.transfers.files import Outgoing, outgoing
 

@@ -23,12 +23,12 @@ from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.states import Standing
 from jobs.console import duration_text
-from jobs.errors import LaunchError, Unreached
+from jobs.contracts.errors import LaunchError, Unreached
+from jobs.contracts.spec import Limits, RunHandle, RunState
 from jobs.failure import summary_line
 from jobs.outcome import parse_time
 from jobs.private import make_folder
 from jobs.runs import write_file
-from jobs.spec import Limits, RunHandle, RunState
 from jobs.untrusted import read_json
 
 if TYPE_CHECKING:

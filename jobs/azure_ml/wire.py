@@ -18,9 +18,9 @@ from msgspec import Struct
 from jobs import console
 from jobs.azure_ml.refusals import CloudRefusal, Passing, PlaceMissing, explain, unreachable
 from jobs.azure_ml.states import items, mapping
+from jobs.contracts.errors import EnvironmentFailure, Unreached
+from jobs.contracts.spec import Environment
 from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
-from jobs.errors import EnvironmentFailure, Unreached
-from jobs.spec import Environment
 from jobs.untrusted import parse_json
 
 if TYPE_CHECKING:

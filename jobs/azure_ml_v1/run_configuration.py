@@ -13,8 +13,8 @@ from typing import Any
 from jobs.azure_ml.environments import image_version, is_reference
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.azure_ml.request import CODE, MARK, RUN, checkpoints_prefix, hang_notes
-from jobs.errors import LaunchError
-from jobs.spec import Environment, InputSpec, JobSpec, Plan
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Environment, InputSpec, JobSpec, Plan
 
 ENGINE = "azureml_v1"
 # What azureml-core sends where no limit is set: 30 days.

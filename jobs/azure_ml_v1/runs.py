@@ -17,8 +17,8 @@ from jobs.azure_ml.runs import CloudRuns
 from jobs.azure_ml.states import Standing
 from jobs.azure_ml_v1.run_configuration import ENGINE
 from jobs.azure_ml_v1.session import Session
-from jobs.errors import LaunchError
-from jobs.spec import RunHandle, RunState
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import RunHandle, RunState
 from jobs.transfers.listing import Blob
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobs import console
 from jobs.build_cache import cache_root, content_key, run_logged
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.images import PROJECT, find_uv, python_tag, uv_environment
 from jobs.private import make_folder
 

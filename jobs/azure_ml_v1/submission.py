@@ -14,7 +14,7 @@ from jobs.azure_ml.submission import Submission, submit_run
 from jobs.azure_ml.wire import Wire
 from jobs.azure_ml_v1.run_configuration import plan_run, v1_request
 from jobs.azure_ml_v1.session import Session
-from jobs.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
+from jobs.contracts.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
 
 
 def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:

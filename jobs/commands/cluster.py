@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from jobs import completion, console
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
+from jobs.contracts.errors import NotFound, Refused
 from jobs.cost import as_of_text, money_text
-from jobs.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
     from jobs.azure_ml.wire import Wire
     from jobs.clusters import LiveCluster
-    from jobs.spec import Cluster
+    from jobs.contracts.spec import Cluster
 
 _ASKING = "What nodes cost is Azure's list price, without any discount of yours."
 

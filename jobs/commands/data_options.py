@@ -11,9 +11,9 @@ from jobs.command_parser import CommandParser
 from jobs.commands import options
 
 if TYPE_CHECKING:
+    from jobs.contracts.spec import DatasetVersion, Environment
     from jobs.data import Datasets
     from jobs.dataset_records import DatasetRecord
-    from jobs.spec import DatasetVersion, Environment
 
 
 def add_store(parser: CommandParser) -> None:
@@ -74,7 +74,7 @@ def _write_asset(
     record: DatasetRecord,
     environment: Environment,
 ) -> None:
-    from jobs.errors import EnvironmentFailure
+    from jobs.contracts.errors import EnvironmentFailure
 
     try:
         write(record.pinned(), environment)

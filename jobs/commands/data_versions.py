@@ -12,11 +12,11 @@ from jobs.command_parser import CommandParser
 from jobs.commands import data_options, options
 
 if TYPE_CHECKING:
+    from jobs.contracts.spec import Environment
     from jobs.data import Datasets
     from jobs.dataset_compare import Change, Share
     from jobs.dataset_list import FileList
     from jobs.dataset_records import DatasetRecord
-    from jobs.spec import Environment
 
 # Changes that are printed; `--json` gives all.
 NUM_CHANGES = 20
@@ -183,7 +183,7 @@ def remove(
     *, ref: str, yes: bool, sas: Path | None, stack: str, env: Path | None, json: bool
 ) -> None:
     """Remove a version; its number is never used again."""
-    from jobs.errors import Refused
+    from jobs.contracts.errors import Refused
     from jobs.progress import ProgressLines
 
     environment = options.open_environment(stack, env)

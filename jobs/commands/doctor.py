@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
-from jobs.errors import ExitCode
+from jobs.contracts.errors import ExitCode
 
 if TYPE_CHECKING:
     from jobs.doctor import Check

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import env_import, options
-from jobs.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 
 if TYPE_CHECKING:
+    from jobs.contracts.spec import Cluster, Environment
     from jobs.env_import import CloudEngine
     from jobs.quota_check import QuotaCheck
     from jobs.reachability import PartCheck
-    from jobs.spec import Cluster, Environment
     from jobs.stack_check import Changes, Loss
 
 CHECK_CODES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 
 # Between two looks at a run that is still on.
 PAUSE_S = 2.0

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from jobs import console
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+    from jobs.contracts.spec import LogLine, RunHandle, RunStatus
     from jobs.engines.base import Engine
-    from jobs.spec import LogLine, RunHandle, RunStatus
 
 
 def configure(parser: CommandParser) -> None:

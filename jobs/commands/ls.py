@@ -11,7 +11,7 @@ from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 
 if TYPE_CHECKING:
-    from jobs.spec import RunStatus
+    from jobs.contracts.spec import RunStatus
 
 MAX_REASON = 50
 

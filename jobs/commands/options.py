@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from jobs import completion
 
 if TYPE_CHECKING:
+    from jobs.contracts.spec import Environment, RunHandle
     from jobs.engines.base import Engine, Runs
-    from jobs.spec import Environment, RunHandle
 
 DEFAULT_STACK = "local"
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from jobs import completion, console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 if TYPE_CHECKING:
+    from jobs.contracts.spec import RunHandle
     from jobs.engines.base import Runs
     from jobs.report import RunReport
-    from jobs.spec import RunHandle
 
 
 def configure(parser: CommandParser) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 
 
 def configure(parser: CommandParser) -> None:
@@ -35,7 +35,7 @@ def schema(
     env: Path | None,
 ) -> None:
     """Print the JSON Schema of a job file."""
-    from jobs.schemas import schema_text
+    from jobs.contracts.schemas import schema_text
 
     # The schema is JSON and belongs to no stack; the options are there as on every verb.
     del json, stack, env

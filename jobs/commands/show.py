@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from jobs.attempts import AttemptBrief
     from jobs.checkpoints import Checkpoint
+    from jobs.contracts.spec import RankError, RunRecord, RunStatus
     from jobs.failure import RankReport
     from jobs.report import Curve
-    from jobs.spec import RankError, RunRecord, RunStatus
 
 
 def configure(parser: CommandParser) -> None:
@@ -164,7 +164,7 @@ def _print_checkpoints(
 ) -> None:
     import shlex
 
-    from jobs.spec import RunState
+    from jobs.contracts.spec import RunState
 
     if not checkpoints:
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 
 def configure(parser: CommandParser) -> None:
@@ -52,8 +52,8 @@ def wait(
 def _seconds(text: str) -> float:
     import msgspec
 
+    from jobs.contracts.spec import Duration
     from jobs.resolve import duration_s
-    from jobs.spec import Duration
 
     with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
     try:

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jobs.contracts.spec import Environment
     from jobs.engines.base import Engine, Runs
-    from jobs.spec import Environment
 
 ENGINES = {
     "local": "jobs.engines.local:LocalEngine",

@@ -8,8 +8,8 @@ from pathlib import Path
 from re import Pattern
 from typing import TYPE_CHECKING, Any
 
-from jobs.errors import LaunchError
-from jobs.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
 
 if TYPE_CHECKING:
     from jobs.azure_ml.node_logs import BuildNews

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from jobs.contracts.spec import JobSpec, Plan, RunHandle
 from jobs.engines.azureml import AzureMlEngine
-from jobs.spec import JobSpec, Plan, RunHandle
 
 if TYPE_CHECKING:
     from jobs.azure_ml_v1.runs import V1Runs

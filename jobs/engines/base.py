@@ -8,8 +8,8 @@ from re import Pattern
 from typing import Protocol, runtime_checkable
 
 from jobs.checkpoints import Checkpoint
+from jobs.contracts.spec import JobSpec, LogLine, Plan, RankError, RunHandle, RunRecord, RunStatus
 from jobs.runs import RunEvent
-from jobs.spec import JobSpec, LogLine, Plan, RankError, RunHandle, RunRecord, RunStatus
 
 
 class Runs(Protocol):

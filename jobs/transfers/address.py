@@ -14,7 +14,7 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.socket_owner import check_own_server
 from jobs.transfers.portable import CONNECTING, READ, WRITE, tune
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.credentials import STORAGE_SCOPE, Tokens
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.rank_hosts import STORES, is_azures
 
 # Spoken on the wire; Azurite and every cloud know it.

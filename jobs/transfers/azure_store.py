@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.credentials import Tokens
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.transfers.authority import Identity, SharedKey
 from jobs.transfers.connection import Answer, Connection, Steps, drive
 from jobs.transfers.container import Container, StoreError

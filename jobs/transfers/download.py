@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.transfers.connection import Answer, Connection, Sink, Steps, WrongLength
 from jobs.transfers.container import Container, StoreError
 from jobs.transfers.crew import Job

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.transfers.files import BLOCK_BYTES, Incoming
 from jobs.transfers.open_files import hint_for
 from jobs.transfers.portable import OPEN_FLAGS, lock, read_at, write_at

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.transfers.connection import Connection, FileRange, Shortened, Steps, Unreadable
 from jobs.transfers.container import Container, StoreError
 from jobs.transfers.crew import Job

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from jobs import images
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.jobfile import catalog_names, load_job
 from jobs.launchers import gang_request
 from jobs.project import project_root
 from jobs.resolve import resolve
-from jobs.spec import DatasetVersion, Environment
 from tests.fakes.gangs import make_environment
 
 # All commands of an image in one process: frameworks take seconds to load.

@@ -23,8 +23,8 @@ from infra.local.settings import (
     Tools,
     WorkspaceSettings,
 )
+from jobs.contracts.spec import ENVIRONMENT_SCHEMA, Containers, Environment, Storage, Workspace
 from jobs.environment_file import parse_environment
-from jobs.spec import ENVIRONMENT_SCHEMA, Containers, Environment, Storage, Workspace
 from jobs.stack import OUTPUT
 from tests.fakes.recording_engine import declare
 from tests.infra.cloud_declared import (

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.store import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing
 
 

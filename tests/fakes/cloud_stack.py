@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from jobs.spec import Cluster, Containers, Environment, KeyVault, Registry, Storage, Workspace
+from jobs.contracts.spec import (
+    Cluster,
+    Containers,
+    Environment,
+    KeyVault,
+    Registry,
+    Storage,
+    Workspace,
+)
 
 GROUP = "/subscriptions/S/resourceGroups/G"
 WORKSPACE = f"{GROUP}/providers/Microsoft.MachineLearningServices/workspaces/W"

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.engines.local import LocalEngine
-from jobs.processes import of_run, read_table
-from jobs.spec import (
+from jobs.contracts.spec import (
     Cluster,
     Containers,
     Environment,
@@ -24,6 +22,8 @@ from jobs.spec import (
     Storage,
     Workspace,
 )
+from jobs.engines.local import LocalEngine
+from jobs.processes import of_run, read_table
 
 PROGRAMS = Path(__file__).parents[1] / "faults" / "programs"
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobs.contracts.spec import RunHandle
 from jobs.processes import Process, read_process, read_table, send
-from jobs.spec import RunHandle
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 DAEMONS = str(PROGRAMS / "daemons.py")

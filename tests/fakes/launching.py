@@ -11,9 +11,7 @@ import msgspec
 import pytest
 
 from jobs.cli import main
-from jobs.engines import ENGINES
-from jobs.runs import RunEvent, RunStore, append_event, now, read_status, write_file
-from jobs.spec import (
+from jobs.contracts.spec import (
     Environment,
     JobSpec,
     LogLine,
@@ -24,6 +22,8 @@ from jobs.spec import (
     RunState,
     RunStatus,
 )
+from jobs.engines import ENGINES
+from jobs.runs import RunEvent, RunStore, append_event, now, read_status, write_file
 from tests.fakes.gangs import make_environment, make_spec
 
 TIME = "2026-01-02T03:04:05.000006Z"

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from jobs.contracts.spec import Launcher
 from jobs.launchers import gang_request, meeting_environment
 from jobs.rendezvous import RendezvousServer
-from jobs.spec import Launcher
 from tests.fakes.gangs import make_cluster, make_spec
 from tests.ports import free_port
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Zygote

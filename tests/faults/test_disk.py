@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure, ExitCode
+from jobs.contracts.errors import EnvironmentFailure, ExitCode
+from jobs.contracts.spec import RunState
 from jobs.outcome import headline
-from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
 
 SIZE = 4 << 20

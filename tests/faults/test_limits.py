@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from jobs.spec import Limits, RunHandle, RunState
+from jobs.contracts.spec import Limits, RunHandle, RunState
 from tests.fakes.gangs import Gangs, make_spec
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spec import LogLine, RunState
+from jobs.contracts.spec import LogLine, RunState
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 FLOOD = str(PROGRAMS / "flood.py")

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.contracts.errors import NotFound
+from jobs.contracts.spec import DatasetVersion, InputSpec, RunHandle, RunState
 from jobs.engines.local import LocalEngine
-from jobs.errors import NotFound
 from jobs.outcome import exit_code
 from jobs.processes import Process, read_table
-from jobs.spec import DatasetVersion, InputSpec, RunHandle, RunState
 from tests.fakes.gangs import Gangs
 from tests.fakes.hidden import (
     are_living,

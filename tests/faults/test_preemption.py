@@ -12,8 +12,8 @@ import pytest
 
 from jobs.attempts import attempts_of
 from jobs.checkpoints import whole_checkpoints
+from jobs.contracts.spec import JobRetry, Limits, ResumePoint, RunHandle, RunState
 from jobs.runs import read_events
-from jobs.spec import JobRetry, Limits, ResumePoint, RunHandle, RunState
 from tests.campaign import campaign
 from tests.fakes.gangs import PROGRAMS, Gangs
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.spec import RunState
 from jobs.images import PROJECT, runtime_python
-from jobs.spec import RunState
 from tests.campaign import campaign
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Gang, Zygote

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
+from jobs.contracts.spec import RunState
 from jobs.processes import read_table
-from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
 
 SECRET = "hunter2/with space & ünusual"

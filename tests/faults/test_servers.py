@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import JobRetry, RunHandle, RunState
 from jobs.runs import read_events
-from jobs.spec import JobRetry, RunHandle, RunState
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.spec import RunState
 from jobs.processes import read_table
 from jobs.signatures import signature_file
-from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
 
 # As if its preparation had left a signature there.

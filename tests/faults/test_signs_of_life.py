@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spec import Limits, RunState
+from jobs.contracts.spec import Limits, RunState
 from jobs.vitals import Activity
 from tests.fakes.gangs import Gangs
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spec import RunState
+from jobs.contracts.spec import RunState
 from tests.fakes.gangs import Gangs
 
 DRIVER = """

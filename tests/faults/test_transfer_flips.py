@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 from jobs.store import BLOCK_BYTES
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Flip, Seen

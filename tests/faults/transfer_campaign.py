@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from infra.local import azurite_server
-from jobs.spec import Environment, Storage
+from jobs.contracts.spec import Environment, Storage
 from jobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
 from tests.fakes.flaky_proxy import FlakyProxy
 from tests.fakes.gangs import make_environment

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tests.images.checkov import checkov_environment
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import list_images, lock_file, runtime_python
 
 ROOT = Path(__file__).parents[2]

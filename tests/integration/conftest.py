@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 from jobs.images import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
 

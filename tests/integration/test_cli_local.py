@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from jobs import images
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 from tests.fakes.gangs import make_environment
 
 LAUNCH = Path(sys.executable).with_name("launch")

@@ -21,8 +21,8 @@ import pytest
 from azure.storage.blob import BlobClient
 
 from infra.local import azurite_server
-from jobs.errors import EnvironmentFailure
-from jobs.spec import Environment, Storage
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import Environment, Storage
 from jobs.store import BLOCK_BYTES, open_data_store
 from jobs.transfers.authority import SharedKey
 from jobs.transfers.connection import Connection

@@ -19,7 +19,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from infra.local import azurite_server
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from tests.fakes.ilsvrc import write_archives
 from tests.fakes.picture_runs import Trained, read_run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from tests.fakes.picture_runs import Trained, say_mistakes, train
 from tests.fakes.torch_ranks import Zygote

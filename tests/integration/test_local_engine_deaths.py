@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spec import RunState
+from jobs.contracts.spec import RunState
 from tests.fakes.gangs import Gangs
 
 PROGRAMS = Path(__file__).with_name("programs")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.checkpoints import whole_checkpoints
-from jobs.spec import JobRetry, RunHandle, RunState
+from jobs.contracts.spec import JobRetry, RunHandle, RunState
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 PROGRAM = str(PROGRAMS / "preemptible.py")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.spec import RunHandle, RunState
 from jobs.processes import read_table
 from jobs.runs import read_events
-from jobs.spec import RunHandle, RunState
 from tests.fakes.gangs import Gangs
 from tests.fakes.other_user import as_other_user, exchange
 from tests.fakes.sockets import Listener, listeners

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from jobs.contracts.spec import RunHandle, RunState
 from jobs.failure import RankReport
 from jobs.processes import read_table
 from jobs.runs import read_events
-from jobs.spec import RunHandle, RunState
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import RunState
 from jobs.images import PROJECT, runtime_python
-from jobs.spec import RunState
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from tests.fakes.picture_runs import Trained, read_run, train

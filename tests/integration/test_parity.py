@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from tests.fakes.torch_ranks import Zygote, start_gang
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from tests.fakes.picture_runs import Trained, run_ranks, say_mistakes, train
 from tests.fakes.torch_ranks import Zygote

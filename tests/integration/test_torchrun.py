@@ -6,8 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+from jobs.contracts.spec import RunState
 from jobs.images import PROJECT, runtime_python
-from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
 
 PROGRAM = """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobs.attempts import AttemptBrief, attempts_of
+from jobs.contracts.spec import RunState
 from jobs.runs import RunEvent
-from jobs.spec import RunState
 
 
 def event(ts: str, state: str, **more: str) -> RunEvent:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.build_cache import cache_root, content_key, exclusive, run_logged
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 
 
 @pytest.fixture

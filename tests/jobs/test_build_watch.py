@@ -10,7 +10,7 @@ import time
 import pytest
 
 from jobs.build_watch import BuildProgress, describe_step, run_watched
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 
 
 class Terminal(io.StringIO):

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from jobs.cli import VERBS, build_parser, main
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import KeyVault
 from jobs.engines import ENGINES
-from jobs.errors import EnvironmentFailure
 from jobs.project import project_root
-from jobs.spec import KeyVault
 from jobs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
 

@@ -16,7 +16,7 @@ from jobs.clusters import (
     require_scaling,
     set_scale,
 )
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound, Refused
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound, Refused
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_environment
 

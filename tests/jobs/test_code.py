@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from jobs.code import FETCHED, Snapshot, git_state, measure, snapshot
-from jobs.errors import LaunchError, NotFound
+from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.spec import GitState
 from jobs.rank_folder import copy_tree
-from jobs.spec import GitState
 
 Git = Callable[..., str]
 

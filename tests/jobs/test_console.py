@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from jobs import console
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import pytest
 
 from jobs import containers
 from jobs.containers import bases, lay_context, read_recipe
-from jobs.errors import NotFound
+from jobs.contracts.errors import NotFound
 from tests.folders import read_folder
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 from azure.identity import CredentialUnavailableError
 
+from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.credentials import MANAGEMENT_SCOPE, STORAGE_SCOPE, Tokens
-from jobs.errors import EnvironmentFailure, Unreached
 
 HOUR_S = 3600.0
 

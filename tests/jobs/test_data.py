@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 from jobs import data
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import DatasetVersion
 from jobs.data import Datasets, materialise, resolve_dataset
 from jobs.dataset_pull import Pulled
 from jobs.dataset_push import Reports
 from jobs.dataset_records import parse_ref
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.progress import Transfer
-from jobs.spec import DatasetVersion
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder

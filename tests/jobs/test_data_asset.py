@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.data_asset import asset_body, datastore_uri
-from jobs.spec import DatasetVersion, Environment
 from tests.fakes.gangs import make_environment
 
 # Data(...)._to_rest_object() of azure-ai-ml 1.35.2 for the same name, path, tags and description.

@@ -10,10 +10,10 @@ from threading import Event
 import pytest
 
 from jobs import dataset_scan
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.dataset_files import Inside, case_clash, check_path, check_space, folds_case
 from jobs.dataset_scan import digest_at_once, digest_blocks
 from jobs.dataset_walk import Found, walk, walk_names
-from jobs.errors import EnvironmentFailure, LaunchError
 from tests.folders import make_folder
 
 

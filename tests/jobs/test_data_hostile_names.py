@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import DatasetVersion
 from jobs.data import Datasets
 from jobs.dataset_files import check_path
-from jobs.errors import LaunchError
-from jobs.spec import DatasetVersion
 from tests.campaign import campaign
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import read_folder

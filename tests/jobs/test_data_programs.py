@@ -13,8 +13,8 @@ from argparse import ArgumentTypeError
 import pytest
 
 from jobs.commands.data_programs import num_bytes
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.data_programs import run_program
-from jobs.errors import EnvironmentFailure
 from trainer.data.synthetic import make_pictures
 
 

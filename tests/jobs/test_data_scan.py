@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from jobs import dataset_scan, scan_state
+from jobs.contracts.errors import LaunchError
 from jobs.dataset_scan import scan, scan_these
 from jobs.dataset_walk import walk
-from jobs.errors import LaunchError
 from jobs.scan_state import ScanState, cache_folder, lock_work, state_file, sweep
 from tests.folders import make_folder
 

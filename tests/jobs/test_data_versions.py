@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from jobs import dataset_push
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.data import Datasets
 from jobs.dataset_compare import Change, Share, changes, shares_of
 from jobs.dataset_pull import Pulled, Surplus
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 

@@ -10,10 +10,10 @@ from msgspec.structs import fields
 
 from jobs.cli import VERBS
 from jobs.console import READER_GONE
-from jobs.errors import ExitCode
+from jobs.contracts.errors import ExitCode
+from jobs.contracts.spec import JobFile
 from jobs.project import project_root
 from jobs.runs import run_id
-from jobs.spec import JobFile
 
 DOCS = project_root() / "docs"
 DOCUMENTS = [

@@ -10,7 +10,7 @@ import pytest
 
 from jobs import env_import
 from jobs.azure_ml import wire
-from jobs.spec import Environment
+from jobs.contracts.spec import Environment
 from tests.fakes.cloud_stack import WORKSPACE
 
 BLOB = {"datastoreType": "AzureBlob", "accountName": "acc", "isDefault": False}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.contracts.spec import Launcher, RankError
 from jobs.failure import (
     RankReport,
     Sign,
@@ -19,7 +20,6 @@ from jobs.failure import (
     summary_line,
     why_it_left,
 )
-from jobs.spec import Launcher, RankError
 
 PEER = "Traceback (most recent call last):\n  x\nRuntimeError: Connection closed by peer"
 OWN = 'Traceback (most recent call last):\n  File "/a/train.py", line 7, in f\nValueError: boom'

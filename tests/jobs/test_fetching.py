@@ -11,9 +11,9 @@ import pytest
 
 from jobs import console
 from jobs.code import FETCHED, snapshot
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import RunState
 from jobs.fetching import LOCK, fetch_run, fetching_into
-from jobs.spec import RunState
 from tests.fakes.gangs import Gangs
 
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from jobs import follow as following
+from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
 from jobs.follow import follow, see_through, wait_until_over, write_lines
-from jobs.spec import LogLine, RunHandle, RunState, RunStatus
 
 HANDLE = RunHandle(id="r", engine="local", run_dir="/r")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from jobs.contracts.errors import ExitCode, Refused
 from jobs.engines.local import LocalEngine
-from jobs.errors import ExitCode, Refused
 from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from tests.fakes.gangs import make_environment, make_spec
 from tests.fakes.runtimes import make_runtime

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs import images
-from jobs.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, NotFound
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from jobs import inputs, supervision
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import DatasetVersion, InputMode, InputSpec, JobSpec, Limits
 from jobs.data import Datasets
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.inputs import give_inputs, require_packed
 from jobs.launchers import gang_request
 from jobs.rank_world import map_world, rank_environment, stream_file
@@ -22,7 +23,6 @@ from jobs.signatures import (
     signature_file,
     write_signature,
 )
-from jobs.spec import DatasetVersion, InputMode, InputSpec, JobSpec, Limits
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 from tests.fakes.packed_dataset import write_packed

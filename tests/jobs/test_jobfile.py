@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import LaunchError, NotFound
+from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
 from jobs.jobfile import CATALOG, CodeLocation, load_job
 from jobs.project import project_root
-from jobs.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
 
 WHOLE = """\
 name: resnet50-imagenet

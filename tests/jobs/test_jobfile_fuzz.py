@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.errors import NotFound
+from jobs.contracts.errors import NotFound
+from jobs.contracts.spec import JobFile
 from jobs.jobfile import CATALOG, catalog_names
-from jobs.spec import JobFile
 from tests.fakes.launching import Launching
 
 SEEDS = [(CATALOG / f"{name}.yaml").read_bytes() for name in catalog_names()]

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Limits
 from jobs.engines.local import LocalEngine
-from jobs.errors import LaunchError
 from jobs.launchers import (
     gang_request,
     mpirun_argv,
@@ -16,7 +17,6 @@ from jobs.launchers import (
     share_gpus,
     tensorflow_environments,
 )
-from jobs.spec import Limits
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 
 

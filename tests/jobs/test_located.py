@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 from jobs.located import parse_override, parse_yaml, plain_scalar, with_override
 
 

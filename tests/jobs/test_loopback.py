@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import Launcher
 from jobs.loopback import loopback_library, preloaded, rank_library, why_unguarded
-from jobs.spec import Launcher
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 HEAD = "import socket; TCP, UDP = socket.SOCK_STREAM, socket.SOCK_DGRAM\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from jobs.errors import ExitCode
+from jobs.contracts.errors import ExitCode
+from jobs.contracts.spec import RankError, RunState, RunStatus
 from jobs.outcome import EXIT_CODES, exit_code, explanation, headline, next_commands
-from jobs.spec import RankError, RunState, RunStatus
 
 RUN = "20260102-030405-abcd"
 ERROR = RankError(

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from jobs.code import snapshot
+from jobs.contracts.spec import Plan, RunRecord
 from jobs.provenance import make_record
-from jobs.spec import Plan, RunRecord
 from tests.fakes.gangs import make_environment, make_spec
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jobs.azure_ml.refusals import CloudRefusal
-from jobs.errors import Refused
+from jobs.contracts.errors import Refused
 from jobs.quota import Quota, check_job, cluster_text, quotas_of, read_quotas
 from jobs.quota_check import QuotaCheck, check_clusters, declared_environment
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment

@@ -8,8 +8,16 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
+from jobs.contracts.spec import (
+    Cluster,
+    Containers,
+    Environment,
+    KeyVault,
+    Registry,
+    Storage,
+    Workspace,
+)
 from jobs.reachability import PartCheck, check_environment
-from jobs.spec import Cluster, Containers, Environment, KeyVault, Registry, Storage, Workspace
 from tests.fakes import tls
 from tests.fakes.scripted_server import answer, scripted_server
 from tests.ports import free_port

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.registry import ImageReference, pin_bases, resolve_digest
 
 MANIFEST = b'{"schemaVersion": 2}'

@@ -11,10 +11,10 @@ import pytest
 from jobs import charts
 from jobs import report as reports
 from jobs.charts import check_format, draw_report, headings, panel_names, report_label
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import Plan, RankError, RunRecord, RunState
 from jobs.report import Curve, Figures, RunReport, as_json, remarks, row
 from jobs.runs import read_error, read_status
-from jobs.spec import Plan, RankError, RunRecord, RunState
 from tests.fakes.gangs import make_spec
 from trainer.common.metrics import Metrics
 from trainer.common.rundir import RunDir

@@ -5,10 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.errors import LaunchError, Refused
-from jobs.jobfile import CodeLocation
-from jobs.resolve import duration_s, resolve
-from jobs.spec import (
+from jobs.contracts.errors import LaunchError, Refused
+from jobs.contracts.spec import (
     DatasetVersion,
     InputSpec,
     JobFile,
@@ -19,6 +17,8 @@ from jobs.spec import (
     JobSpec,
     Limits,
 )
+from jobs.jobfile import CodeLocation
+from jobs.resolve import duration_s, resolve
 from tests.fakes.gangs import make_cluster, make_environment
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="sha256:abc", files=4, bytes=1000)

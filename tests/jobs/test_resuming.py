@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.spec import ResumePoint, RunState
 from jobs.runs import RunEvent, append_event
-from jobs.spec import ResumePoint, RunState
 from tests.fakes.launching import TIME, FakeEngine, Launching
 from tests.jobs.test_checkpoints import SAVED, write_checkpoint
 

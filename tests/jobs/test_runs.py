@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from jobs import supervision
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import Plan, RunHandle, RunRecord, RunState
 from jobs.runs import RUN_ID, RunEvent, RunStore, append_event, read_events, run_id
-from jobs.spec import Plan, RunHandle, RunRecord, RunState
 from tests.fakes.gangs import Gangs, make_environment, make_spec
 
 NEWER = "20261121-120001-0000"

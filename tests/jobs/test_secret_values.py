@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import KeyVault
 from jobs.secret_values import find_secrets
-from jobs.spec import KeyVault
 from tests.fakes.gangs import make_environment, make_spec
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from jobs import supervision
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Priority, RunState
 from jobs.slots import Claim, Slots, free_nodes
-from jobs.spec import Priority, RunState
 from tests.fakes.gangs import Gangs
 from tests.folders import read_folder
 

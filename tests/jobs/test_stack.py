@@ -17,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.contracts.spec import Environment
 from jobs.environment_file import parse_environment, read_environment, write_environment
-from jobs.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.project import project_root
-from jobs.spec import Environment
 from jobs.stack import list_stacks, load_environment, preview, repair
 from jobs.trust import trust
 

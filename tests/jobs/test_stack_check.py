@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.stack_check import Changes, Loss, find_refusal, judge_preview
 from jobs.stack_costs import what_is_lost
 

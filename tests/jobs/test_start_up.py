@@ -17,7 +17,7 @@ HEAVY = {
 # What asks Azure, and what that brings along.
 AZURE = {"azure", "azureml", "msal", "msrest", "requests", "urllib3", "cryptography", "pulumi"}
 # What a verb loads and the help does not.
-CONTRACTS = {"msgspec", "inspect", "jobs.spec", "jobs.commands"}
+CONTRACTS = {"msgspec", "inspect", "jobs.contracts.spec", "jobs.commands.options"}
 PROGRAM = """
 import json, sys
 from jobs.cli import main
@@ -74,7 +74,9 @@ def test_a_verb_loads_no_other_verb(launching):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = {name for name in done.stdout.split() if name.startswith("jobs.commands.")}
-    assert loaded == {"jobs.commands.show", "jobs.commands.options"}
+    assert loaded == {
+        f"jobs.commands.{each}" for each in ("completers", "options", "parser", "show")
+    }
 
 
 @pytest.mark.parametrize("missing", ["fcntl", "pty", "termios", "resource", "grp", "pwd"])

@@ -11,9 +11,9 @@ import pytest
 from jobs.azure_ml.request import plan_job
 from jobs.azure_ml.submission import submit_run
 from jobs.azure_ml.wire import Wire
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import RunHandle, RunStatus
 from jobs.engines.base import Engine
-from jobs.errors import EnvironmentFailure
-from jobs.spec import RunHandle, RunStatus
 from jobs.starting import Wish, start
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec

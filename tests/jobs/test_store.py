@@ -18,9 +18,9 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import Environment, Storage
 from jobs.credentials import Tokens
-from jobs.errors import EnvironmentFailure, LaunchError
-from jobs.spec import Environment, Storage
 from jobs.store import _explain, open_data_store
 from jobs.transfers.address import Address
 from jobs.transfers.authority import Identity, SasFile, SharedKey
@@ -211,7 +211,7 @@ import logging, sys
 from pathlib import Path
 import msgspec
 from jobs.credentials import our_tokens
-from jobs.spec import Environment
+from jobs.contracts.spec import Environment
 from jobs.store import open_data_store
 open_data_store(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Environment))
 our_tokens().credential

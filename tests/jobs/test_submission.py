@@ -12,14 +12,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.spec import RunState
+from jobs.contracts.spec import RunState
 from tests.fakes.gangs import Gangs
 
 # `launch run` whose copy of the code never ends.
 LAUNCH = """
 import sys, time
 from pathlib import Path
-from jobs import code, images
+from jobs import code
+from jobs import images
 from jobs.cli import main
 def copy(source, target):
     print("copying", flush=True)

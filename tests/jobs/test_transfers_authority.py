@@ -12,8 +12,8 @@ from azure.core.rest import HttpRequest
 from azure.storage.blob import generate_container_sas
 from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.credentials import Tokens
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.transfers.authority import API_VERSION, Identity, SasFile, SharedKey
 from jobs.transfers.container import Container
 

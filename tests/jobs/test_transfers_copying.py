@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.store import Copy
 from jobs.transfers import copying, pace
 from jobs.transfers.authority import SasFile, SharedKey

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.transfers import connection, crew, pace
 from jobs.transfers.authority import SharedKey
 from jobs.transfers.azure_store import AzureStore

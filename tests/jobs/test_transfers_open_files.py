@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.transfers import open_files, upload
 from jobs.transfers.files import Incoming, Outgoing
 from jobs.transfers.pace import MOST

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.transfers import partial_file
 from jobs.transfers.files import BLOCK_BYTES, Incoming
 from jobs.transfers.partial_file import PartialFile

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from jobs import untrusted
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.failure import RankReport, root_cause, summary_line
 from jobs.untrusted import TooLong, parse, parse_json, parse_rows, read_bounded
 from tests.fakes.blob_store import MemoryStore

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.errors import LaunchError
 from jobs.data import Datasets, materialise
-from jobs.errors import LaunchError
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.fakes.packed_dataset import stream_variables, write_packed, write_stream_input

@@ -20,8 +20,8 @@ import pytest
 
 from jobs import trust
 from jobs.cli import main
+from jobs.contracts.errors import LaunchError, Refused
 from jobs.engines.local import image_runtime
-from jobs.errors import LaunchError, Refused
 from jobs.images import runtime_root
 from jobs.project import project_root, sources_folder
 from tests.jobs.test_stack import ENVIRONMENT

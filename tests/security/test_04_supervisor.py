@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spec import RunState
+from jobs.contracts.spec import RunState
 from tests.fakes.gangs import Gangs
 
 REPO = Path(__file__).parents[2]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import DatasetVersion, InputSpec
 from jobs.data import Datasets, materialise
 from jobs.dataset_records import Records
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.inputs import give_inputs
-from jobs.spec import DatasetVersion, InputSpec
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec
 from tests.folders import make_folder, read_folder

@@ -17,8 +17,8 @@ import pytest
 from infra.local import azurite_server
 from infra.local.azurite_server import AzuriteError, Server
 from infra.local.process_identity import identify
-from jobs.errors import EnvironmentFailure
-from jobs.spec import Environment, Storage
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import Environment, Storage
 from jobs.store import open_data_store
 from jobs.transfers.authority import SharedKey
 from jobs.transfers.azure_store import AzureStore

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.azure_ml.fetch import fetch_run
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.failure import RankReport
 from jobs.runs import RunHandle
 from jobs.untrusted import is_file_name

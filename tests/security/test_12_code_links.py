@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from jobs.azure_ml.code_upload import read_code
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Plan, RunRecord
 from jobs.jobfile import CodeLocation
 from jobs.rerun import recorded_job
-from jobs.spec import Plan, RunRecord
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec
 from tests.fakes.launching import Launching, use_fake_engine

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.errors import LaunchError
 from jobs.data import Datasets
-from jobs.errors import LaunchError
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 

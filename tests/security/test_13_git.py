@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from jobs.code import git_state
+from jobs.contracts.spec import GitState
 from jobs.git import GitFailure, Repository
-from jobs.spec import GitState
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from typing import Annotated, get_args
 import msgspec
 import pytest
 
-from jobs import spec
-from jobs.errors import LaunchError
+from jobs.contracts import spec
+from jobs.contracts.errors import LaunchError
 from jobs.jobfile import load_job
 
 ROOT = Path(__file__).parents[2]

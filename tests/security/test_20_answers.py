@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.store import open_data_store
 from jobs.transfers import pace
 from jobs.transfers.sinks import LONGEST_BODY

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tools import uv
 from tools.phases import Phases
 from tools.project import Project

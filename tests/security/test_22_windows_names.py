@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jobs import dataset_files
+from jobs.contracts.errors import LaunchError
 from jobs.data import Datasets
 from jobs.dataset_push import Reports
-from jobs.errors import LaunchError
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import InputSpec
 from jobs.data import Datasets
-from jobs.errors import EnvironmentFailure, LaunchError
 from jobs.inputs import give_inputs
-from jobs.spec import InputSpec
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec
 from tests.folders import make_folder

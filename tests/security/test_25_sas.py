@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.store import open_data_store
 from tests.fakes.scripted_server import answer, scripted_server
 from tests.jobs.test_store import environment_of

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.build_cache import cache_root
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.package_index import lend
 from jobs.scan_state import cache_folder
 from trainer.data import jpeg_crop

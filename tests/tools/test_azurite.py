@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tools.azurite import MAIN, ensure_azurite
 from tools.phases import Phases
 from tools.project import Project

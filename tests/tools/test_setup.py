@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from tools.azurite import Azurite
 from tools.phases import Phases
 from tools.project import Project

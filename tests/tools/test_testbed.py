@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tools import testbed
 
 

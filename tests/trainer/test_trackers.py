@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.images import PROJECT, runtime_python
 from trainer.common.trackers import open_trackers
 from trainer.common.world import World

@@ -16,8 +16,8 @@ from azure.core.exceptions import ResourceNotFoundError
 from jobs.azure_ml.code_upload import SHAPE_FILE, code_name, list_file
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, node_command, snapshot_file
 from jobs.azure_ml.request import job_request
+from jobs.contracts.spec import Environment
 from jobs.rank_code import LIST_FILE
-from jobs.spec import Environment
 from tests.fakes.azureml.client import Client
 from tests.fakes.azureml.fake import FakeAzure
 from tests.fakes.azureml.records import Job

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from infra.policy.waivers import WAIVERS
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tests.campaign import mutants
 from tests.fakes.azure_native import SUBSCRIPTION_ID
 from tests.fakes.azure_native.judge import rest_body

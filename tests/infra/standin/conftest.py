@@ -16,7 +16,7 @@ from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tests.fakes import azure_native
 from tests.fakes.azure_native import tables
 from tests.fakes.azure_native.wire import pack, unpack

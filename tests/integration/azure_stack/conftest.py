@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tests.fakes import azure_native
 from tests.pulumi_project import REPO, PulumiProject
 

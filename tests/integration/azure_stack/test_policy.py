@@ -17,7 +17,7 @@ import yaml
 
 from infra.policy import machine_learning, pack
 from infra.policy.rules import Resource, ResourceRule, Rule, Stack, StackRule
-from jobs.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure
 from tests.campaign import mutants
 from tests.infra.policy.mutants import Mutant
 from tests.infra.policy.written import mutants_of

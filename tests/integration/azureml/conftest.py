@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.azure_ml_v1.sdk import lay_sdk
-from jobs.errors import LaunchError
+from jobs.contracts.errors import LaunchError
 from jobs.images import PROJECT, runtime_python
 from tests.environments.laying import lay_environment
 from tests.fakes.azureml import FakeAzure

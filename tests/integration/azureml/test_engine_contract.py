@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.contracts.spec import Environment, JobSpec, LogLine, RunHandle, RunState, RunStatus
 from jobs.engines import load_engine, load_store
 from jobs.engines.base import Engine
-from jobs.spec import Environment, JobSpec, LogLine, RunHandle, RunState, RunStatus
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.gangs import Gangs, make_spec
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.contracts.spec import DatasetVersion, InputSpec, RankError
 from jobs.dataset_files import DatasetFile
 from jobs.failure import RankReport, root_cause
-from jobs.spec import DatasetVersion, InputSpec, RankError
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall
 from tests.fakes.azureml.ranks import Ranks
 from tests.fakes.packed_dataset import write_packed

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.spec import RunHandle, RunState
+from jobs.contracts.spec import RunHandle, RunState
 from tests.fakes.azure_launch import AzureLaunch, Typed
 from tests.fakes.azureml import FakeAzure, JobTrouble
 from tests.fakes.gangs import Gangs

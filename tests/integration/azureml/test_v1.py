@@ -19,10 +19,8 @@ from jobs.azure_ml.rank_settings import node_command
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml_v1.run_configuration import v1_request
 from jobs.azure_ml_v1.session import Session
-from jobs.engines import load_engine, load_store
-from jobs.engines.azureml_v1 import AzureMlV1Engine
-from jobs.errors import EnvironmentFailure, Refused
-from jobs.spec import (
+from jobs.contracts.errors import EnvironmentFailure, Refused
+from jobs.contracts.spec import (
     DatasetVersion,
     Environment,
     InputSpec,
@@ -31,6 +29,8 @@ from jobs.spec import (
     LogLine,
     RunState,
 )
+from jobs.engines import load_engine, load_store
+from jobs.engines.azureml_v1 import AzureMlV1Engine
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment

@@ -17,7 +17,7 @@ from azure.storage.blob import ContainerClient
 
 from infra.local import azurite_server
 from infra.local.azurite_server import KEY_FILE
-from jobs.spec import Environment
+from jobs.contracts.spec import Environment
 
 BLOB = b"some data"
 

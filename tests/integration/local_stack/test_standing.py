@@ -11,7 +11,7 @@ import jsonschema
 import msgspec
 
 from infra.local.azurite_server import KEY_FILE, LOG_FILE
-from jobs.spec import Environment
+from jobs.contracts.spec import Environment
 
 REPO = Path(__file__).parents[3]
 LOOPBACK = "0100007F"  # 127.0.0.1 as /proc/net/tcp writes it

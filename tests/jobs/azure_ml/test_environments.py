@@ -14,7 +14,7 @@ from jobs.azure_ml.environments import (
     version_for,
 )
 from jobs.containers import read_recipe
-from jobs.errors import NotFound
+from jobs.contracts.errors import NotFound
 from jobs.images import PROJECT
 from tests.fakes.cloud_stack import DIGEST, IMAGE, WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_spec

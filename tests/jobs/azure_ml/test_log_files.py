@@ -15,7 +15,7 @@ from jobs.azure_ml.log_files import (
     parse_block,
     parse_name,
 )
-from jobs.spec import LogLine
+from jobs.contracts.spec import LogLine
 
 NOW = "2026-11-21T12:00:00.000000Z"
 

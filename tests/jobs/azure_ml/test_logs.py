@@ -13,8 +13,8 @@ import pytest
 from jobs.azure_ml import logs, watch
 from jobs.azure_ml.logs import read_logs
 from jobs.azure_ml.node_logs import BuildNews, preparation_lines
-from jobs.errors import EnvironmentFailure, Unreached
-from jobs.spec import JobRetry, LogLine, RunHandle
+from jobs.contracts.errors import EnvironmentFailure, Unreached
+from jobs.contracts.spec import JobRetry, LogLine, RunHandle
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.gangs import make_spec
 

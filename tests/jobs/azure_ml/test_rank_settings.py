@@ -20,8 +20,8 @@ from jobs.azure_ml.rank_settings import (
     node_command,
     snapshot_file,
 )
+from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, KeyVault, Storage
 from jobs.rank_azure import read_settings
-from jobs.spec import DatasetVersion, Environment, InputSpec, KeyVault, Storage
 from tests.fakes.gangs import make_environment, make_spec
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="d" * 64, files=2, bytes=9)

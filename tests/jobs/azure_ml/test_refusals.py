@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jobs.azure_ml.refusals import PlaceMissing, WorkspaceGone, explain, role_for
-from jobs.errors import ExitCode, Unreached
+from jobs.contracts.errors import ExitCode, Unreached
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 ENVIRONMENT = make_cloud_environment()

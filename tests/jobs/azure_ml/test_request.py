@@ -22,7 +22,7 @@ from jobs.azure_ml.request import (
     run_of_job,
     run_request,
 )
-from jobs.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
+from jobs.contracts.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
 from tests.fakes.cloud_stack import IMAGE, WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 

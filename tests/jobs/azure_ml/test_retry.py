@@ -16,8 +16,8 @@ from jobs.azure_ml.intents import Intent, hold, read_intent, write_intent
 from jobs.azure_ml.refusals import CloudRefusal, explain, unreachable
 from jobs.azure_ml.retry import NextAttempt, begin_again, next_attempt
 from jobs.azure_ml.submission import submit_attempt
-from jobs.errors import EnvironmentFailure
-from jobs.spec import JobRetry, JobSpec, Limits, RunHandle, RunState
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import JobRetry, JobSpec, Limits, RunHandle, RunState
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

@@ -15,10 +15,10 @@ from jobs.azure_ml import watch
 from jobs.azure_ml.intents import Intent, write_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
 from jobs.azure_ml.retry import begin_again
-from jobs.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import JobRetry, RunState
 from jobs.failure import RankReport
 from jobs.runs import RunEvent
-from jobs.spec import JobRetry, RunState
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

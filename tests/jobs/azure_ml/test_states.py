@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.azure_ml.states import Standing, judge, why_it_waits
-from jobs.spec import RunState
+from jobs.contracts.spec import RunState
 
 
 def error(message: str, code: str = "UserError") -> dict[str, Any]:

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from jobs.azure_ml_v1.run_configuration import plan_run, v1_request
-from jobs.errors import LaunchError
-from jobs.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from msgspec.structs import fields
 
+from jobs.contracts.schemas import DESCRIPTIONS, SCHEMAS, job_schema, schema_text
+from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobRetry
 from jobs.jobfile import CATALOG
 from jobs.project import project_root
-from jobs.schemas import DESCRIPTIONS, SCHEMAS, job_schema, schema_text
-from jobs.spec import JobFile, JobInput, JobLimits, JobRetry
 
 
 class Yaml12(yaml.SafeLoader):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from jobs.spec import Cluster, Environment, JobFile, JobInput, JobLimits, JobRetry
+from jobs.contracts.spec import Cluster, Environment, JobFile, JobInput, JobLimits, JobRetry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -1,0 +1,1 @@
+"""Structs, errors and schemas that all of jobs/ shares."""
