@@ -14,7 +14,7 @@ from msgspec import Struct
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import GitState
 from jobs.git import GitFailure, Repository
-from jobs.rank_folder import copy_content
+from jobs.rank.folder import copy_content
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

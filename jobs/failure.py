@@ -45,7 +45,7 @@ FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILI
 
 
 class RankReport(Struct, frozen=True, kw_only=True):
-    """`ranks/NNNNN.json`: what rank.py knows of its rank. Times are of the monotonic clock."""
+    """`ranks/NNNNN.json`: what rank/main.py knows of its rank. Times are of the monotonic clock."""
 
     rank: int
     node: int = 0
@@ -191,7 +191,7 @@ def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
 def _failed_by_itself(report: RankReport, stopped_s: float | None) -> bool:
     if stopped_s is not None and report.evidence_s > stopped_s:
         return False
-    # mpirun ends its ranks by itself when one fails; rank.py notes when it was told to stop.
+    # mpirun ends its ranks by itself when one fails; rank/main.py notes when it was told to stop.
     return report.stopped_s is None or report.evidence_s < report.stopped_s
 
 

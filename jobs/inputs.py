@@ -27,7 +27,7 @@ from jobs.dataset_records import require_digest
 from jobs.durable import finish_folder
 from jobs.launchers import stream_cache_bytes
 from jobs.private import make_folder, open_lock
-from jobs.rank_world import stream_file
+from jobs.rank.world import stream_file
 from jobs.signatures import signature_file, write_signature
 from jobs.store import BlobStore, Incoming, open_data_store
 

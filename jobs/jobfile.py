@@ -17,7 +17,7 @@ CATALOG = Path(__file__).parent / "catalog"
 SUFFIXES = (".yaml", ".yml", ".json")
 # Editors take the schema's address from this key of a JSON (or YAML) file.
 SCHEMA_KEY = "$schema"
-# What rank.py sets; a job that set them would part ranks from each other.
+# What rank/main.py sets; a job that set them would part ranks from each other.
 RESERVED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 RESERVED_PREFIX = "TRAINYARD_"
 TRAINER = "trainer"

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Cluster, JobSpec, Launcher, Limits
-from jobs.program_file import PROGRAM_FILE
+from jobs.rank.program import PROGRAM_FILE
 
 LOOPBACK = "127.0.0.1"
 LONGEST_PATIENCE_S = 14 * 86400  # in milliseconds just less than 31 bits, which gloo counts in
@@ -61,7 +61,7 @@ class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RANK.json: what rank.py reads, the same for all ranks of a run; no secret's value."""
+    """RANK.json: what rank/main.py reads, the same for all ranks of a run; no secret's value."""
 
     run_dir: str
     command: tuple[str, ...]
@@ -137,7 +137,7 @@ def patience_s(limits: Limits) -> int:
 
 
 def elastic_environment(*, has_store: bool) -> dict[str, str]:
-    """What torchrun tells all its workers; rank.py adds what each of them has for itself.
+    """What torchrun tells all its workers; rank/main.py adds what each of them has for itself.
 
     Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
     them, not by rank 0. Left out are the files and signals of torchrun's own agent.

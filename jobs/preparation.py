@@ -16,7 +16,7 @@ from jobs.contracts.spec import Environment, JobSpec
 from jobs.durable import reserve_ending
 from jobs.gpus import count_gpus
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
-from jobs.program_file import PROGRAM_FILE, rank_program
+from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.signatures import forget_signatures_of_the_dead
 from jobs.watcher import end_with_parent
 

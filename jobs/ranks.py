@@ -1,4 +1,4 @@
-"""The processes of one gang: started, reaped, ended; what their rank.py reported."""
+"""The processes of one gang: started, reaped, ended; what their rank/main.py reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jobs.processes import (
 from jobs.untrusted import read_json
 
 KILL_TIMEOUT_S = 3.0
-LAST_WORDS_S = 1.0  # for rank.py to write what its command left, once the command is dead
+LAST_WORDS_S = 1.0  # for rank/main.py to write what its command left, once the command is dead
 
 
 class Ranks:
@@ -101,7 +101,7 @@ class Ranks:
         except (OSError, msgspec.DecodeError):
             report = RankReport(rank=rank, node=node)
         if report.ended_s is None and rank in self._ended and self._request.launcher != "mpi":
-            # rank.py itself was killed, or could not write: its own end is what is known.
+            # rank/main.py itself was killed, or could not write: its own end is what is known.
             status, when_s = self._ended[rank]
             code = os.waitstatus_to_exitcode(status)
             return msgspec.structs.replace(
@@ -125,7 +125,7 @@ class Ranks:
         self.clean_up()
 
     def _to_ask(self) -> list[Process]:
-        """Who is asked to end: each rank.py, or mpirun where none is known yet.
+        """Who is asked to end: each rank/main.py, or mpirun where none is known yet.
 
         mpirun would pass the signal on, but kill its ranks within seconds of that.
         """
@@ -156,7 +156,7 @@ class Ranks:
         self.clean_up()
 
     def clean_up(self) -> None:
-        """Kill every process of the run; commands first, so that rank.py can write their end."""
+        """Kill every process of the run; commands first, so that rank/main.py can write their end."""
         if self._living:
             spare = {report.pid for report in self.reports()} | set(self._living)
             if self._helper is not None:

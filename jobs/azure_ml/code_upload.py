@@ -18,7 +18,7 @@ from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
 from jobs.code import Entry, travelling
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobSpec
-from jobs.rank_code import LIST_FILE
+from jobs.rank.code import LIST_FILE
 from jobs.transfers.files import Outgoing, outgoing
 
 # What a node makes again of the code that it was given.

@@ -17,7 +17,7 @@ from jobs.contracts.spec import LogLine
 OVERLAP = 96
 # What one request brings at most, so that one long log does not hold up the others.
 LONGEST_RANGE = 4 << 20
-# Ranks break longer lines (jobs/rank_log.py); a node may write what it likes.
+# Ranks break longer lines (jobs/rank/log.py); a node may write what it likes.
 LONGEST_LINE = 2 << 20
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
 _STAMPS = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) ", re.MULTILINE)

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
 from jobs.launchers import elastic_environment, patience_s
-from jobs.program_file import PROGRAM_FILE, RANK_MODULES, zip_program
-from jobs.rank_code import LIST_FILE
+from jobs.rank.code import LIST_FILE
+from jobs.rank.program import PROGRAM_FILE, RANK_MODULES, zip_program
 
 SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
@@ -54,7 +54,7 @@ if sys.version_info < (3, 9):
         "error: the image's `python` is %d.%d and the ranks need 3.9 or newer "
         "(hint: put a newer one first on PATH in the image)" % tuple(sys.version_info[:2])
     )
-from jobs.rank_azure import main
+from jobs.rank.azure_node import main
 
 sys.exit(main())
 """
@@ -68,7 +68,7 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 
 class NodeJob(Struct, frozen=True, kw_only=True):
-    """TRAINYARD_JOB, as jobs/rank_azure.py reads it; the same for all ranks of a run.
+    """TRAINYARD_JOB, as jobs/rank/azure_node.py reads it; the same for all ranks of a run.
 
     `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
     and `runs` are its containers.
@@ -109,7 +109,7 @@ def node_command(spec: JobSpec, code: str) -> str:
 def environment_variables(
     spec: JobSpec, environment: Environment, *, run: str, attempt: int
 ) -> dict[str, str]:
-    """All variables of the job: the job's own, the launcher's, and what rank.py has to know."""
+    """All variables of the job: the job's own, the launcher's, and what rank/main.py has to know."""
     job = msgspec.json.encode(node_job(spec, environment), order="deterministic")
     return {
         **_launcher_environment(spec, environment.clusters[spec.cluster], run),

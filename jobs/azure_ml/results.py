@@ -30,7 +30,7 @@ FIGURES = ("metrics.jsonl", "summary.json")
 _NUM_REQUESTS = 8
 # A node that is taken away ends what runs on it by these.
 _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
-# Each holds 64 kB of a log's end at most, twice (jobs/rank_log.py), and 100 bytes a figure.
+# Each holds 64 kB of a log's end at most, twice (jobs/rank/log.py), and 100 bytes a figure.
 _RECORD = re.compile(r"[0-9]{5}\.json")
 _LONGEST_RECORD, _MOST_RECORDS = 1 << 20, 4096
 _LONGEST_FIGURES, _LONGEST_MANIFEST = 64 << 20, 16 << 20

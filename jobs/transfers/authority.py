@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.credentials import STORAGE_SCOPE, Tokens
-from jobs.rank_hosts import STORES, is_azures
+from jobs.rank.hosts import STORES, is_azures
 
 # Spoken on the wire; Azurite and every cloud know it.
 API_VERSION = "2023-11-03"

@@ -25,7 +25,7 @@ from jobs.container_build import build_image, build_log, record_folder
 from jobs.container_engines import find_engine
 from jobs.containers import Recipe, read_recipe
 from jobs.package_index import find_settings
-from jobs.program_file import rank_program
+from jobs.rank.program import rank_program
 from tests.fakes.containers import buildah, buildah_storage
 from trainer.data.digits import prepare_digits
 from trainer.data.events import Events

@@ -12,7 +12,7 @@ import pytest
 from jobs.code import FETCHED, Snapshot, git_state, measure, snapshot
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import GitState
-from jobs.rank_folder import copy_tree
+from jobs.rank.folder import copy_tree
 
 Git = Callable[..., str]
 

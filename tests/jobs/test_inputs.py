@@ -16,7 +16,7 @@ from jobs.contracts.spec import DatasetVersion, InputMode, InputSpec, JobSpec, L
 from jobs.data import Datasets
 from jobs.inputs import give_inputs, require_packed
 from jobs.launchers import gang_request
-from jobs.rank_world import map_world, rank_environment, stream_file
+from jobs.rank.world import map_world, rank_environment, stream_file
 from jobs.signatures import (
     forget_signatures,
     forget_signatures_of_the_dead,

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from jobs.azure_ml.rank_settings import environment_variables, node_command
-from jobs.rank_code import LIST_FILE
+from jobs.rank.code import LIST_FILE
 from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

@@ -22,7 +22,7 @@ from jobs.azure_ml import intents
 from jobs.build_cache import exclusive
 from jobs.fetching import fetching_into
 from jobs.private import open_lock
-from jobs.rank_azure import begin
+from jobs.rank.azure_node import begin
 from jobs.scan_state import lock_work
 from jobs.slots import Slots
 
@@ -32,8 +32,8 @@ LOCKERS = {
     "infra/local/azurite_server.py": "makes it 0600",
     "infra/local/running.py": "looks at supervisor.lock",
     "jobs/transfers/portable.py": "locks what its callers opened",
-    "jobs/rank.py": "stdlib alone; 0600",
-    "jobs/rank_azure.py": "stdlib alone; 0600",
+    "jobs/rank/main.py": "stdlib alone; 0600",
+    "jobs/rank/azure_node.py": "stdlib alone; 0600",
     "trainer/data/locks.py": "locks the user's own folder",
     "trainer/data/stream_cache.py": "makes them 0600",
 }
@@ -53,7 +53,7 @@ def lock_slots(top: Path) -> None:
 
 
 def lock_node(top: Path) -> None:
-    from jobs.rank import Rank
+    from jobs.rank.main import Rank
 
     rank = object.__new__(Rank)
     rank.job = {"run_dir": str(top)}

@@ -15,8 +15,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from jobs.contracts.spec import RunState
-from jobs.rank_log import Log
-from jobs.rank_mask import Mask, passwords_of_proxies
+from jobs.rank.log import Log
+from jobs.rank.mask import Mask, passwords_of_proxies
 from tests.fakes.gangs import Gangs
 
 SECRET = "p@ss\\w/' \"ör~hunter2"

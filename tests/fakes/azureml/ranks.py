@@ -1,4 +1,4 @@
-"""Puts jobs to the stand-in whose ranks rank.py starts, and reads what their nodes have brought."""
+"""Puts jobs to the stand-in whose ranks rank/main.py starts, and reads what their nodes have brought."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jobs.azure_ml.code_upload import SHAPE_FILE, code_name, list_file
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, node_command, snapshot_file
 from jobs.azure_ml.request import job_request
 from jobs.contracts.spec import Environment
-from jobs.rank_code import LIST_FILE
+from jobs.rank.code import LIST_FILE
 from tests.fakes.azureml.client import Client
 from tests.fakes.azureml.fake import FakeAzure
 from tests.fakes.azureml.records import Job

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.rank_identity import Identity
-from jobs.rank_store import Container
-from jobs.rank_uploads import BLOCK_BYTES, METRICS_BLOCK_BYTES, Uploads
+from jobs.rank.identity import Identity
+from jobs.rank.services import Container
+from jobs.rank.uploads import BLOCK_BYTES, METRICS_BLOCK_BYTES, Uploads
 from tests.fakes.azureml import FakeAzure, RequestTrouble, broken
 
 

@@ -1,4 +1,4 @@
-"""What rank.py does on the nodes of Azure ML: who the ranks are, what they find, what comes home."""
+"""What rank/main.py does on the nodes of Azure ML: who the ranks are, what they find, what comes home."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from jobs.azure_ml.code_upload import SHAPE_FILE, CodeFile, read_code
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
 from jobs.contracts.errors import NotFound
-from jobs.rank_code import LIST_FILE
+from jobs.rank.code import LIST_FILE
 from jobs.transfers.files import BLOCK_BYTES
 from tests.fakes.gangs import make_spec
 

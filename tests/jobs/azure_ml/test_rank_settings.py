@@ -21,7 +21,7 @@ from jobs.azure_ml.rank_settings import (
     snapshot_file,
 )
 from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, KeyVault, Storage
-from jobs.rank_azure import read_settings
+from jobs.rank.azure_node import read_settings
 from tests.fakes.gangs import make_environment, make_spec
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="d" * 64, files=2, bytes=9)
@@ -29,7 +29,7 @@ NOT_STDLIB = """
 import sys
 sys.argv = ["rank.pyz", "nothing"]
 sys.path.insert(0, {path!r})
-import jobs.rank_azure, jobs.rank_chief, jobs.rank_streams, jobs.rank_uploads, jobs.rank_vault
+import jobs.rank.azure_node, jobs.rank.chief, jobs.rank.streams, jobs.rank.uploads, jobs.rank.vault
 tops = {{name.partition(".")[0] for name in sys.modules}} - {{"__main__", "jobs"}}
 print(*sorted(tops - sys.stdlib_module_names))
 """

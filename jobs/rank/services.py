@@ -14,8 +14,8 @@ import urllib.request
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from jobs.rank_hosts import STORES, VAULTS, is_azures
-from jobs.rank_identity import STORAGE, VAULT, Identity, RankError
+from jobs.rank.hosts import STORES, VAULTS, is_azures
+from jobs.rank.identity import STORAGE, VAULT, Identity, RankError
 
 BLOB_VERSION = "2021-12-02"
 TIMEOUT_S = 60.0

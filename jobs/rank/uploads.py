@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from jobs.rank import die_with_parent
-from jobs.rank_identity import STORAGE, Identity, RankError
-from jobs.rank_log import stamp
-from jobs.rank_store import Answer, Container, Refused, block_id, unreachable
+from jobs.rank.identity import STORAGE, Identity, RankError
+from jobs.rank.log import stamp
+from jobs.rank.main import die_with_parent
+from jobs.rank.services import Answer, Container, Refused, block_id, unreachable
 
 INTERVAL_S = 10.0
 # A file is brought when nobody has written to it for so long.

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.rank_log import LONGEST_LINE, SHOW_EVERY_S, Log, stamp
-from jobs.rank_mask import Mask
-from jobs.rank_memory import FORGOTTEN_BYTES, LARGEST, LONGEST
+from jobs.rank.log import LONGEST_LINE, SHOW_EVERY_S, Log, stamp
+from jobs.rank.mask import Mask
+from jobs.rank.memory import FORGOTTEN_BYTES, LARGEST, LONGEST
 
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
 
@@ -59,7 +59,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        monkeypatch.setattr("jobs.rank_log.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("jobs.rank.log.time.monotonic", lambda: self.now_s)
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_traceback_that_much_came_after_long_ago_was_not_the_end(
 ) -> None:
     text = b"Traceback (most recent call last):\n  at\nValueError: caught\n"
     written = Written(tmp_path).feed(text, b"training went on\n" * (FORGOTTEN_BYTES // 10))
-    monkeypatch.setattr("jobs.rank_memory.time.monotonic", lambda: float("inf"))
+    monkeypatch.setattr("jobs.rank.memory.time.monotonic", lambda: float("inf"))
     assert written.log.traceback() is None
 
 
@@ -327,7 +327,7 @@ def test_log_cut_off_by_a_full_disk_goes_on_with_a_whole_line(
         room[0] -= done
         return done
 
-    monkeypatch.setattr("jobs.rank_log.os.write", write_while_there_is_room)
+    monkeypatch.setattr("jobs.rank.log.os.write", write_while_there_is_room)
     written.feed(b"two is cut off here\n", b"three\n")
     monkeypatch.undo()
     lost = 2 * len(stamp()) + len(b"two is cut off here\nthree\n") - 40

@@ -10,7 +10,7 @@ from typing import Any
 
 START = """
 import json, os, sys
-from jobs import rank
+from jobs.rank import main as rank
 
 def broken(*_):
     raise StopIteration

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jobs.rank_identity import STORAGE, Identity, RankError
+from jobs.rank.identity import STORAGE, Identity, RankError
 from tests.fakes.instance_metadata import InstanceMetadata, instance_metadata
 
 

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from jobs.rank import die_with_parent
-from jobs.rank_identity import Identity, RankError
-from jobs.rank_store import Answer, Container
+from jobs.rank.identity import Identity, RankError
+from jobs.rank.main import die_with_parent
+from jobs.rank.services import Answer, Container
 
 INTERVAL_S = 2.0
 GRACE_S = 2.0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.program_file import RANK_MODULES, rank_program
+from jobs.rank.program import RANK_MODULES, rank_program
 
-LOADED = "import sys; sys.path.insert(0, {path!r}); import jobs.rank; print(jobs.rank.__file__)"
+LOADED = "import sys; sys.path.insert(0, {path!r}); import jobs.rank.main; print(jobs.rank.main.__file__)"
 
 
 @pytest.mark.parametrize(("is_ours", "ending"), [(True, "pyc"), (False, "py")])
@@ -27,7 +27,7 @@ def test_a_rank_starts_from_what_its_python_can_read(
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == f"{path}/jobs/rank.{ending}"
+    assert done.stdout.strip() == f"{path}/jobs/rank/main.{ending}"
 
 
 def of_another_version(content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Whatever starts rank.py, the job's command sees the same contract."""
+"""Whatever starts rank/main.py, the job's command sees the same contract."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jobs.rank_azure import rank_variables
-from jobs.rank_world import World, map_world, rank_environment
+from jobs.rank.azure_node import rank_variables
+from jobs.rank.world import World, map_world, rank_environment
 
 # What each starter sets for rank 5 of 8 on the second of two nodes.
 STARTERS = {

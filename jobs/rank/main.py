@@ -3,7 +3,7 @@
     python -I -S rank.pyz RANK.json
 
 It travels beside the code into any container, with the modules that it imports as one file
-(program_file.py): standard library only, Python 3.9. On Azure rank_azure.py comes along, which knows
+(program.py): standard library only, Python 3.9. On Azure azure_node.py comes along, which knows
 what nobody prepares there. RANK.json holds what the ranks of a run share, and no secret: secrets are
 in the environment, and their values are struck out of the log.
 """
@@ -22,10 +22,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from jobs.rank_folder import copy_tree
-from jobs.rank_log import Log
-from jobs.rank_mask import SHORT, SHORTEST, Mask, passwords_of_proxies
-from jobs.rank_world import map_world, rank_environment
+from jobs.rank.folder import copy_tree
+from jobs.rank.log import Log
+from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
+from jobs.rank.world import map_world, rank_environment
 
 CHUNK = 1 << 20
 PREEMPTED_EXIT_CODE = 75

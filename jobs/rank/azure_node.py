@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-from jobs.rank import Ending, Rank
-from jobs.rank_code import Altered, copy_sent, read_sent
-from jobs.rank_world import World, map_world
+from jobs.rank.code import Altered, copy_sent, read_sent
+from jobs.rank.main import Ending, Rank
+from jobs.rank.world import World, map_world
 
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
@@ -46,12 +46,12 @@ def main() -> int:
     settings = read_settings(environ)
     run_dir = f"{os.getcwd()}/{RUN_DIR}"
     if sys.argv[1] == UPLOADS:
-        from jobs.rank_uploads import bring_results
+        from jobs.rank.uploads import bring_results
 
         bring_results(settings, run_dir, node=int(sys.argv[2]), is_main=sys.argv[3] == "main")
         return 0
     if sys.argv[1] == CHIEF:
-        from jobs.rank_chief import watch_chief
+        from jobs.rank.chief import watch_chief
 
         watch_chief(settings, run_dir, int(sys.argv[2]))
         return 0
@@ -90,7 +90,7 @@ def begin(run_dir: str, rank: int) -> Generator[None]:
 
 
 def make_run_dir(settings: dict[str, Any], run_dir: str, places: dict[str, str]) -> dict[str, Any]:
-    """Make the folders that all ranks of a node share; gives what rank.py has to know."""
+    """Make the folders that all ranks of a node share; gives what rank/main.py has to know."""
     for name in ("ranks", "nodes", "inputs", *(f"outputs/{name}" for name in settings["outputs"])):
         os.makedirs(f"{run_dir}/{name}", exist_ok=True)
     os.makedirs(f"{run_dir}/outputs", exist_ok=True)
@@ -141,8 +141,8 @@ def start(settings: dict[str, Any], job: dict[str, Any], environ: dict[str, str]
     job["secrets"] = [*settings["secrets"], *SECRET_VARIABLES]
     problem = None
     if settings["secrets"]:
-        from jobs.rank_identity import Identity, RankError
-        from jobs.rank_vault import fetch_secrets
+        from jobs.rank.identity import Identity, RankError
+        from jobs.rank.vault import fetch_secrets
 
         try:
             environ.update(fetch_secrets(settings["vault"], settings["secrets"], Identity(environ)))
@@ -182,7 +182,7 @@ class AzureRank(Rank):
     def _execute(self, command: list[str], *, is_last: bool = False) -> Ending:
         ending = super()._execute(command, is_last=is_last)
         if is_last and self._settings["chief"]:
-            from jobs.rank_chief import served
+            from jobs.rank.chief import served
 
             if os.path.exists(served(self.job["run_dir"], self.world.rank)):
                 return Ending(0, None)
@@ -192,8 +192,8 @@ class AzureRank(Rank):
         if not self.world.node:
             self._bring_metrics()
         if self._settings["streams"]:
-            from jobs.rank_identity import Identity, RankError
-            from jobs.rank_streams import Streams
+            from jobs.rank.identity import Identity, RankError
+            from jobs.rank.streams import Streams
 
             try:
                 Streams(self._settings, self.job["run_dir"], Identity(self.env)).lay(self.env)
@@ -232,8 +232,8 @@ class AzureRank(Rank):
 
         Also of a first one: after a node has failed Azure ML may start the same job anew.
         """
-        from jobs.rank_identity import Identity, RankError
-        from jobs.rank_store import Container
+        from jobs.rank.identity import Identity, RankError
+        from jobs.rank.services import Container
 
         settings = self._settings
         runs = Container(settings["store"], settings["runs"], Identity(self.env))
@@ -243,7 +243,7 @@ class AzureRank(Rank):
             return
         except RankError as error:
             # Else what this attempt brings would be put in their place.
-            from jobs.rank_uploads import UNREAD_METRICS
+            from jobs.rank.uploads import UNREAD_METRICS
 
             self._mark(UNREAD_METRICS)
             self.log.feed(f"warning: earlier metrics are not there: {error}\n".encode())
@@ -314,8 +314,8 @@ class AzureRank(Rank):
 
     def _send_record(self) -> None:
         """Put the record where whoever judges the run finds it; its times in those of the world."""
-        from jobs.rank_identity import Identity, RankError
-        from jobs.rank_store import Container
+        from jobs.rank.identity import Identity, RankError
+        from jobs.rank.services import Container
 
         ahead_s = time.time() - time.monotonic()
         record = {

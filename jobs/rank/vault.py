@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from urllib.parse import quote, urlsplit
 
-from jobs.rank_identity import VAULT, Identity, RankError
-from jobs.rank_store import Service
+from jobs.rank.identity import VAULT, Identity, RankError
+from jobs.rank.services import Service
 
 API_VERSION = "7.4"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.rank_identity import RankError
-from jobs.rank_store import Container
-from jobs.rank_vault import fetch_secrets
+from jobs.rank.identity import RankError
+from jobs.rank.services import Container
+from jobs.rank.vault import fetch_secrets
 
 
 class Counted:

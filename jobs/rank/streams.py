@@ -15,10 +15,10 @@ import shutil
 from typing import Any
 from urllib.parse import quote
 
-from jobs.rank_identity import STORAGE, Identity, RankError
-from jobs.rank_store import Container
-from jobs.rank_uploads import write_token
-from jobs.rank_world import stream_file
+from jobs.rank.identity import STORAGE, Identity, RankError
+from jobs.rank.services import Container
+from jobs.rank.uploads import write_token
+from jobs.rank.world import stream_file
 
 INDEX_FILE = "index.json"
 CACHE_VARIABLE = "TRAINYARD_STREAM_CACHE_BYTES"

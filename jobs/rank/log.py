@@ -8,8 +8,8 @@ import re
 import select
 import time
 
-from jobs.rank_mask import Mask
-from jobs.rank_memory import Memory
+from jobs.rank.mask import Mask
+from jobs.rank.memory import Memory
 
 LONGEST_LINE = 1 << 20
 # How often the log shows what a program draws anew on one line, and that it writes at all.

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from jobs.rank_identity import RankError
-from jobs.rank_store import Answer, Container, block_id, md5_text
-from jobs.rank_uploads import METRICS_BLOCK_BYTES, GrowingFile, Tree
+from jobs.rank.identity import RankError
+from jobs.rank.services import Answer, Container, block_id, md5_text
+from jobs.rank.uploads import METRICS_BLOCK_BYTES, GrowingFile, Tree
 
 
 class GrowingMetrics:

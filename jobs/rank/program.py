@@ -11,8 +11,8 @@ from pathlib import Path
 
 # The file, and what every engine starts ranks by; an engine may add modules.
 PROGRAM_FILE = "rank.pyz"
-RANK_MODULES = ("rank", "rank_folder", "rank_log", "rank_mask", "rank_memory", "rank_world")
-_MAIN = "import sys\n\nfrom jobs.rank import main\n\nsys.exit(main())\n"
+RANK_MODULES = ("main", "folder", "log", "mask", "memory", "world")
+_MAIN = "import sys\n\nfrom jobs.rank.main import main\n\nsys.exit(main())\n"
 _WHEN = (1980, 1, 1, 0, 0, 0)
 # Of a compiled module's head: it is not to be compared with its source (PEP 552).
 _UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
@@ -23,7 +23,7 @@ def rank_program() -> bytes:
 
     Quickly so where Python is of this one's version: each module is there compiled, too.
     """
-    compiled = ((f"jobs/{name}.pyc", _compile(name)) for name in RANK_MODULES)
+    compiled = ((f"jobs/rank/{name}.pyc", _compile(name)) for name in RANK_MODULES)
     return _zip([("__main__.py", _MAIN.encode()), *compiled, *_sources(RANK_MODULES)])
 
 
@@ -34,8 +34,9 @@ def zip_program(main: str, modules: Sequence[str]) -> bytes:
 
 def _sources(modules: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     yield "jobs/__init__.py", b""
+    yield "jobs/rank/__init__.py", b""
     for name in modules:
-        yield f"jobs/{name}.py", _path(name).read_bytes()
+        yield f"jobs/rank/{name}.py", _path(name).read_bytes()
 
 
 def _path(name: str) -> Path:
@@ -44,7 +45,7 @@ def _path(name: str) -> Path:
 
 def _compile(name: str) -> bytes:
     """From the cache beside the source where it is there."""
-    code = SourceFileLoader(f"jobs.{name}", str(_path(name))).get_code(f"jobs.{name}")
+    code = SourceFileLoader(f"jobs.rank.{name}", str(_path(name))).get_code(f"jobs.rank.{name}")
     return MAGIC_NUMBER + _UNCHECKED + marshal.dumps(code)
 
 

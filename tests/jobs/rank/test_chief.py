@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from jobs.rank_chief import EARLIER_S, Chief
-from jobs.rank_store import Answer, Container
+from jobs.rank.chief import EARLIER_S, Chief
+from jobs.rank.services import Answer, Container
 
 # Nobody's clock here: whoever looks at the node's own is wrong by years.
 NOW = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
