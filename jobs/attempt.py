@@ -26,9 +26,9 @@ from jobs.failure import (
     summary_line,
     why_it_left,
 )
+from jobs.host.processes import MARK
 from jobs.launchers import GangRequest
 from jobs.meeting import Meeting
-from jobs.processes import MARK
 from jobs.ranks import Ranks
 from jobs.supervision import Handover
 from jobs.vitals import Activity, observe

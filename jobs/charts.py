@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.build_cache import cache_root
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunState
+from jobs.host.cache import cache_root
 from jobs.report import Curve, RunReport
 
 if TYPE_CHECKING:

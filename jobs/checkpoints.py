@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from jobs.untrusted import parse_json, read_small
+from jobs.host.untrusted import parse_json, read_small
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"

@@ -9,9 +9,9 @@ from argparse import Namespace
 from collections.abc import Collection, Sequence
 from importlib import import_module
 
-from jobs import console
 from jobs.command_parser import Act, CommandParser
 from jobs.contracts.errors import ExitCode, LaunchError
+from jobs.host import console
 
 # In the order of `launch --help`. A verb's module loads only when it is the one asked for; it is
 # jobs/commands/<verb>.py.

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError, NotFound, Refused
 from jobs.contracts.spec import Cluster, Environment
-from jobs.untrusted import parse
+from jobs.host.untrusted import parse
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire

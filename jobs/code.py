@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import GitState
-from jobs.git import GitFailure, Repository
+from jobs.host.git import GitFailure, Repository
 from jobs.rank.folder import copy_content
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ def _known_runs(environment: Environment) -> Choices:
 
 def stacks(incomplete: str, typed: Namespace) -> Choices:
     """The stacks that have a file of settings."""
-    from jobs.project import project_root
+    from jobs.host.project import project_root
 
     del typed
     files = sorted(project_root().glob("Pulumi.*.yaml"))
@@ -103,7 +103,7 @@ def datasets(incomplete: str, typed: Namespace) -> Choices:
 
 def dataset_versions(incomplete: str, typed: Namespace) -> Choices:
     """Datasets with each of their versions, once a name is there the versions alone."""
-    from jobs.console import size_text
+    from jobs.host.console import size_text
 
     found = _datasets(typed)
     versions = {
@@ -116,7 +116,7 @@ def dataset_versions(incomplete: str, typed: Namespace) -> Choices:
 
 def clusters(incomplete: str, typed: Namespace) -> Choices:
     """The clusters of the stack with their sizes."""
-    from jobs.console import count_text
+    from jobs.host.console import count_text
 
     found = _environment(typed).clusters
     choices = {
@@ -128,8 +128,8 @@ def clusters(incomplete: str, typed: Namespace) -> Choices:
 
 def images(incomplete: str, typed: Namespace) -> Choices:
     """The images that can be built here."""
+    from jobs.host.project import sources_folder
     from jobs.images import list_images
-    from jobs.project import sources_folder
 
     del typed
     return _beginning(incomplete, dict.fromkeys(list_images(sources_folder()), ""))
@@ -198,7 +198,7 @@ def _datasets(typed: Namespace) -> list[DatasetVersion]:
 
 def _environment(typed: Namespace) -> Environment:
     """What the file says, or what was last read of the stack: a TAB starts no Pulumi."""
-    from jobs.environment_file import known_environment, read_environment
+    from jobs.host.environment_file import known_environment, read_environment
 
     if typed.env is not None:
         return read_environment(typed.env)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.build_cache import content_key
 from jobs.contracts.errors import NotFound
+from jobs.host.cache import content_key
 from jobs.images import lock_file
 
 VARIANTS = ("cpu", "cuda")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from jobs.console import count_text, duration_text
 from jobs.contracts.spec import Cluster, Environment, JobSpec, RunStatus
+from jobs.host.console import count_text, duration_text
 from jobs.outcome import parse_time
 
 if TYPE_CHECKING:

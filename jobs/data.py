@@ -19,9 +19,9 @@ from jobs.dataset_push import SILENT, Push, Pushed, Reports
 from jobs.dataset_records import DatasetRecord, Records, require_digest
 from jobs.dataset_register import register
 from jobs.dataset_remove import Removal, plan_removal, remove
-from jobs.durable import finish_folder
-from jobs.private import make_folder, open_lock
-from jobs.progress import Progress, silent
+from jobs.host.files import finish_folder
+from jobs.host.private import make_folder, open_lock
+from jobs.host.progress import Progress, silent
 from jobs.store import BlobStore, open_data_store
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jobs.console import count_text, size_text
 from jobs.contracts.spec import DatasetVersion, Environment
+from jobs.host.console import count_text, size_text
 
 # Azure ML's rule; ours allows dots too.
 _ASSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")

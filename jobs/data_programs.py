@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from jobs import console
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.progress import INTERRUPTED, ProgressLine, Transfer
+from jobs.host import console
+from jobs.host.progress import INTERRUPTED, ProgressLine, Transfer
 
 Program = Literal["prepare", "pack", "synthesize"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from jobs.console import size_text
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.untrusted import LONGEST_PART_BYTES, windows_objection
+from jobs.host.console import size_text
+from jobs.host.untrusted import LONGEST_PART_BYTES, windows_objection
 
 # A blob's name may have 1,024 characters in 254 parts, and a dataset's name and digest come first.
 LONGEST_PATH = 890

@@ -22,7 +22,7 @@ from jobs.dataset_files import (
 from jobs.dataset_list import FileList, fetch_list, work_folder, write_list
 from jobs.dataset_scan import scan_these
 from jobs.dataset_walk import Found, walk_names
-from jobs.progress import Counter, Progress, silent
+from jobs.host.progress import Counter, Progress, silent
 from jobs.scan_state import ScanState
 from jobs.store import BlobStore, Incoming
 

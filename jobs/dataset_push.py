@@ -15,7 +15,7 @@ from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, work
 from jobs.dataset_records import DatasetRecord, Records, check_name, utc_now
 from jobs.dataset_scan import scan
 from jobs.dataset_sharing import part
-from jobs.progress import Counter, Progress, silent
+from jobs.host.progress import Counter, Progress, silent
 from jobs.scan_state import ScanState
 from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
 

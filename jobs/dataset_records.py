@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import DatasetVersion
-from jobs.parallel import parallel
+from jobs.host.parallel import parallel
 from jobs.store import BlobStore
 
 RECORDS = "_datasets"

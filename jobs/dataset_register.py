@@ -12,8 +12,8 @@ from jobs.dataset_list import FileList, send_list, work_folder, work_table, writ
 from jobs.dataset_push import Pushed
 from jobs.dataset_records import RECORDS, DatasetRecord, Records, check_name, utc_now
 from jobs.dataset_scan import digest
-from jobs.parallel import in_order
-from jobs.progress import Counter, Progress, silent
+from jobs.host.parallel import in_order
+from jobs.host.progress import Counter, Progress, silent
 from jobs.store import Blob, BlobStore
 
 _DIGEST = re.compile(r"[0-9a-f]{64}/")

@@ -19,7 +19,7 @@ from jobs.dataset_records import (
     removed_name,
     utc_now,
 )
-from jobs.progress import Progress, Transfer, silent
+from jobs.host.progress import Progress, Transfer, silent
 from jobs.store import BlobStore
 
 

@@ -14,8 +14,8 @@ from threading import Event
 
 from jobs.contracts.errors import LaunchError
 from jobs.dataset_walk import Found, walk
-from jobs.parallel import in_order
-from jobs.progress import Progress, Transfer, silent
+from jobs.host.parallel import in_order
+from jobs.host.progress import Progress, Transfer, silent
 from jobs.scan_state import Scanned, ScanState
 from jobs.store import BLOCK_BYTES
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jobs.contracts.errors import LaunchError
 from jobs.dataset_files import check_path
-from jobs.untrusted import windows_objection
+from jobs.host.untrusted import windows_objection
 
 
 class Found(NamedTuple):

@@ -24,8 +24,8 @@ from msgspec import Struct, structs
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment
 from jobs.hints import for_file
-from jobs.private import close_folder
-from jobs.trust import is_trusted
+from jobs.host.private import close_folder
+from jobs.host.trust import is_trusted
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
 # A runtime's packages take 6 GB, Pulumi's build 2 GB; a run writes megabytes.
@@ -176,7 +176,7 @@ def check_folders(project: Project, stack: str) -> Iterator[Check]:
 
 def check_space(project: Project, wanted_gb: int) -> Check:
     """Free space where the project and where the cache are, whichever has less."""
-    from jobs.build_cache import cache_root
+    from jobs.host.cache import cache_root
 
     places = [project.root, _nearest(cache_root(os.environ))]
     free_gb, place = min((shutil.disk_usage(each).free / 1e9, each) for each in places)
@@ -220,7 +220,7 @@ def check_parts(environment: Environment) -> Iterator[Check]:
 def _folders_of(stack: str) -> list[Path]:
     """Where a stack keeps data and runs on this machine, as far as that is known."""
     from jobs.azure_ml import folders
-    from jobs.environment_file import known_environment
+    from jobs.host.environment_file import known_environment
     from jobs.runs import workspace_folder
 
     try:
@@ -234,7 +234,7 @@ def _folders_of(stack: str) -> list[Path]:
 
 
 def _find_project() -> Project:
-    from jobs.project import project_root
+    from jobs.host.project import project_root
 
     return Project.at(project_root())
 
@@ -264,7 +264,7 @@ def _program(part: str, name: str, *, needed: bool = False) -> Check:
 
 def _port_of(stack: str) -> Iterator[Check]:
     """Whether the port that the local store is to take is free."""
-    from jobs.project import project_root
+    from jobs.host.project import project_root
 
     port = _configured_port(project_root() / f"Pulumi.{stack}.yaml")
     if port is None:

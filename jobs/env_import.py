@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from jobs import console
 from jobs.azure_ml.sizes import cluster_of, read_sizes
 from jobs.azure_ml.states import mapping, text_in
 from jobs.contracts.errors import LaunchError, NotFound
@@ -28,7 +27,8 @@ from jobs.contracts.spec import (
     Storage,
     Workspace,
 )
-from jobs.untrusted import parse, parse_rows
+from jobs.host import console
+from jobs.host.untrusted import parse, parse_rows
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from jobs import console
-from jobs.console import Style, styled
 from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
 from jobs.engines.base import Attended, Engine
+from jobs.host import console
+from jobs.host.console import Style, styled
 from jobs.outcome import COLOURS
 
 RANK_COLOURS: tuple[Style, ...] = ("cyan", "green", "yellow", "magenta", "blue", "red")

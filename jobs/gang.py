@@ -20,7 +20,7 @@ from jobs import supervision
 from jobs.attempt import Attempt, Outcome
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunRecord, RunState
-from jobs.durable import use_reserve
+from jobs.host.files import use_reserve
 from jobs.launchers import GangRequest
 from jobs.preparation import prepare
 from jobs.runs import RunEvent, append_event, now, read_record, write_file

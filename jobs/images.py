@@ -14,15 +14,15 @@ import sysconfig
 from pathlib import Path
 from typing import TypedDict
 
-from jobs import trust
-from jobs.build_cache import (
+from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.host import trust
+from jobs.host.cache import (
     Report,
     cache_root,
     content_key,
     exclusive,
     run_logged,
 )
-from jobs.contracts.errors import EnvironmentFailure, NotFound
 
 # The pins that decide what Horovod's libraries are linked against; a change of any other line of an
 # image's lock needs no new build.

@@ -24,9 +24,9 @@ from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.data import Datasets, materialise
 from jobs.dataset_files import DatasetFile, Inside, disk_errors
 from jobs.dataset_records import require_digest
-from jobs.durable import finish_folder
+from jobs.host.files import finish_folder
+from jobs.host.private import make_folder, open_lock
 from jobs.launchers import stream_cache_bytes
-from jobs.private import make_folder, open_lock
 from jobs.rank.world import stream_file
 from jobs.signatures import signature_file, write_signature
 from jobs.store import BlobStore, Incoming, open_data_store

@@ -164,7 +164,7 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
     programs for a `module: trainer.*`, and nothing for the rest.
     """
     if job.code is None and job.module and job.module.split(".")[0] == TRAINER:
-        from jobs.project import sources_folder
+        from jobs.host.project import sources_folder
 
         return CodeLocation(folder=str(sources_folder()), only=(TRAINER,))
     if job.code is None and job.script is None:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
-from jobs.build_cache import cache_root, content_key, exclusive, run_logged
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Launcher
+from jobs.host.cache import cache_root, content_key, exclusive, run_logged
 
 SOURCE = Path(__file__).with_suffix(".c")
 COMPILERS = ("cc", "gcc", "clang")

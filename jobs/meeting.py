@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs import console
+from jobs.host import console
 from jobs.launchers import LOOPBACK, GangRequest, meeting_environment, tensorflow_environments
 from jobs.loopback import preloaded, rank_library
 

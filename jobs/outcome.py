@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
-from jobs.console import Style, duration_text, tree
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import RankError, RunState, RunStatus
+from jobs.host.console import Style, duration_text, tree
 
 EXIT_CODES = {
     RunState.QUEUED: ExitCode.UNFINISHED,

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jobs.console import count_text, duration_text, fields, size_text
 from jobs.contracts.spec import Environment, InputSpec, JobSpec, Plan
 from jobs.cost import price_text
+from jobs.host.console import count_text, duration_text, fields, size_text
 from jobs.resolve import size_text as job_size_text
 
 if TYPE_CHECKING:

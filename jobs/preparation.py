@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Environment, JobSpec
-from jobs.durable import reserve_ending
 from jobs.gpus import count_gpus
+from jobs.host.files import reserve_ending
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.signatures import forget_signatures_of_the_dead

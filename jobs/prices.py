@@ -235,6 +235,6 @@ def _remember(region: str, memory: _Memory) -> None:
 
 
 def _memory_file(region: str) -> Path:
-    from jobs.build_cache import cache_root
+    from jobs.host.cache import cache_root
 
     return cache_root(os.environ) / "prices" / f"{region}.json"

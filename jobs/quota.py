@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from jobs import console
 from jobs.clusters import read_cluster
-from jobs.console import count_text
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import Cluster, Environment, JobSpec
 from jobs.cost import money_text
-from jobs.untrusted import parse_rows
+from jobs.host import console
+from jobs.host.console import count_text
+from jobs.host.untrusted import parse_rows
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire

@@ -11,9 +11,7 @@ from pathlib import Path
 import msgspec
 
 from jobs.failure import RankReport
-from jobs.launchers import GangRequest
-from jobs.meeting import Meeting
-from jobs.processes import (
+from jobs.host.processes import (
     Process,
     descendants,
     kill_leftovers,
@@ -22,7 +20,9 @@ from jobs.processes import (
     send,
     send_to_group,
 )
-from jobs.untrusted import read_json
+from jobs.host.untrusted import read_json
+from jobs.launchers import GangRequest
+from jobs.meeting import Meeting
 
 KILL_TIMEOUT_S = 3.0
 LAST_WORDS_S = 1.0  # for rank/main.py to write what its command left, once the command is dead

@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from jobs.console import count_text
 from jobs.contracts.spec import Cluster, Environment
+from jobs.host.console import count_text
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 if TYPE_CHECKING:

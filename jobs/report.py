@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from jobs.console import duration_text
 from jobs.contracts.spec import RankError, RunStatus
+from jobs.host.console import duration_text
+from jobs.host.untrusted import parse_json, read_json, read_small
 from jobs.outcome import headline, run_time_s
-from jobs.untrusted import parse_json, read_json, read_small
 
 HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")
 MOST_METRICS_BYTES = 1 << 30

@@ -123,7 +123,7 @@ def _image_now(image: str, environment: Environment) -> str | None:
     if environment.engine != "local":
         return None
     from jobs import images
-    from jobs.project import sources_folder
+    from jobs.host.project import sources_folder
 
     try:
         return images.runtime_root(image, sources_folder()).name

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from jobs import console
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
-from jobs.private import make_folder
-from jobs.untrusted import parse_json, read_json, read_small
+from jobs.host import console
+from jobs.host.private import make_folder
+from jobs.host.untrusted import parse_json, read_json, read_small
 
 if TYPE_CHECKING:
     from jobs.checkpoints import Checkpoint
@@ -353,7 +353,7 @@ def _is_supervised(run_dir: Path) -> bool:
 
 def _lives(run_dir: Path) -> bool:
     # Linux only, too.
-    from jobs.processes import remains
+    from jobs.host.processes import remains
 
     return bool(remains(run_dir))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from jobs.dataset_walk import Found
-from jobs.private import open_lock
+from jobs.host.private import open_lock
 
 # A file that changed so shortly before it was read may change again within the same tick of its
 # disk's clock, and look the same (git's "racy" files); the coarsest clock is FAT's, 2 s.
@@ -184,7 +184,7 @@ class Known:
 
 def cache_folder() -> Path:
     """Where the states are, and what a push or pull writes on its way."""
-    from jobs.build_cache import cache_root  # loads more than a listing needs
+    from jobs.host.cache import cache_root  # loads more than a listing needs
 
     return cache_root(os.environ) / "scans"
 

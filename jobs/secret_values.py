@@ -11,9 +11,9 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobs import console
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, JobSpec
+from jobs.host import console
 
 FILE_NAME = ".secrets.env"
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobs import trust
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.contracts.spec import Environment
-from jobs.environment_file import (
+from jobs.host import trust
+from jobs.host.environment_file import (
     Cached,
     cache_file,
     parse_environment,
@@ -26,7 +26,7 @@ from jobs.environment_file import (
     stack_names,
     write_cache,
 )
-from jobs.project import NAME, project_root, require_trusted
+from jobs.host.project import NAME, project_root, require_trusted
 from jobs.pulumi_failures import last_words, pulumi_failed
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.attempts import attempts_of
-from jobs.console import size_text, styled
 from jobs.contracts.errors import ExitCode, LaunchError, Refused
 from jobs.contracts.spec import Environment, Plan, RunHandle, RunStatus
 from jobs.cost import price_per_hour, price_text, spent, spent_text
 from jobs.engines.base import Attended, Engine
 from jobs.follow import follow
+from jobs.host import console
+from jobs.host.console import size_text, styled
 from jobs.outcome import COLOURS, commands_while_on, exit_code, explanation, headline, next_commands
 from jobs.plan_text import plan_text
 from jobs.planning import measure_code

@@ -17,12 +17,12 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from jobs import console
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.contracts.spec import Environment, Storage
 from jobs.credentials import our_tokens
-from jobs.environment_file import known_environment
-from jobs.project import project_root, require_trusted
+from jobs.host import console
+from jobs.host.environment_file import known_environment
+from jobs.host.project import project_root, require_trusted
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
 from jobs.transfers.address import Address
 from jobs.transfers.authority import Identity, SasFile, SharedKey, check_store
@@ -272,7 +272,9 @@ def _is_up(storage: Storage) -> bool:
     address = Address(storage.blob_endpoint)
     if storage.folder is None or not address.is_loopback:
         return True
-    from jobs.local_server import is_serving  # it reads /proc, and this module serves Windows, too
+    from jobs.host.local_server import (
+        is_serving,  # it reads /proc, and this module serves Windows, too
+    )
 
     host = "127.0.0.1" if address.host == "localhost" else address.host
     return is_serving(Path(storage.folder), (host, address.port))

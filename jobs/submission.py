@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from jobs import supervision
-from jobs.build_cache import cache_root
 from jobs.checkpoints import hand_on_checkpoints
 from jobs.code import snapshot
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Plan, RunHandle
+from jobs.host.cache import cache_root
 from jobs.provenance import make_record
 from jobs.runs import RunStore
 from jobs.slots import Slots

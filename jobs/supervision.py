@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from jobs.contracts.spec import Environment
-from jobs.private import open_lock
-from jobs.untrusted import read_small
+from jobs.host.private import open_lock
+from jobs.host.untrusted import read_small
 
 LOCK_NAME = "supervisor.lock"
 CANCEL_NAME = "cancel"

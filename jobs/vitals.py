@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.failure import RankReport, Sign
-from jobs.processes import Glance, Process, descendants, glance, read_table
+from jobs.host.processes import Glance, Process, descendants, glance, read_table
 
 CPU_SAMPLE_S = 0.3
 STOPPED = ("T", "t")

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 
 from jobs.contracts.spec import RunState
-from jobs.durable import use_reserve
 from jobs.failure import signal_name
-from jobs.processes import kill_leftovers, read_process
+from jobs.host.files import use_reserve
+from jobs.host.processes import kill_leftovers, read_process
 from jobs.runs import RunEvent, append_event, now, read_events
 from jobs.signatures import forget_signatures
 from jobs.slots import Slots

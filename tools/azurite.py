@@ -8,8 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.build_cache import content_key, exclusive, run_logged
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.cache import content_key, exclusive, run_logged
 from tools.phases import Phases
 from tools.project import Project
 

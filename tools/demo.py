@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from jobs import console
-from jobs.build_cache import run_logged
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.gpus import DEVICES, ON_THE_CPU, count_gpus, horovod_lacks_nccl
+from jobs.host import console
+from jobs.host.cache import run_logged
 from jobs.images import runtime_python
 from tools.phases import Phases
 from tools.project import Project, this_project

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from jobs import console
-from jobs.build_cache import cache_root
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError, Refused
+from jobs.host import console
+from jobs.host.cache import cache_root
 from tools.project import Project
 
 SKIP = "TRAINYARD_SKIP_POLICY"

@@ -7,8 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
-from jobs.build_cache import run_logged
-from jobs.trust import trust
+from jobs.host.cache import run_logged
+from jobs.host.trust import trust
 from tools.phases import Phases
 from tools.project import Project
 

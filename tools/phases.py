@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Self, TextIO
 
-from jobs.console import duration_text, styled
+from jobs.host.console import duration_text, styled
 
 CLEAR_LINE = "\r\x1b[K"
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

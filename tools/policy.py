@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs import console
 from jobs.contracts.errors import ExitCode, LaunchError
+from jobs.host import console
 from tools.analyzer import Diagnostic, Policy, start_analyzer
 from tools.project import Project, this_project
 from tools.stand_in_preview import preview

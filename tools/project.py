@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.build_cache import cache_root
-from jobs.private import make_folder
+from jobs.host.cache import cache_root
+from jobs.host.private import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import cast
 
-from jobs.build_cache import content_key, exclusive, run_logged
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.cache import content_key, exclusive, run_logged
 from tools.phases import Phases
 from tools.project import Project
 

@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.host.private import close_folder
 from jobs.images import OF_SET_UP, build_runtime
-from jobs.private import close_folder
 from tools.azurite import Azurite, ensure_azurite
 from tools.local_stack import ensure_local_stack, write_wrapper
 from tools.phases import Phases

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jobs.build_cache import exclusive, run_logged
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.cache import exclusive, run_logged
 from tools.phases import Phases
 from tools.project import Project, clean_environment
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host import console
 from jobs.store_refusals import explain_store
 from jobs.transfers.authority import Identity
 from jobs.transfers.azure_store import AzureStore

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.azure_ml.intents import give_up, hold, mark_submitted, read_intent
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml.request import job_name
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunHandle
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

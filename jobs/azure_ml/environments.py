@@ -145,7 +145,7 @@ def _send_context(spec: JobSpec, wire: Wire) -> str:
 
 def _recipe(spec: JobSpec, environment: Environment) -> Recipe:
     from jobs.containers import read_recipe
-    from jobs.project import sources_folder
+    from jobs.host.project import sources_folder
 
     has_gpus = environment.clusters[spec.cluster].gpus_per_node > 0
     return read_recipe(spec.image, "cuda" if has_gpus else "cpu", sources_folder())

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from jobs import console
 from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
 from jobs.azure_ml.node_logs import IMAGE_BUILD, NODES
@@ -28,9 +27,10 @@ from jobs.code import FETCHED
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunHandle
 from jobs.fetching import PART_SUFFIX, fetching_into
-from jobs.progress import Counter, ProgressLine
+from jobs.host import console
+from jobs.host.progress import Counter, ProgressLine
+from jobs.host.untrusted import is_file_name, read_json
 from jobs.runs import write_file
-from jobs.untrusted import is_file_name, read_json
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

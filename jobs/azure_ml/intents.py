@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Plan
-from jobs.private import open_lock
+from jobs.host.private import open_lock
+from jobs.host.untrusted import read_json
 from jobs.runs import RunStore, write_file
-from jobs.untrusted import read_json
 
 INTENT, SUBMITTED, GIVEN_UP = "intent.json", "submitted.json", "given-up.json"
 _LOCK = "intent.lock"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from jobs.private import make_folder
+from jobs.host.private import make_folder
 
 
 class Known:

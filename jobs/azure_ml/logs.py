@@ -16,13 +16,13 @@ from operator import attrgetter
 from re import Pattern
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, Reading, Readings, merged, parse_block
 from jobs.azure_ml.request import job_name
 from jobs.azure_ml.watch import PATIENCE_S
 from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import LogLine, RunHandle
+from jobs.host import console
 from jobs.runs import now
 
 if TYPE_CHECKING:

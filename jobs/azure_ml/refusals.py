@@ -9,8 +9,8 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import Environment
+from jobs.host.untrusted import parse_json
 from jobs.store_refusals import FIREWALL_HINT, behind_firewall
-from jobs.untrusted import parse_json
 
 # The least built-in role for an action that begins so; the first that fits.
 _ROLES = (

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from jobs import console
 from jobs.azure_ml.cancelling import is_cancelled
 from jobs.azure_ml.history import Attempt
 from jobs.azure_ml.request import job_name
 from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import JobSpec, RunHandle
+from jobs.host import console
 from jobs.outcome import parse_time
 
 if TYPE_CHECKING:

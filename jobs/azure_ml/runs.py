@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jobs import console
 from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.history import (
     Attempt,
@@ -32,9 +31,10 @@ from jobs.azure_ml.states import mapping, why_it_waits
 from jobs.azure_ml.watch import Watch, kept_attempt
 from jobs.contracts.errors import LaunchError, NotFound, Unreached
 from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
-from jobs.private import make_folder
+from jobs.host import console
+from jobs.host.private import make_folder
+from jobs.host.untrusted import read_bounded
 from jobs.runs import RunEvent, RunStore, read_record, write_file
-from jobs.untrusted import read_bounded
 
 if TYPE_CHECKING:
     from jobs.azure_ml.artifacts import Artifacts

@@ -12,7 +12,7 @@ from msgspec import Struct
 from jobs.azure_ml.states import items
 from jobs.clusters import idle_seconds
 from jobs.contracts.spec import Cluster
-from jobs.untrusted import parse_rows
+from jobs.host.untrusted import parse_rows
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from jobs import console
 from jobs.azure_ml.code_upload import Code, read_code
 from jobs.azure_ml.environments import send_version, version_for
 from jobs.azure_ml.folders import workspace_folder
@@ -48,6 +47,7 @@ from jobs.contracts.spec import (
     RunRecord,
     RunState,
 )
+from jobs.host import console
 from jobs.provenance import make_record
 from jobs.runs import RunEvent, RunStore, append_event, now, read_record
 from jobs.store import BlobStore, open_runs_store

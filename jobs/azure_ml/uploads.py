@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from jobs import console
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml.request import code_path
-from jobs.console import count_text, size_text
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host import console
+from jobs.host.console import count_text, size_text
 from jobs.store_refusals import explain_store
 from jobs.transfers.files import Outgoing, outgoing
 

@@ -16,20 +16,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobs import console
 from jobs.azure_ml.cancelling import is_cancelled
 from jobs.azure_ml.history import Attempt, Listed, attempt_of, created_of
 from jobs.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.states import Standing
-from jobs.console import duration_text
 from jobs.contracts.errors import LaunchError, Unreached
 from jobs.contracts.spec import Limits, RunHandle, RunState
 from jobs.failure import summary_line
+from jobs.host import console
+from jobs.host.console import duration_text
+from jobs.host.private import make_folder
+from jobs.host.untrusted import read_json
 from jobs.outcome import parse_time
-from jobs.private import make_folder
 from jobs.runs import write_file
-from jobs.untrusted import read_json
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

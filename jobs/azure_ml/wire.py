@@ -15,13 +15,13 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 from msgspec import Struct
 
-from jobs import console
 from jobs.azure_ml.refusals import CloudRefusal, Passing, PlaceMissing, explain, unreachable
 from jobs.azure_ml.states import items, mapping
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import Environment
 from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
-from jobs.untrusted import parse_json
+from jobs.host import console
+from jobs.host.untrusted import parse_json
 
 if TYPE_CHECKING:
     from azure.core import PipelineClient

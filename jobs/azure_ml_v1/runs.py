@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from jobs import console
 from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.history import Attempt, Listed
 from jobs.azure_ml.intents import read_intent
@@ -19,6 +18,7 @@ from jobs.azure_ml_v1.run_configuration import ENGINE
 from jobs.azure_ml_v1.session import Session
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunHandle, RunState
+from jobs.host import console
 from jobs.transfers.listing import Blob
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.contracts.spec import RunHandle, RunState, RunStatus
 from jobs.engines.base import Engine
+from jobs.host import console
 
 # The supervisor gives the ranks 10 s for a checkpoint, then kills them.
 TIMEOUT_S = 25.0

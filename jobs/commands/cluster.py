@@ -6,11 +6,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 from jobs.contracts.errors import NotFound, Refused
 from jobs.cost import as_of_text, money_text
+from jobs.host import console
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import data_options, data_programs, data_versions, options
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.dataset_pull import Confirm, Surplus
@@ -101,7 +102,7 @@ def push(
 ) -> None:
     """Send a folder to the store as a new version of a dataset; equal content is not sent."""
     from jobs.dataset_push import Reports
-    from jobs.progress import ProgressLines
+    from jobs.host.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
     lines = ProgressLines()
@@ -200,7 +201,7 @@ def pull(
     json: bool,
 ) -> None:
     """Write a dataset's files into a folder; those that are there and equal stay."""
-    from jobs.progress import ProgressLines
+    from jobs.host.progress import ProgressLines
 
     datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
     record = datasets.resolve(ref)

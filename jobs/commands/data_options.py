@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import DatasetVersion, Environment

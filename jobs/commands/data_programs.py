@@ -6,9 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
+from jobs.host import console
 
 _UNITS = {
     "": 1,

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import data_options, options
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import Environment
@@ -184,7 +185,7 @@ def remove(
 ) -> None:
     """Remove a version; its number is never used again."""
     from jobs.contracts.errors import Refused
-    from jobs.progress import ProgressLines
+    from jobs.host.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
     datasets = data_options.open_datasets(environment, sas)
@@ -229,7 +230,7 @@ def register(
     *, name: str, prefix: str, sas: Path | None, stack: str, env: Path | None, json: bool
 ) -> None:
     """Make a version of data that is in the store already, where it lies."""
-    from jobs.progress import ProgressLines
+    from jobs.host.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
     datasets: Datasets = data_options.open_datasets(environment, sas)

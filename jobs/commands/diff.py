@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.engines.base import Runs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.contracts.errors import ExitCode
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.doctor import Check

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import env_import, options
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import Cluster, Environment
@@ -144,7 +145,7 @@ def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refre
     """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
     from msgspec.structs import replace
 
-    from jobs.environment_file import write_environment
+    from jobs.host.environment_file import write_environment
     from jobs.stack import load_environment
 
     environment = load_environment(stack, refresh=refresh)
@@ -210,8 +211,8 @@ def repair(*, stack: str, json: bool) -> None:
 
 def trust(*, folder: Path) -> None:
     """Take a project of another user's; start the programs of another clone."""
-    from jobs.project import trust_project
-    from jobs.trust import owner_of
+    from jobs.host.project import trust_project
+    from jobs.host.trust import owner_of
 
     root, file = trust_project(folder)
     console.say(f"trusted: {root}, of {owner_of(root)}; to undo it delete its line in {file}")

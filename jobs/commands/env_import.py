@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.env_import import CloudEngine
@@ -55,7 +55,7 @@ def import_environment(
 ) -> None:
     """Write an environment for an Azure ML workspace that no stack of yours made."""
     from jobs.env_import import import_workspace
-    from jobs.environment_file import write_environment
+    from jobs.host.environment_file import write_environment
 
     environment = import_workspace(workspace, data=data, runs=runs, engine=engine)
     if output is None:

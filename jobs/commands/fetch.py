@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host import console
 
 # Between two looks at a run that is still on.
 PAUSE_S = 2.0

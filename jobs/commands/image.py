@@ -7,9 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.host import console
 
 
 def configure(parser: CommandParser) -> None:
@@ -80,10 +81,10 @@ def install(*, name: str) -> None:
 
 def build(*, name: str, variant: str) -> None:
     """Build an image as a container, by buildah, podman or docker; its tag names its content."""
-    from jobs.build_watch import BuildProgress
     from jobs.container_build import build_image, build_log, record_folder
     from jobs.container_engines import find_engine
     from jobs.containers import read_recipe
+    from jobs.host.build_progress import BuildProgress
 
     project = _trusted_folder()
     recipe = read_recipe(name, variant, project)
@@ -107,11 +108,11 @@ def build(*, name: str, variant: str) -> None:
 
 def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path | None) -> None:
     """Send a built image to a registry; prints the setting that pins it by digest."""
-    from jobs.build_watch import BuildProgress
     from jobs.container_build import push_image
     from jobs.container_engines import find_engine
     from jobs.containers import read_recipe
-    from jobs.project import sources_folder
+    from jobs.host.build_progress import BuildProgress
+    from jobs.host.project import sources_folder
 
     project = sources_folder()
     recipe = read_recipe(name, variant, project)
@@ -138,7 +139,7 @@ def _registry_of(stack: str, env: Path | None) -> str:
 def pin(*, name: str) -> None:
     """Write today's digests of the images that a Dockerfile builds on into it."""
     from jobs.containers import bases, dockerfile_of
-    from jobs.project import sources_folder
+    from jobs.host.project import sources_folder
     from jobs.registry import ImageReference, pin_bases, resolve_digest
 
     path = dockerfile_of(name, sources_folder())
@@ -161,8 +162,8 @@ def pin(*, name: str) -> None:
 
 def list_images(*, json: bool) -> None:
     """List the images: what is installed, and what is built as a container."""
+    from jobs.host.project import sources_folder
     from jobs.image_listing import list_all
-    from jobs.project import sources_folder
 
     rows = list_all(sources_folder())
     if json:
@@ -180,7 +181,7 @@ def list_images(*, json: bool) -> None:
 
 def _trusted_folder() -> Path:
     """Give the project whose images are built, which runs programs of it."""
-    from jobs.project import require_trusted, sources_folder
+    from jobs.host.project import require_trusted, sources_folder
 
     project = sources_folder()
     require_trusted(project)

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 from jobs.contracts.errors import LaunchError
+from jobs.host import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

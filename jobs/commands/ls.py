@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import console
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import RunStatus

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import completion, console
+from jobs import completion
 from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.contracts.errors import LaunchError
+from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import RunHandle

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.host import console
 
 
 def configure(parser: CommandParser) -> None:

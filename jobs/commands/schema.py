@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host import console
 
 
 def configure(parser: CommandParser) -> None:

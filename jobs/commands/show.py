@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import console
 from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.host import console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ def read_ranks(run_dir: Path) -> list[RankReport]:
     import msgspec
 
     from jobs.failure import RankReport
-    from jobs.untrusted import read_json
+    from jobs.host.untrusted import read_json
 
     ranks: list[RankReport] = []
     for path in sorted(run_dir.glob("ranks/*.json")):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.socket_owner import check_own_server
+from jobs.host.socket_owner import check_own_server
 from jobs.transfers.portable import CONNECTING, READ, WRITE, tune
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from jobs import images
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
+from jobs.host.project import project_root
 from jobs.jobfile import catalog_names, load_job
 from jobs.launchers import gang_request
-from jobs.project import project_root
 from jobs.resolve import resolve
 from tests.fakes.gangs import make_environment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.untrusted import windows_objection
+from jobs.host.untrusted import windows_objection
 from trainer.common.errors import TrainingError
 from trainer.data.member_names import MemberNames
 

@@ -7,7 +7,7 @@ import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
-from jobs.build_cache import cache_root, content_key, exclusive, run_logged
+from jobs.host.cache import cache_root, content_key, exclusive, run_logged
 from jobs.images import find_uv, python_tag, uv_environment
 
 FINISHED = ".finished"

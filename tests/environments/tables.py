@@ -16,7 +16,7 @@ def make_tables(wanted: str) -> Path:
 
     Raises EnvironmentFailure where the package index is out of reach.
     """
-    from jobs.build_cache import cache_root, content_key, exclusive
+    from jobs.host.cache import cache_root, content_key, exclusive
     from tests.environments.laying import lay_environment
 
     lock = PROGRAM.with_suffix(".txt")

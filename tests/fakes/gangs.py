@@ -23,7 +23,7 @@ from jobs.contracts.spec import (
     Workspace,
 )
 from jobs.engines.local import LocalEngine
-from jobs.processes import of_run, read_table
+from jobs.host.processes import of_run, read_table
 
 PROGRAMS = Path(__file__).parents[1] / "faults" / "programs"
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jobs.contracts.spec import RunHandle
-from jobs.processes import Process, read_process, read_table, send
+from jobs.host.processes import Process, read_process, read_table, send
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 DAEMONS = str(PROGRAMS / "daemons.py")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jobs.trust import trust
+from jobs.host.trust import trust
 
 
 def lay_own_stack(

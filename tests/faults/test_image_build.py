@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jobs.build_watch import BuildProgress
 from jobs.container_build import build_image, build_log, record_folder
 from jobs.container_engines import find_engine
 from jobs.containers import Recipe, read_recipe
+from jobs.host.build_progress import BuildProgress
 from jobs.package_index import find_settings
 from jobs.rank.program import rank_program
 from tests.fakes.containers import buildah, buildah_storage

@@ -18,8 +18,8 @@ import pytest
 from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunHandle, RunState
 from jobs.engines.local import LocalEngine
+from jobs.host.processes import Process, read_table
 from jobs.outcome import exit_code
-from jobs.processes import Process, read_table
 from tests.fakes.gangs import Gangs
 from tests.fakes.hidden import (
     are_living,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from jobs.contracts.spec import RunState
-from jobs.processes import read_table
+from jobs.host.processes import read_table
 from tests.fakes.gangs import Gangs
 
 SECRET = "hunter2/with space & ünusual"

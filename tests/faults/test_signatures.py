@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import RunState
-from jobs.processes import read_table
+from jobs.host.processes import read_table
 from jobs.signatures import signature_file
 from tests.fakes.gangs import Gangs
 

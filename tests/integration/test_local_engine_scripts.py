@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import RunHandle, RunState
-from jobs.processes import read_table
+from jobs.host.processes import read_table
 from jobs.runs import read_events
 from tests.fakes.gangs import Gangs
 from tests.fakes.other_user import as_other_user, exchange

@@ -13,7 +13,7 @@ import pytest
 
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.failure import RankReport
-from jobs.processes import read_table
+from jobs.host.processes import read_table
 from jobs.runs import read_events
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import trust
 from jobs.containers import read_recipe
+from jobs.host import trust
 from tests.fakes.containers import buildah, buildah_storage, registry
 from tests.fakes.launching import Launching
 

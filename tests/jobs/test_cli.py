@@ -14,7 +14,7 @@ from jobs.cli import VERBS, build_parser, main
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import KeyVault
 from jobs.engines import ENGINES
-from jobs.project import project_root
+from jobs.host.project import project_root
 from jobs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
 
@@ -349,7 +349,7 @@ def test_a_no_names_what_shows_the_same_without_a_question(launching, job, monke
     launching.write_environment(
         msgspec.structs.replace(launching.environment, clusters={"cpu": cluster})
     )
-    monkeypatch.setattr("jobs.console.confirm", lambda _: False)
+    monkeypatch.setattr("jobs.host.console.confirm", lambda _: False)
     typed = launching.type("run", job, "--nodes", "2", "--set", "args.note=a b")
     shown = f"launch plan {job} --nodes 2 --set 'args.note=a b' --env {launching.env_file}"
     assert (typed.code, FakeEngine.submitted) == (3, [])

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.build_watch import BuildProgress
 from jobs.container_build import build_image, build_log, push_image, record_folder
 from jobs.container_engines import ENGINES, find_engine
 from jobs.containers import read_recipe
 from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.host.build_progress import BuildProgress
 from tests.fakes import fake_container_engine
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from jobs.data import Datasets, materialise, resolve_dataset
 from jobs.dataset_pull import Pulled
 from jobs.dataset_push import Reports
 from jobs.dataset_records import parse_ref
-from jobs.progress import Transfer
+from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder
@@ -452,7 +452,7 @@ class TestMaterialise:
             raise OSError(5, "Input/output error", str(partial))
 
         with monkeypatch.context() as patched:
-            patched.setattr("jobs.durable._sync_file_system_of", fail)
+            patched.setattr("jobs.host.files._sync_file_system_of", fail)
             with pytest.raises(EnvironmentFailure, match="Input/output error"):
                 materialise(dataset, environment, tmp_path / "workspace")
         assert not final.exists()

@@ -14,7 +14,7 @@ from jobs.commands.data import bytes_per_s
 from jobs.completion import dataset_versions
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
-from jobs.progress import ProgressLine, Transfer
+from jobs.host.progress import ProgressLine, Transfer
 from jobs.runs import read_status
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder

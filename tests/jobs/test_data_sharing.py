@@ -6,7 +6,7 @@ import pytest
 
 from jobs.data import Datasets
 from jobs.dataset_push import Reports
-from jobs.progress import Transfer
+from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import fields
 
 from jobs.cli import VERBS
-from jobs.console import READER_GONE
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import JobFile
-from jobs.project import project_root
+from jobs.host.console import READER_GONE
+from jobs.host.project import project_root
 from jobs.runs import run_id
 
 DOCS = project_root() / "docs"

@@ -69,7 +69,7 @@ def test_waiting_gives_up_in_time_and_tells_how_it_stands(monkeypatch):
 
 
 def test_ranks_have_colours_of_their_own_on_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("jobs.console.has_colour", lambda _: True)
+    monkeypatch.setattr("jobs.host.console.has_colour", lambda _: True)
     write_lines([LogLine(ts="t", rank=rank, text="x") for rank in (0, 1, 6)], 7)
     assert capsys.readouterr().out == (
         "\x1b[36m[0]\x1b[0m x\n\x1b[32m[1]\x1b[0m x\n\x1b[36m[6]\x1b[0m x\n"

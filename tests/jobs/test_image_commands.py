@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import trust
 from jobs.containers import read_recipe
+from jobs.host import trust
 from tests.fakes import fake_container_engine
 from tests.jobs.test_registry import DIGEST, serving
 

@@ -7,8 +7,8 @@ import pytest
 
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
+from jobs.host.project import project_root
 from jobs.jobfile import CATALOG, CodeLocation, load_job
-from jobs.project import project_root
 
 WHOLE = """\
 name: resnet50-imagenet
@@ -87,7 +87,7 @@ def test_a_whole_job_file_is_read(folder):
 
 
 def test_a_catalogs_job_takes_its_program_along_where_there_is_no_project(folder, monkeypatch):
-    monkeypatch.setattr("jobs.project.is_project", lambda _: False)  # as an installed wheel is
+    monkeypatch.setattr("jobs.host.project.is_project", lambda _: False)  # as an installed wheel is
     installed = Path(sys.modules["jobs"].__file__).parents[1]
     assert load_job("digits").code == CodeLocation(folder=str(installed), only=("trainer",))
 

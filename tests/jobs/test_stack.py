@@ -19,10 +19,10 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.contracts.spec import Environment
-from jobs.environment_file import parse_environment, read_environment, write_environment
-from jobs.project import project_root
+from jobs.host.environment_file import parse_environment, read_environment, write_environment
+from jobs.host.project import project_root
+from jobs.host.trust import trust
 from jobs.stack import list_stacks, load_environment, preview, repair
-from jobs.trust import trust
 
 ENVIRONMENT = {
     "schema": 1,

@@ -51,7 +51,7 @@ def test_listing_runs_loads_nothing_heavy(launching):
 def test_showing_a_local_run_loads_nothing_that_prices_are_kept_with(launching):
     launching.add_run()
     loaded = loaded_by(launching, "show", "last", "--env", str(launching.env_file))
-    assert loaded & {"hashlib", "subprocess", "jobs.build_cache"} == set()
+    assert loaded & {"hashlib", "subprocess", "jobs.host.cache"} == set()
 
 
 @pytest.mark.parametrize("engine", ["azureml", "azureml_v1"])

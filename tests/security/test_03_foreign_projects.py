@@ -18,12 +18,12 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from jobs import trust
 from jobs.cli import main
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.engines.local import image_runtime
+from jobs.host import trust
+from jobs.host.project import project_root, sources_folder
 from jobs.images import runtime_root
-from jobs.project import project_root, sources_folder
 from tests.jobs.test_stack import ENVIRONMENT
 
 LAUNCH = Path(sys.executable).with_name("launch")

@@ -17,10 +17,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from infra.local import azurite_server
-from jobs import doctor, trust
-from jobs.build_cache import exclusive, run_logged
+from jobs import doctor
 from jobs.doctor import Check, Health, Project
-from jobs.private import make_folder
+from jobs.host import trust
+from jobs.host.cache import exclusive, run_logged
+from jobs.host.private import make_folder
 from jobs.runs import RunStore
 from jobs.slots import Slots
 from tests.security.test_02_environment_file import Store

@@ -16,7 +16,7 @@ import pytest
 
 from jobs.code import git_state
 from jobs.contracts.spec import GitState
-from jobs.git import GitFailure, Repository
+from jobs.host.git import GitFailure, Repository
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_diff_that_takes_too_long_leaves_the_commit(
     )
     (slow / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(slow), prepend=os.pathsep)
-    monkeypatch.setattr("jobs.git.TIMEOUT_S", 0.5)
+    monkeypatch.setattr("jobs.host.git.TIMEOUT_S", 0.5)
     began_s = time.monotonic()
     told = "not known: git took longer than 0.5 s"
     assert git_state(repo, repo) == GitState(commit=commit, dirty_diff=told)

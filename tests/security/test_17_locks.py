@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import supervision, trust
+from jobs import supervision
 from jobs.azure_ml import intents
-from jobs.build_cache import exclusive
 from jobs.fetching import fetching_into
-from jobs.private import open_lock
+from jobs.host import trust
+from jobs.host.cache import exclusive
+from jobs.host.private import open_lock
 from jobs.rank.azure_node import begin
 from jobs.scan_state import lock_work
 from jobs.slots import Slots

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.build_cache import cache_root
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.cache import cache_root
 from jobs.package_index import lend
 from jobs.scan_state import cache_folder
 from trainer.data import jpeg_crop
@@ -57,13 +57,13 @@ def test_a_relative_home_has_no_cache(tmp_path, monkeypatch, home):
 
 
 def test_a_user_without_a_home_is_told(tmp_path):
-    program = "import os; from jobs.build_cache import cache_root; cache_root(os.environ)"
+    program = "import os; from jobs.host.cache import cache_root; cache_root(os.environ)"
     if os.geteuid() == 0:  # a uid that has no name has no home either
         program = f"import os; os.setuid(54321); {program}"
     else:
         pytest.skip("only root can become a user without a name")
     done = subprocess.run(
-        [sys.executable, "-c", f"import jobs.build_cache, pwd; {program}"],
+        [sys.executable, "-c", f"import jobs.host.cache, pwd; {program}"],
         env={"PATH": os.defpath},
         cwd=Path(__file__).parents[2],
         capture_output=True,

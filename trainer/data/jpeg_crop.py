@@ -96,7 +96,7 @@ def compiled() -> Path:
     if of_image.is_file():
         return of_image
     home = os.environ.get("XDG_CACHE_HOME", "")
-    # A program of whatever folder we are in is nobody's own: the rule of jobs.build_cache.
+    # A program of whatever folder we are in is nobody's own: the rule of jobs.host.cache.
     if not os.path.isabs(home):  # noqa: PTH117
         home = os.path.expanduser("~/.cache")  # noqa: PTH111
     if not os.path.isabs(home):  # noqa: PTH117

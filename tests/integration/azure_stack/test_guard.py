@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobs.environment_file import parse_environment
+from jobs.host.environment_file import parse_environment
 from tests.integration.azure_stack.conftest import CloudProject, fresh_project, read_settings
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobs.build_cache import cache_root
+from jobs.host.cache import cache_root
 
 JOB = """\
 name: says

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from jobs.project import project_root
+from jobs.host.project import project_root
 
 ERRORS = {"LaunchError", "EnvironmentFailure", "Refused", "NotFound", "Problem", "Unreached"}
 SOURCES = [*(project_root() / "jobs").rglob("*.py"), *(project_root() / "tools").rglob("*.py")]

@@ -6,8 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
-from jobs import trust
 from jobs.contracts.errors import LaunchError, Refused
+from jobs.host import trust
 
 NAME = "trainyard"
 _NAME_LINE = re.compile(rf"^name:\s*[\"']?{NAME}[\"']?\s*$".encode(), re.MULTILINE)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.private import make_folder, open_lock
+from jobs.host.private import make_folder, open_lock
 
 # The clone that this package was installed from.
-INSTALLED = Path(__file__).resolve().parents[1]
+INSTALLED = Path(__file__).resolve().parents[2]
 PROJECT_FILE = "Pulumi.yaml"
 _LIST = "trusted.json"
 
@@ -88,7 +88,7 @@ def trust(project: Path) -> Path:
 
 
 def _list_file() -> Path:
-    from jobs.build_cache import cache_root
+    from jobs.host.cache import cache_root
 
     return cache_root(os.environ) / _LIST
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from jobs import console
 from jobs.contracts.errors import LaunchError
+from jobs.host import console
 
 
 class Terminal(io.StringIO):
@@ -112,7 +112,7 @@ def test_only_a_yes_is_a_yes(monkeypatch, capsys, answer, is_yes):
 
 
 def test_a_reader_that_left_ends_the_program_quietly():
-    program = "from jobs import console\nfor n in range(100_000): console.out('x' * 80)"
+    program = "from jobs.host import console\nfor n in range(100_000): console.out('x' * 80)"
     reading, writing = os.pipe()
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=writing, stderr=subprocess.PIPE
@@ -124,7 +124,7 @@ def test_a_reader_that_left_ends_the_program_quietly():
 
 
 def test_what_the_terminal_cannot_show_does_not_end_the_program():
-    program = "from jobs import console; console.out('é ├── x')"
+    program = "from jobs.host import console; console.out('é ├── x')"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},

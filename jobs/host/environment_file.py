@@ -12,9 +12,9 @@ import msgspec
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import ENVIRONMENT_SCHEMA, Environment
-from jobs.private import make_folder
-from jobs.project import project_root
-from jobs.untrusted import parse_json, read_json, read_small
+from jobs.host.private import make_folder
+from jobs.host.project import project_root
+from jobs.host.untrusted import parse_json, read_json, read_small
 
 CACHE_FOLDER = ".trainyard/cache"
 MOST_BYTES = 1 << 20  # of an environment's file

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.progress import INTERRUPTED, Counter, ProgressLine, ProgressLines, Transfer
+from jobs.host.progress import INTERRUPTED, Counter, ProgressLine, ProgressLines, Transfer
 
 MB = 10**6
 
@@ -15,7 +15,7 @@ MB = 10**6
 @pytest.fixture
 def clock(monkeypatch):
     made = SimpleNamespace(now_s=0.0)
-    monkeypatch.setattr("jobs.progress.time", SimpleNamespace(monotonic=lambda: made.now_s))
+    monkeypatch.setattr("jobs.host.progress.time", SimpleNamespace(monotonic=lambda: made.now_s))
     return made
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.build_cache import cache_root, content_key, exclusive, run_logged
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.cache import cache_root, content_key, exclusive, run_logged
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ HOLDER = """
     import subprocess, sys, time
     from contextlib import nullcontext
     from pathlib import Path
-    from jobs.build_cache import exclusive
+    from jobs.host.cache import exclusive
     with exclusive(Path(sys.argv[1]), what="it", report=nullcontext) as lock:
         child = subprocess.Popen(["sleep", "1.5"], pass_fds=[lock])
         print("held", flush=True)

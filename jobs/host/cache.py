@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.private import make_folder, open_lock
+from jobs.host.private import make_folder, open_lock
 
 # Shows a step while it runs; what it shows is the caller's.
 Report = Callable[[str], AbstractContextManager[object]]

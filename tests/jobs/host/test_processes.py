@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.processes import (
+from jobs.host.processes import (
     MARK,
     Process,
     kill_leftovers,

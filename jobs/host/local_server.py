@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.processes import read_process
-from jobs.socket_owner import Place, listener_owner, name_user
+from jobs.host.processes import read_process
+from jobs.host.socket_owner import Place, listener_owner, name_user
 
 SERVER_FILE = "server.json"  # infra/local/azurite_server.py writes it
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from jobs.build_watch import BuildProgress, describe_step, run_watched
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.build_progress import BuildProgress, describe_step, run_watched
 
 
 class Terminal(io.StringIO):
@@ -106,7 +106,7 @@ def test_an_interrupted_build_ends_its_engine(tmp_path):
     )
     code = (
         "import sys; from pathlib import Path;"
-        "from jobs.build_watch import BuildProgress, run_watched;"
+        "from jobs.host.build_progress import BuildProgress, run_watched;"
         f"run_watched([sys.executable, '-c', {engine!r}], what='x',"
         f" log=Path({str(tmp_path / 'log')!r}), progress=BuildProgress('x'))"
     )

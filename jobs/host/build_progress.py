@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from jobs.build_cache import failure
-from jobs.console import duration_text, is_terminal
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.private import make_folder
+from jobs.host.cache import failure
+from jobs.host.console import duration_text, is_terminal
+from jobs.host.private import make_folder
 
 REDRAW_S = 1.0
 MAX_WIDTH = 100

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from jobs.console import size_text
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.console import size_text
 
 T = TypeVar("T")
 MOST_BYTES = 64 << 20  # of a file that is read whole

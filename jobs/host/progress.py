@@ -11,7 +11,7 @@ from typing import Self, TextIO
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobs.console import duration_text, is_terminal, say, size_text
+from jobs.host.console import duration_text, is_terminal, say, size_text
 
 TERMINAL_INTERVAL_S = 0.1
 LOG_INTERVAL_S = 5.0

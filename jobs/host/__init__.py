@@ -1,0 +1,1 @@
+"""This machine: terminal, progress, cache, files, processes, the project's folder."""
