@@ -162,7 +162,7 @@ def _beginning(incomplete: str, choices: Choices) -> Choices:
 
 
 def _catalog_jobs(incomplete: str) -> Choices:
-    from jobs.jobfile import catalog_names
+    from jobs.jobfile.read import catalog_names
 
     return _beginning(incomplete, dict.fromkeys(catalog_names(), "from the catalog"))
 

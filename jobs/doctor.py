@@ -281,7 +281,7 @@ def _port_of(stack: str) -> Iterator[Check]:
 
 
 def _configured_port(settings: Path) -> int | None:
-    from jobs.located import parse_yaml
+    from jobs.jobfile.yaml_tree import parse_yaml
 
     try:
         node = parse_yaml(settings.read_text(encoding="utf-8"), settings.name)

@@ -11,8 +11,8 @@ from msgspec import structs
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan, ResumePoint
 from jobs.engines.base import Engine
-from jobs.jobfile import CodeLocation, LoadedJob
-from jobs.resolve import resolve
+from jobs.jobfile.read import CodeLocation, LoadedJob
+from jobs.jobfile.resolve import resolve
 
 if TYPE_CHECKING:
     from jobs.azure_ml.code_upload import CodeListing
@@ -42,7 +42,7 @@ def plan_on(
     known = dict(pinned or {})
     datasets = {each.dataset for each in job.inputs.values()} - known.keys()
     if datasets:
-        from jobs.resolve import choose_cluster
+        from jobs.jobfile.resolve import choose_cluster
 
         choose_cluster(job, environment)
     spec = resolve(

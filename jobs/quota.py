@@ -195,7 +195,7 @@ def _fitting(
     spec: JobSpec, planned: Environment, environment: Environment, usages: Iterable[_Usage]
 ) -> Iterable[str]:
     """What to type for each other cluster of the same kind that could hold the job, and its price."""
-    from jobs.resolve import process_slots
+    from jobs.jobfile.resolve import process_slots
 
     mine = planned.clusters[spec.cluster]
     rows = list(usages)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.arguments import split_argv
 from jobs.checkpoints import Checkpoint
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
@@ -20,8 +19,9 @@ from jobs.contracts.spec import (
     RunRecord,
     RunStatus,
 )
-from jobs.jobfile import CodeLocation
-from jobs.located import Node, located
+from jobs.jobfile.arguments import split_argv
+from jobs.jobfile.read import CodeLocation
+from jobs.jobfile.yaml_tree import Node, located
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from jobs.arguments import split_argv
 from jobs.contracts.spec import RunRecord, RunStatus
+from jobs.jobfile.arguments import split_argv
 
 # What two runs of one job always differ in, or what is compared in another form.
 _LEFT_OUT = ("command", "inputs", "code", "code_only", "resume")

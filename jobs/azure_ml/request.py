@@ -14,7 +14,7 @@ from jobs.azure_ml.environments import version_for
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.contracts.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
 from jobs.data_asset import datastore_path, datastore_uri
-from jobs.resolve import hang_s
+from jobs.jobfile.resolve import hang_s
 
 # The last one that knows of a job's priority.
 JOB_API_VERSION = "2024-04-01-preview"

@@ -37,7 +37,7 @@ def plan(
     """Show what `launch run` would start."""
     import msgspec
 
-    from jobs.jobfile import load_job
+    from jobs.jobfile.read import load_job
     from jobs.plan_text import listing_text, plan_text
     from jobs.planning import (
         code_listing,

@@ -46,7 +46,7 @@ def rerun(
     """Run a recorded run once more."""
     from msgspec import structs
 
-    from jobs.jobfile import decode_job, override
+    from jobs.jobfile.read import decode_job, override
     from jobs.planning import plan_on, secret_folders
     from jobs.rerun import differences, recorded_job, refuse_other_code, resume_point
     from jobs.secret_values import find_secrets

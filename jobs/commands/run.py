@@ -43,7 +43,7 @@ def run(
 ) -> int:
     """Run a job and follow its ranks' logs."""
     from jobs.commands import plan
-    from jobs.jobfile import load_job
+    from jobs.jobfile.read import load_job
     from jobs.planning import plan_job, secret_folders
     from jobs.secret_values import find_secrets
     from jobs.starting import Wish, start

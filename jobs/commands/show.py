@@ -118,8 +118,8 @@ def _print_status(
 ) -> None:
     import shlex
 
+    from jobs.jobfile.resolve import size_text
     from jobs.outcome import COLOURS, reason, run_time_s
-    from jobs.resolve import size_text
 
     spec = record.plan.spec
     length = run_time_s(status)

@@ -53,7 +53,7 @@ def _seconds(text: str) -> float:
     import msgspec
 
     from jobs.contracts.spec import Duration
-    from jobs.resolve import duration_s
+    from jobs.jobfile.resolve import duration_s
 
     with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
     try:

@@ -12,9 +12,9 @@ from jobs import images
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.host.project import project_root
-from jobs.jobfile import catalog_names, load_job
+from jobs.jobfile.read import catalog_names, load_job
+from jobs.jobfile.resolve import resolve
 from jobs.launchers import gang_request
-from jobs.resolve import resolve
 from tests.fakes.gangs import make_environment
 
 # All commands of an image in one process: frameworks take seconds to load.

@@ -15,7 +15,7 @@ import pytest
 from jobs.cli import VERBS
 from jobs.dataset_records import DatasetRecord
 from jobs.host.project import project_root
-from jobs.jobfile import catalog_names
+from jobs.jobfile.read import catalog_names
 from tests.fakes.local_server import name_server
 from tests.fakes.scripted_server import answer as reply
 from tests.fakes.scripted_server import scripted_server

@@ -14,7 +14,7 @@ import pytest
 from jobs.azure_ml.code_upload import read_code
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Plan, RunRecord
-from jobs.jobfile import CodeLocation
+from jobs.jobfile.read import CodeLocation
 from jobs.rerun import recorded_job
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

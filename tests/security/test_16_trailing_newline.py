@@ -17,7 +17,7 @@ import pytest
 
 from jobs.contracts import spec
 from jobs.contracts.errors import LaunchError
-from jobs.jobfile import load_job
+from jobs.jobfile.read import load_job
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("jobs", "infra", "trainer", "tools", "images")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.jobfile import load_job
+from jobs.jobfile.read import load_job
 from tests.fakes.runtimes import make_runtime
 from tools import demo
 from tools.project import Project

@@ -10,10 +10,17 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile
-from jobs.located import MOST_BYTES, Node, brief, parse_override, parse_yaml, with_override
-from jobs.typed import decode
+from jobs.jobfile.decode import decode
+from jobs.jobfile.yaml_tree import (
+    MOST_BYTES,
+    Node,
+    brief,
+    parse_override,
+    parse_yaml,
+    with_override,
+)
 
-CATALOG = Path(__file__).parent / "catalog"
+CATALOG = Path(__file__).parents[1] / "catalog"
 SUFFIXES = (".yaml", ".yml", ".json")
 # Editors take the schema's address from this key of a JSON (or YAML) file.
 SCHEMA_KEY = "$schema"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.arguments import split_argv, to_argv
+from jobs.jobfile.arguments import split_argv, to_argv
 
 
 @pytest.mark.parametrize(

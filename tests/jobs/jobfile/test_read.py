@@ -8,7 +8,7 @@ import pytest
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
 from jobs.host.project import project_root
-from jobs.jobfile import CATALOG, CodeLocation, load_job
+from jobs.jobfile.read import CATALOG, CodeLocation, load_job
 
 WHOLE = """\
 name: resnet50-imagenet

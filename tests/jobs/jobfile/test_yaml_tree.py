@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.contracts.errors import LaunchError
-from jobs.located import parse_override, parse_yaml, plain_scalar, with_override
+from jobs.jobfile.yaml_tree import parse_override, parse_yaml, plain_scalar, with_override
 
 
 def plain(node):

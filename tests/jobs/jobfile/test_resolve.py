@@ -17,8 +17,8 @@ from jobs.contracts.spec import (
     JobSpec,
     Limits,
 )
-from jobs.jobfile import CodeLocation
-from jobs.resolve import duration_s, resolve
+from jobs.jobfile.read import CodeLocation
+from jobs.jobfile.resolve import duration_s, resolve
 from tests.fakes.gangs import make_cluster, make_environment
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="sha256:abc", files=4, bytes=1000)

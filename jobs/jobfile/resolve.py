@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from jobs.arguments import to_argv
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import (
     Cluster,
@@ -18,7 +17,8 @@ from jobs.contracts.spec import (
     JobSpec,
     Limits,
 )
-from jobs.jobfile import CodeLocation
+from jobs.jobfile.arguments import to_argv
+from jobs.jobfile.read import CodeLocation
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

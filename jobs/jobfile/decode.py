@@ -18,7 +18,7 @@ from msgspec.structs import fields
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Duration, DurationOrOff, MemorySize, Name, VariableName
-from jobs.located import Node, brief
+from jobs.jobfile.yaml_tree import Node, brief
 
 S = TypeVar("S", bound=Struct)
 

@@ -1,0 +1,1 @@
+"""Reads a job file into a JobSpec and resolves it."""
