@@ -129,7 +129,7 @@ def clusters(incomplete: str, typed: Namespace) -> Choices:
 def images(incomplete: str, typed: Namespace) -> Choices:
     """The images that can be built here."""
     from jobs.host.project import sources_folder
-    from jobs.images import list_images
+    from jobs.images.runtimes import list_images
 
     del typed
     return _beginning(incomplete, dict.fromkeys(list_images(sources_folder()), ""))

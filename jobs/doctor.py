@@ -148,7 +148,7 @@ def check_azurite(project: Project) -> Check:
 
 def check_runtimes(project: Project) -> Iterator[Check]:
     """Every image of the project: those of set-up have to be installed here, others may be."""
-    from jobs import images
+    from jobs.images import runtimes as images
 
     for name in images.list_images(project.root):
         root = images.runtime_root(name, project.root)
@@ -240,7 +240,7 @@ def _find_project() -> Project:
 
 
 def _uv(project: Project) -> Check:
-    from jobs.images import find_uv
+    from jobs.images.runtimes import find_uv
 
     try:
         return _ok("uv", str(find_uv(project.root)))

@@ -100,7 +100,7 @@ def missing_notes(
     `folders` are those that `find_secrets` looks into.
     """
     from jobs.host.project import sources_folder
-    from jobs.images import runtime_python
+    from jobs.images.runtimes import runtime_python
     from jobs.secret_values import find_secrets
 
     notes: list[str] = []

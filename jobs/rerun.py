@@ -122,8 +122,8 @@ def _image_now(image: str, environment: Environment) -> str | None:
     """What realises the image here; elsewhere the spec's reference is pinned already."""
     if environment.engine != "local":
         return None
-    from jobs import images
     from jobs.host.project import sources_folder
+    from jobs.images import runtimes as images
 
     try:
         return images.runtime_root(image, sources_folder()).name

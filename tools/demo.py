@@ -20,7 +20,7 @@ from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.gpus import DEVICES, ON_THE_CPU, count_gpus, horovod_lacks_nccl
 from jobs.host import console
 from jobs.host.cache import run_logged
-from jobs.images import runtime_python
+from jobs.images.runtimes import runtime_python
 from tools.phases import Phases
 from tools.project import Project, this_project
 from tools.setup import explain, set_up

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.host.private import close_folder
-from jobs.images import OF_SET_UP, build_runtime
+from jobs.images.runtimes import OF_SET_UP, build_runtime
 from tools.azurite import Azurite, ensure_azurite
 from tools.local_stack import ensure_local_stack, write_wrapper
 from tools.phases import Phases
@@ -75,7 +75,7 @@ def lay_environment(project: Project, phases: Phases) -> None:
 def lay_uv(project: Project, phases: Phases) -> Path:
     require_python(sys.version_info[:2])
     uv = ensure_uv(project, phases)
-    os.environ["UV"] = str(uv)  # jobs.images looks there first
+    os.environ["UV"] = str(uv)  # jobs.images.runtimes looks there first
     return uv
 
 

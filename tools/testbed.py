@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
 from jobs.host.cache import run_logged
-from jobs.images import OF_SET_UP, build_runtime, describe, list_images
+from jobs.images.runtimes import OF_SET_UP, build_runtime, describe, list_images
 from tools.phases import Phases
 from tools.project import Project, this_project
 

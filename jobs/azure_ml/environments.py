@@ -15,7 +15,7 @@ from jobs.contracts.spec import Environment, JobSpec
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
-    from jobs.containers import Recipe
+    from jobs.images.recipes import Recipe
 
 # Stands in a body for the address of what the image is built from, until that is sent.
 CONTEXT = "<CONTEXT>"
@@ -144,8 +144,8 @@ def _send_context(spec: JobSpec, wire: Wire) -> str:
 
 
 def _recipe(spec: JobSpec, environment: Environment) -> Recipe:
-    from jobs.containers import read_recipe
     from jobs.host.project import sources_folder
+    from jobs.images.recipes import read_recipe
 
     has_gpus = environment.clusters[spec.cluster].gpus_per_node > 0
     return read_recipe(spec.image, "cuda" if has_gpus else "cpu", sources_folder())

@@ -15,7 +15,7 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.host import console
 from jobs.host.cache import cache_root, content_key, run_logged
 from jobs.host.private import make_folder
-from jobs.images import PROJECT, find_uv, python_tag, uv_environment
+from jobs.images.runtimes import PROJECT, find_uv, python_tag, uv_environment
 
 LOCK = Path(__file__).with_name("requirements.txt")
 

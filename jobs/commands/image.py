@@ -61,7 +61,7 @@ def _add_name(parser: CommandParser) -> None:
 
 
 def _add_variant(parser: CommandParser) -> None:
-    from jobs.containers import VARIANTS
+    from jobs.images.recipes import VARIANTS
 
     parser.add_argument(
         "--variant",
@@ -73,7 +73,7 @@ def _add_variant(parser: CommandParser) -> None:
 
 def install(*, name: str) -> None:
     """Make an image's runtime on this machine: a virtual environment from the image's lock."""
-    from jobs import images
+    from jobs.images import runtimes as images
 
     root = images.build_runtime(name, _trusted_folder(), report=_step)
     console.out(str(root / "bin" / "python"))
@@ -81,10 +81,10 @@ def install(*, name: str) -> None:
 
 def build(*, name: str, variant: str) -> None:
     """Build an image as a container, by buildah, podman or docker; its tag names its content."""
-    from jobs.container_build import build_image, build_log, record_folder
-    from jobs.container_engines import find_engine
-    from jobs.containers import read_recipe
     from jobs.host.build_progress import BuildProgress
+    from jobs.images.build import build_image, build_log, record_folder
+    from jobs.images.engines import find_engine
+    from jobs.images.recipes import read_recipe
 
     project = _trusted_folder()
     recipe = read_recipe(name, variant, project)
@@ -108,11 +108,11 @@ def build(*, name: str, variant: str) -> None:
 
 def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path | None) -> None:
     """Send a built image to a registry; prints the setting that pins it by digest."""
-    from jobs.container_build import push_image
-    from jobs.container_engines import find_engine
-    from jobs.containers import read_recipe
     from jobs.host.build_progress import BuildProgress
     from jobs.host.project import sources_folder
+    from jobs.images.build import push_image
+    from jobs.images.engines import find_engine
+    from jobs.images.recipes import read_recipe
 
     project = sources_folder()
     recipe = read_recipe(name, variant, project)
@@ -138,9 +138,9 @@ def _registry_of(stack: str, env: Path | None) -> str:
 
 def pin(*, name: str) -> None:
     """Write today's digests of the images that a Dockerfile builds on into it."""
-    from jobs.containers import bases, dockerfile_of
     from jobs.host.project import sources_folder
-    from jobs.registry import ImageReference, pin_bases, resolve_digest
+    from jobs.images.recipes import bases, dockerfile_of
+    from jobs.images.registry import ImageReference, pin_bases, resolve_digest
 
     path = dockerfile_of(name, sources_folder())
     text = path.read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def pin(*, name: str) -> None:
 def list_images(*, json: bool) -> None:
     """List the images: what is installed, and what is built as a container."""
     from jobs.host.project import sources_folder
-    from jobs.image_listing import list_all
+    from jobs.images.listing import list_all
 
     rows = list_all(sources_folder())
     if json:

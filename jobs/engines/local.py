@@ -31,7 +31,7 @@ KILL_TIMEOUT_S = 5.0
 
 def image_runtime(image: str) -> Path:
     """Give the interpreter that realises an image of the project."""
-    from jobs.images import runtime_python
+    from jobs.images.runtimes import runtime_python
 
     return runtime_python(image, sources_folder())
 

@@ -18,7 +18,7 @@ MAX_ROUNDS = 3
 
 def loader_rows(project: Path, rounds: int) -> list[Row]:
     """Load 4,000 made JPEGs of about 110 kB from the page cache with two workers on two cores."""
-    from jobs.images import runtime_python
+    from jobs.images.runtimes import runtime_python
     from trainer.data.events import Events
     from trainer.data.pack import pack
     from trainer.data.synthesize import ImageSet, make_images
@@ -70,7 +70,7 @@ def _row(
 
 def _install_peers(project: Path, python: str) -> Path:
     """Give the folder of the other loaders, which use the torch of our runtime."""
-    from jobs.images import find_uv
+    from jobs.images.runtimes import find_uv
 
     folder = project / ".trainyard" / "bench-loaders"
     if not (folder / "streaming").exists():

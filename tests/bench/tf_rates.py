@@ -25,7 +25,7 @@ print(json.loads(Path("outputs/summary.json").read_text())["images_per_s"])
 
 def tensorflow_rows(project: Path, rounds: int) -> list[Row]:
     """Synthetic ResNet-50 at batch 8: one process of Horovod on all cores, noise instead of data."""
-    from jobs.images import runtime_python
+    from jobs.images.runtimes import runtime_python
 
     python = str(runtime_python("tensorflow", project))
     env = {"OMP_NUM_THREADS": str(os.cpu_count()), "PYTHONPATH": str(project)}

@@ -14,7 +14,7 @@ def launch_program(project: Path) -> Path:
 
 def runtime_bin(project: Path) -> Path:
     """The folder of programs of the pytorch runtime: python, torchrun, horovodrun."""
-    from jobs.images import runtime_python
+    from jobs.images.runtimes import runtime_python
 
     return runtime_python("pytorch", project).parent
 

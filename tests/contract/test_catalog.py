@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs import images
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.host.project import project_root
+from jobs.images import runtimes as images
 from jobs.jobfile.read import catalog_names, load_job
 from jobs.jobfile.resolve import resolve
 from jobs.launchers import gang_request

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from jobs.host.cache import cache_root, content_key, exclusive, run_logged
-from jobs.images import find_uv, python_tag, uv_environment
+from jobs.images.runtimes import find_uv, python_tag, uv_environment
 
 FINISHED = ".finished"
 

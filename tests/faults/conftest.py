@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Zygote
 from tests.faults.torch_campaign import make_pictures

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jobs.container_build import build_image, build_log, record_folder
-from jobs.container_engines import find_engine
-from jobs.containers import Recipe, read_recipe
 from jobs.host.build_progress import BuildProgress
-from jobs.package_index import find_settings
+from jobs.images.build import build_image, build_log, record_folder
+from jobs.images.engines import find_engine
+from jobs.images.package_index import find_settings
+from jobs.images.recipes import Recipe, read_recipe
 from jobs.rank.program import rank_program
 from tests.fakes.containers import buildah, buildah_storage
 from trainer.data.digits import prepare_digits

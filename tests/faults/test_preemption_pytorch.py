@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import RunState
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.campaign import campaign
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Gang, Zygote

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
 from tests.faults.test_resume_pytorch import Killing

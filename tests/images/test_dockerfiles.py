@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.containers import VARIANTS, bases, read_recipe
-from jobs.images import list_images
+from jobs.images.recipes import VARIANTS, bases, read_recipe
+from jobs.images.runtimes import list_images
 
 ROOT = Path(__file__).parents[2]
 IMAGES = list_images(ROOT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import list_images, lock_file, runtime_python
+from jobs.images.runtimes import list_images, lock_file, runtime_python
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "images" / "sbom.py"

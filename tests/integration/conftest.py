@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import LaunchError
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
 
 

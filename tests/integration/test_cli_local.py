@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs import images
 from jobs.contracts.errors import LaunchError
+from jobs.images import runtimes as images
 from tests.fakes.gangs import make_environment
 
 LAUNCH = Path(sys.executable).with_name("launch")

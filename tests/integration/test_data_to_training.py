@@ -20,7 +20,7 @@ from azure.storage.blob import ContainerClient
 
 from infra.local import azurite_server
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.ilsvrc import write_archives
 from tests.fakes.picture_runs import Trained, read_run
 from tests.folders import read_folder

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.picture_runs import Trained, say_mistakes, train
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.synthetic import INSECTS, make_pictures

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthetic import make_pictures
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.torch_ranks import Zygote, start_gang
 
 REPO = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.torch_ranks import Strategy, Zygote, start_gang
 from tests.faults.torch_campaign import (
     Program,

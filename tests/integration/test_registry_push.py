@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.containers import read_recipe
 from jobs.host import trust
+from jobs.images.recipes import read_recipe
 from tests.fakes.containers import buildah, buildah_storage, registry
 from tests.fakes.launching import Launching
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.picture_runs import Trained, run_ranks, say_mistakes, train
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.pictures import open_pictures

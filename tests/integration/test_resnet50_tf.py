@@ -13,7 +13,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
 from trainer.common.sharding import shuffled_batches
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from jobs.contracts.spec import RunState
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
 
 PROGRAM = """

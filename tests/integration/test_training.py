@@ -17,7 +17,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Zygote

@@ -633,7 +633,9 @@ def test_rerun_finds_the_secrets_beside_the_job_file_from_anywhere(launching, jo
 def test_rerun_says_that_the_image_is_another(launching, job, monkeypatch):
     # The fake engine's runs have the image sha256:1.
     launching.type("run", job, "--detach")
-    monkeypatch.setattr("jobs.images.runtime_root", lambda image, _: Path("/cache/pytorch-2"))
+    monkeypatch.setattr(
+        "jobs.images.runtimes.runtime_root", lambda image, _: Path("/cache/pytorch-2")
+    )
     typed = launching.type("rerun", "last", "--detach")
     assert "warning: image `pytorch` was sha256:1, now it is pytorch-2\n" in typed.err
 

@@ -66,7 +66,7 @@ def test_a_bare_machine_lacks_what_set_up_needs(project, tmp_path):
 
 
 def test_what_is_built_needs_no_builder(project, tmp_path):
-    from jobs import images
+    from jobs.images import runtimes as images
 
     install(tmp_path / "bin", "make")
     install(tmp_path / "bin", "uv")

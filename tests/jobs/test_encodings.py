@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.images import PROJECT
+from jobs.images.runtimes import PROJECT
 from tests.fakes.gangs import make_environment
 
 # Opens without a mode that are no files.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.containers import read_recipe
 from jobs.host import trust
+from jobs.images.recipes import read_recipe
 from tests.fakes import fake_container_engine
-from tests.jobs.test_registry import DIGEST, serving
+from tests.jobs.images.test_registry import DIGEST, serving
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ LAUNCH = """
 import sys, time
 from pathlib import Path
 from jobs import code
-from jobs import images
+from jobs.images import runtimes as images
 from jobs.cli import main
 def copy(source, target):
     print("copying", flush=True)

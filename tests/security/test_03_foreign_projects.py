@@ -23,7 +23,7 @@ from jobs.contracts.errors import LaunchError, Refused
 from jobs.engines.local import image_runtime
 from jobs.host import trust
 from jobs.host.project import project_root, sources_folder
-from jobs.images import runtime_root
+from jobs.images.runtimes import runtime_root
 from tests.jobs.test_stack import ENVIRONMENT
 
 LAUNCH = Path(sys.executable).with_name("launch")

@@ -15,7 +15,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.cache import cache_root
-from jobs.package_index import lend
+from jobs.images.package_index import lend
 from jobs.scan_state import cache_folder
 from trainer.data import jpeg_crop
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.campaign import campaign
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,7 +10,7 @@ import google_crc32c
 import pytest
 from PIL import Image
 
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from trainer.data.events import Events
 from trainer.data.pack import pack
 from trainer.data.synthetic import make_pictures

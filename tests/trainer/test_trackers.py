@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from trainer.common.trackers import open_trackers
 from trainer.common.world import World
 

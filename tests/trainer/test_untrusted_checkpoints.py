@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.campaign import campaign
 
 MALICIOUS = Path(__file__).parent / "programs" / "malicious_weights.py"

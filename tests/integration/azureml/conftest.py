@@ -10,7 +10,7 @@ import pytest
 
 from jobs.azure_ml_v1.sdk import lay_sdk
 from jobs.contracts.errors import LaunchError
-from jobs.images import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.environments.laying import lay_environment
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.azureml.client import Client

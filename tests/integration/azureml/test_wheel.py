@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.images import PROJECT, find_uv, uv_environment
+from jobs.images.runtimes import PROJECT, find_uv, uv_environment
 from tests.fakes.azureml import FakeAzure, JobTrouble
 
 PINNED = {"pytorch": f"registry.azurecr.io/pytorch@sha256:{'a' * 64}"}

@@ -13,9 +13,9 @@ from jobs.azure_ml.environments import (
     plain_dockerfile,
     version_for,
 )
-from jobs.containers import read_recipe
 from jobs.contracts.errors import NotFound
-from jobs.images import PROJECT
+from jobs.images.recipes import read_recipe
+from jobs.images.runtimes import PROJECT
 from tests.fakes.cloud_stack import DIGEST, IMAGE, WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.container_engines import find_engine
-from jobs.containers import REPOSITORY, VARIANTS, read_recipe
 from jobs.contracts.errors import EnvironmentFailure, NotFound
 from jobs.host import console
-from jobs.images import ImageState, describe
-from jobs.images import list_images as list_names
+from jobs.images.engines import find_engine
+from jobs.images.recipes import REPOSITORY, VARIANTS, read_recipe
+from jobs.images.runtimes import ImageState, describe
+from jobs.images.runtimes import list_images as list_names
 
 
 class ContainerState(TypedDict):

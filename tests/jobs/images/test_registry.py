@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.registry import ImageReference, pin_bases, resolve_digest
+from jobs.images.registry import ImageReference, pin_bases, resolve_digest
 
 MANIFEST = b'{"schemaVersion": 2}'
 DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.container_engines import ContainerEngine
-from jobs.containers import TIMESTAMP_S, Recipe, lay_context
 from jobs.contracts.errors import EnvironmentFailure, NotFound
 from jobs.host.build_progress import BuildProgress, run_watched
 from jobs.host.cache import Report, exclusive
 from jobs.host.git import GitFailure, Repository
 from jobs.host.private import make_folder
-from jobs.package_index import lend
+from jobs.images.engines import ContainerEngine
+from jobs.images.package_index import lend
+from jobs.images.recipes import TIMESTAMP_S, Recipe, lay_context
 
 SBOM = "/opt/trainyard/sbom.cdx.json"
 SBOM_LIMIT_BYTES = 64 << 20

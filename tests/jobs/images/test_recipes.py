@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import containers
-from jobs.containers import bases, lay_context, read_recipe
 from jobs.contracts.errors import NotFound
+from jobs.images import recipes as containers
+from jobs.images.recipes import bases, lay_context, read_recipe
 from tests.folders import read_folder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.registry import is_loopback
+from jobs.images.registry import is_loopback
 
 # buildah needs no daemon and no right to run containers, podman no daemon. The first two share
 # their images and logins.

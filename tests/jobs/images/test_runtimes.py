@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import images
 from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.images import runtimes as images
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

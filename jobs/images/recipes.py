@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import NotFound
 from jobs.host.cache import content_key
-from jobs.images import lock_file
+from jobs.images.runtimes import lock_file
 
 VARIANTS = ("cpu", "cuda")
 # The oldest time that a ZIP can hold; the same in every image, so that the same content is the

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.package_index import find_certificates, find_settings, lend
+from jobs.images.package_index import find_certificates, find_settings, lend
 
 NONE = {"PIP_CONFIG_FILE": os.devnull, "UV_CONFIG_FILE": os.devnull}
 INDEX = "https://index.example/simple"
@@ -120,7 +120,7 @@ def test_any_value_reaches_the_build_as_it_is_and_the_file_is_ours_alone(tmp_pat
 
 def test_the_script_of_the_images_hands_the_settings_on_and_needs_none(tmp_path):
     """As in the Dockerfile, but for the place of the secrets."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     text = (root / "images" / "with-index.sh").read_text()
     index = write(tmp_path, "index", "PIP_INDEX_URL='https://index.example'\n")
     for place, shown in ((index, "https://index.example"), (tmp_path / "none", "")):

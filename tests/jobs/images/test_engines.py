@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.container_build import build_image, build_log, push_image, record_folder
-from jobs.container_engines import ENGINES, find_engine
-from jobs.containers import read_recipe
 from jobs.contracts.errors import EnvironmentFailure, NotFound
 from jobs.host.build_progress import BuildProgress
+from jobs.images.build import build_image, build_log, push_image, record_folder
+from jobs.images.engines import ENGINES, find_engine
+from jobs.images.recipes import read_recipe
 from tests.fakes import fake_container_engine
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECRETS = ("PIP_", "UV_", "SSL_CERT", "REQUESTS_CA", "XDG_")
 
 

@@ -1,0 +1,1 @@
+"""Runtimes and container images."""
