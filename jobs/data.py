@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobs.blobs.store import BlobStore, open_data_store
 from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.dataset_files import disk_errors
 from jobs.dataset_list import FileList, fetch_list, work_folder
@@ -22,7 +23,6 @@ from jobs.dataset_remove import Removal, plan_removal, remove
 from jobs.host.files import finish_folder
 from jobs.host.private import make_folder, open_lock
 from jobs.host.progress import Progress, silent
-from jobs.store import BlobStore, open_data_store
 
 
 class Datasets:

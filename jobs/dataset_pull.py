@@ -9,6 +9,7 @@ from stat import S_ISREG
 
 from msgspec import Struct
 
+from jobs.blobs.store import BlobStore, Incoming
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion
 from jobs.dataset_files import (
@@ -24,7 +25,6 @@ from jobs.dataset_scan import scan_these
 from jobs.dataset_walk import Found, walk_names
 from jobs.host.progress import Counter, Progress, silent
 from jobs.scan_state import ScanState
-from jobs.store import BlobStore, Incoming
 
 NUM_SHOWN = 20
 

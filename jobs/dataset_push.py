@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from jobs.blobs.store import BLOCK_BYTES, BlobStore, Outgoing
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.dataset_files import DatasetFile
 from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, work_table, write_list
@@ -17,7 +18,6 @@ from jobs.dataset_scan import scan
 from jobs.dataset_sharing import part
 from jobs.host.progress import Counter, Progress, silent
 from jobs.scan_state import ScanState
-from jobs.store import BLOCK_BYTES, BlobStore, Outgoing
 
 # How often what the store forgot (Azurite after a kill) is sent again.
 MAX_ROUNDS = 5

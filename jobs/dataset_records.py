@@ -14,10 +14,10 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
+from jobs.blobs.store import BlobStore
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import DatasetVersion
 from jobs.host.parallel import parallel
-from jobs.store import BlobStore
 
 RECORDS = "_datasets"
 Kind = TypeVar("Kind")

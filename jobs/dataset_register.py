@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.blobs.store import Blob, BlobStore
 from jobs.contracts.errors import LaunchError
 from jobs.dataset_files import DatasetFile, check_path
 from jobs.dataset_list import FileList, send_list, work_folder, work_table, write_list
@@ -14,7 +15,6 @@ from jobs.dataset_records import RECORDS, DatasetRecord, Records, check_name, ut
 from jobs.dataset_scan import digest
 from jobs.host.parallel import in_order
 from jobs.host.progress import Counter, Progress, silent
-from jobs.store import Blob, BlobStore
 
 _DIGEST = re.compile(r"[0-9a-f]{64}/")
 

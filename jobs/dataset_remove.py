@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
+from jobs.blobs.store import BlobStore
 from jobs.contracts.errors import LaunchError
 from jobs.dataset_list import list_name
 from jobs.dataset_records import (
@@ -20,7 +21,6 @@ from jobs.dataset_records import (
     utc_now,
 )
 from jobs.host.progress import Progress, Transfer, silent
-from jobs.store import BlobStore
 
 
 class Removal(Struct, frozen=True, kw_only=True):

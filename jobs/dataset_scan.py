@@ -12,12 +12,12 @@ from itertools import cycle
 from pathlib import Path
 from threading import Event
 
+from jobs.blobs.store import BLOCK_BYTES
 from jobs.contracts.errors import LaunchError
 from jobs.dataset_walk import Found, walk
 from jobs.host.parallel import in_order
 from jobs.host.progress import Progress, Transfer, silent
 from jobs.scan_state import Scanned, ScanState
-from jobs.store import BLOCK_BYTES
 
 # What one thread reads before it takes the next: enough files for a thread to be worth waking.
 _CHUNK_FILES, _CHUNK_BYTES = 128, 16 << 20

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from jobs.blobs.store import BlobStore, Copy
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.dataset_files import DatasetFile
 from jobs.dataset_list import FileList, fetch_list, write_list
 from jobs.dataset_records import DatasetRecord, Records
-from jobs.store import BlobStore, Copy
 
 
 class Parted(Struct, frozen=True, kw_only=True):

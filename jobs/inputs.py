@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from jobs.blobs.store import BlobStore, Incoming, open_data_store
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.data import Datasets, materialise
@@ -29,7 +30,6 @@ from jobs.host.private import make_folder, open_lock
 from jobs.launchers import stream_cache_bytes
 from jobs.rank.world import stream_file
 from jobs.signatures import signature_file, write_signature
-from jobs.store import BlobStore, Incoming, open_data_store
 
 INDEX_FILE = "index.json"
 STREAM_SCHEMA = 1

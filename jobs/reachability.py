@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
+from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall
 from jobs.contracts.spec import Cluster, Environment
 from jobs.host.console import count_text
-from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 if TYPE_CHECKING:
     from email.message import Message

@@ -7,16 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from jobs.blobs.refusals import explain_store
+from jobs.blobs.transfers.authority import Identity
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.container import Container, StoreError
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
-from jobs.store_refusals import explain_store
-from jobs.transfers.authority import Identity
-from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.container import Container, StoreError
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
-    from jobs.transfers.listing import Blob
+    from jobs.blobs.transfers.listing import Blob
 
 DATASTORE = "workspaceartifactstore"
 # Requests under way at once.

@@ -18,7 +18,7 @@ from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
-    from jobs.store import BlobStore
+    from jobs.blobs.store import BlobStore
 
 
 def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:

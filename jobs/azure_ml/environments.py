@@ -129,7 +129,7 @@ def plain_dockerfile(text: str, arguments: Mapping[str, str]) -> str:
 
 def _send_context(spec: JobSpec, wire: Wire) -> str:
     from jobs.azure_ml.uploads import upload
-    from jobs.transfers.files import outgoing
+    from jobs.blobs.transfers.files import outgoing
 
     recipe = _recipe(spec, wire.environment)
     files = [

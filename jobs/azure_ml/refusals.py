@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
+from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import Environment
 from jobs.host.untrusted import parse_json
-from jobs.store_refusals import FIREWALL_HINT, behind_firewall
 
 # The least built-in role for an action that begins so; the first that fits.
 _ROLES = (

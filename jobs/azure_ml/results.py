@@ -24,7 +24,7 @@ from jobs.runs import write_file
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns
-    from jobs.store import Blob, BlobStore
+    from jobs.blobs.store import Blob, BlobStore
 
 FIGURES = ("metrics.jsonl", "summary.json")
 _NUM_REQUESTS = 8

@@ -39,8 +39,8 @@ from jobs.runs import RunEvent, RunStore, read_record, write_file
 if TYPE_CHECKING:
     from jobs.azure_ml.artifacts import Artifacts
     from jobs.azure_ml.wire import Wire
+    from jobs.blobs.store import BlobStore
     from jobs.checkpoints import Checkpoint
-    from jobs.store import BlobStore
 
 HISTORY = "/history/v1.0"
 # Requests under way at once, for the rows of a list.
@@ -76,7 +76,7 @@ class CloudRuns:
     @cached_property
     def blobs(self) -> BlobStore:
         """The container `runs`."""
-        from jobs.store import open_runs_store
+        from jobs.blobs.store import open_runs_store
 
         return open_runs_store(self.environment)
 

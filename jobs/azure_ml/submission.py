@@ -36,6 +36,8 @@ from jobs.azure_ml.refusals import CloudRefusal, Passing
 from jobs.azure_ml.request import checkpoints_prefix, job_request, plan_job, run_request
 from jobs.azure_ml.uploads import NotCompared, upload
 from jobs.azure_ml.wire import Wire
+from jobs.blobs.store import BlobStore, open_runs_store
+from jobs.blobs.transfers.copying import Copy
 from jobs.code import snapshot
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import (
@@ -50,8 +52,6 @@ from jobs.contracts.spec import (
 from jobs.host import console
 from jobs.provenance import make_record
 from jobs.runs import RunEvent, RunStore, append_event, now, read_record
-from jobs.store import BlobStore, open_runs_store
-from jobs.transfers.copying import Copy
 
 # A request that was sent shortly before its sender died may still be carried out.
 SETTLE_S = 600.0

@@ -15,16 +15,16 @@ import msgspec
 
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml.request import code_path
+from jobs.blobs.refusals import explain_store
+from jobs.blobs.transfers.files import Outgoing, outgoing
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 from jobs.host.console import count_text, size_text
-from jobs.store_refusals import explain_store
-from jobs.transfers.files import Outgoing, outgoing
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
-    from jobs.transfers.azure_store import AzureStore
-    from jobs.transfers.container import StoreError
+    from jobs.blobs.transfers.azure_store import AzureStore
+    from jobs.blobs.transfers.container import StoreError
 
 # Of a container that was made for one upload.
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -137,9 +137,9 @@ def _send(
 
 
 def _open(wire: Wire, place: _Place) -> AzureStore:
-    from jobs.transfers.authority import Identity, Sas
-    from jobs.transfers.azure_store import AzureStore
-    from jobs.transfers.container import Container
+    from jobs.blobs.transfers.authority import Identity, Sas
+    from jobs.blobs.transfers.azure_store import AzureStore
+    from jobs.blobs.transfers.container import Container
 
     # Without shared keys a workspace's store may give none: then it is ours to be let in.
     authority = Sas(place.sas) if place.sas else Identity(wire.tokens)

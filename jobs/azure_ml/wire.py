@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from jobs.azure_ml.refusals import CloudRefusal, Passing, PlaceMissing, explain, unreachable
 from jobs.azure_ml.states import items, mapping
+from jobs.blobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import Environment
-from jobs.credentials import INSTALL_HINT, MANAGEMENT_SCOPE, Tokens, our_tokens
 from jobs.host import console
 from jobs.host.untrusted import parse_json
 

@@ -16,10 +16,10 @@ from jobs.azure_ml.runs import CloudRuns
 from jobs.azure_ml.states import Standing
 from jobs.azure_ml_v1.run_configuration import ENGINE
 from jobs.azure_ml_v1.session import Session
+from jobs.blobs.transfers.listing import Blob
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.host import console
-from jobs.transfers.listing import Blob
 
 
 class V1Runs(CloudRuns):

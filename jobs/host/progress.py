@@ -63,7 +63,7 @@ class Counter:
         self._progress = progress
 
     def add(self, files: int, num_bytes: int, num_found: int = 0, /) -> None:
-        """So much more is over; see jobs.store.Moved."""
+        """So much more is over; see jobs.blobs.store.Moved."""
         self._state = replace(
             self._state,
             files_done=self._state.files_done + files,

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
+from jobs.blobs.store import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.store import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing
 
 
 class MemoryStore:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.store import BLOCK_BYTES
+from jobs.blobs.store import BLOCK_BYTES
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import CutAnswer, CutRequest, Fault, Late, Plan, Refuse, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
-from jobs.store import BLOCK_BYTES
+from jobs.blobs.store import BLOCK_BYTES
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Refuse, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.blobs.store import BLOCK_BYTES
 from jobs.contracts.errors import LaunchError
-from jobs.store import BLOCK_BYTES
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Flip, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store, incoming, outgoing

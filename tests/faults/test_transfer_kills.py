@@ -17,7 +17,7 @@ from typing import Literal
 
 import pytest
 
-from jobs.store import BLOCK_BYTES
+from jobs.blobs.store import BLOCK_BYTES
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
-from jobs.store import BLOCK_BYTES
+from jobs.blobs.store import BLOCK_BYTES
 from tests.bench.azcopy import Azcopy, installed_azcopy
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
 from tests.folders import make_folder, read_folder

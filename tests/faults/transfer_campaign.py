@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from infra.local import azurite_server
+from jobs.blobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
 from jobs.contracts.spec import Environment, Storage
-from jobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
 from tests.fakes.flaky_proxy import FlakyProxy
 from tests.fakes.gangs import make_environment
 from tests.ports import free_port

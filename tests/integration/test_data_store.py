@@ -21,11 +21,11 @@ import pytest
 from azure.storage.blob import BlobClient
 
 from infra.local import azurite_server
+from jobs.blobs.store import BLOCK_BYTES, open_data_store
+from jobs.blobs.transfers.authority import SharedKey
+from jobs.blobs.transfers.connection import Connection
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, Storage
-from jobs.store import BLOCK_BYTES, open_data_store
-from jobs.transfers.authority import SharedKey
-from jobs.transfers.connection import Connection
 from tests.fakes.gangs import make_environment
 from tests.fakes.local_server import name_server
 from tests.fakes.own_stack import lay_own_stack

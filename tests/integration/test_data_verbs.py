@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jobs.store import open_data_store
+from jobs.blobs.store import open_data_store
 from tests.folders import make_folder, read_folder
 from tests.integration.test_data_store import Store
 from tests.integration.test_data_store import store as azurite

@@ -42,7 +42,7 @@ def store(monkeypatch, opened) -> MemoryStore:
         return made
 
     monkeypatch.setattr(data, "open_data_store", open_store)
-    monkeypatch.setattr("jobs.store.peek_data_store", lambda _: made)
+    monkeypatch.setattr("jobs.blobs.store.peek_data_store", lambda _: made)
     return made
 
 

@@ -17,12 +17,12 @@ import pytest
 from infra.local import azurite_server
 from infra.local.azurite_server import AzuriteError, Server
 from infra.local.process_identity import identify
+from jobs.blobs.store import open_data_store
+from jobs.blobs.transfers.authority import SharedKey
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.container import Container
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, Storage
-from jobs.store import open_data_store
-from jobs.transfers.authority import SharedKey
-from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.container import Container
 from tests.fakes.gangs import make_environment
 from tests.fakes.other_user import needs_root, squatting
 from tests.fakes.own_stack import lay_own_stack

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from jobs.blobs.store import open_data_store
+from jobs.blobs.transfers import pace
+from jobs.blobs.transfers.sinks import LONGEST_BODY
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.store import open_data_store
-from jobs.transfers import pace
-from jobs.transfers.sinks import LONGEST_BODY
 from tests.fakes.scripted_server import Asked, answer, scripted_server
-from tests.jobs.test_store import environment_of
+from tests.jobs.blobs.test_store import environment_of
 
 CHUNKED = b"HTTP/1.1 200 Said\r\nTransfer-Encoding: chunked\r\n\r\n"
 # Each more than what is kept; twice as much at once would be too much as well.
@@ -36,7 +36,7 @@ ANSWERS = {
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask once only, and wait for nothing."""
     monkeypatch.setattr(pace, "_FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr("jobs.transfers.container.CONTROL_TRIES", 1)
+    monkeypatch.setattr("jobs.blobs.transfers.container.CONTROL_TRIES", 1)
 
 
 @pytest.mark.parametrize("kind", ANSWERS)

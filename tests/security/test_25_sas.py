@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.blobs.store import open_data_store
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.store import open_data_store
 from tests.fakes.scripted_server import answer, scripted_server
-from tests.jobs.test_store import environment_of
+from tests.jobs.blobs.test_store import environment_of
 
 
 @pytest.fixture

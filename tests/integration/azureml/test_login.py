@@ -18,9 +18,9 @@ from jobs.azure_ml.artifacts import Artifacts
 from jobs.azure_ml.logs import read_logs
 from jobs.azure_ml.runs import CloudRuns
 from jobs.azure_ml.wire import Wire
+from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, RunState
-from jobs.credentials import our_tokens
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble
 from tests.fakes.azureml.judge import read_tables

@@ -18,9 +18,9 @@ from jobs.azure_ml.refusals import CloudRefusal, PlaceMissing, WorkspaceGone
 from jobs.azure_ml.submission import cancel_job
 from jobs.azure_ml.uploads import NotCompared, upload
 from jobs.azure_ml.wire import MANAGEMENT, Reply, Wire
+from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import DatasetVersion, Environment, JobSpec
-from jobs.credentials import our_tokens
 from jobs.data_asset import datastore_uri
 from jobs.images.recipes import Recipe
 from tests.fakes.azure_launch import AzureLaunch

@@ -10,9 +10,9 @@ import pytest
 
 from jobs.azure_ml.code_upload import SHAPE_FILE, CodeFile, read_code
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
+from jobs.blobs.transfers.files import BLOCK_BYTES
 from jobs.contracts.errors import NotFound
 from jobs.rank.code import LIST_FILE
-from jobs.transfers.files import BLOCK_BYTES
 from tests.fakes.gangs import make_spec
 
 STARTER = CodeFile(name=SNAPSHOT_FILE, bytes=len(snapshot_file()), reason="starts each rank")

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from jobs.transfers.address import Address
-from jobs.transfers.connection import BUFFER_BYTES, Connection, Steps
-from jobs.transfers.pace import Bandwidth, Pace
-from jobs.transfers.portable import open_poll
+from jobs.blobs.transfers.address import Address
+from jobs.blobs.transfers.connection import BUFFER_BYTES, Connection, Steps
+from jobs.blobs.transfers.pace import Bandwidth, Pace
+from jobs.blobs.transfers.portable import open_poll
 
 # How often `tell` is called, stalled connections are looked for and the pace is reviewed.
 _LOOK_EVERY_S = 0.1

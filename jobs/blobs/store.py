@@ -1,6 +1,6 @@
 """The environment's blob store: lists, reads, creates, sends and receives blobs.
 
-The bytes go over the wire by jobs.transfers. A local store that has died is started again first,
+The bytes go over the wire by jobs.blobs.transfers. A local store that has died is started again first,
 by infra's own program, as a process.
 """
 
@@ -17,20 +17,20 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from jobs.blobs.credentials import our_tokens
+from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall, explain_store
+from jobs.blobs.transfers.address import Address
+from jobs.blobs.transfers.authority import Identity, SasFile, SharedKey, check_store
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.copying import Copy
+from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing
+from jobs.blobs.transfers.listing import Blob
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.contracts.spec import Environment, Storage
-from jobs.credentials import our_tokens
 from jobs.host import console
 from jobs.host.environment_file import known_environment
 from jobs.host.project import project_root, require_trusted
-from jobs.store_refusals import FIREWALL_HINT, behind_firewall, explain_store
-from jobs.transfers.address import Address
-from jobs.transfers.authority import Identity, SasFile, SharedKey, check_store
-from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.copying import Copy
-from jobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing
-from jobs.transfers.listing import Blob
 
 __all__ = [
     "BLOCK_BYTES",

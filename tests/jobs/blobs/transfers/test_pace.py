@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.transfers import pace
-from jobs.transfers.pace import FEWEST, MOST, START, Bandwidth, Pace, wait_s
+from jobs.blobs.transfers import pace
+from jobs.blobs.transfers.pace import FEWEST, MOST, START, Bandwidth, Pace, wait_s
 
 
 class Clock:

@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+from jobs.blobs.transfers.connection import Connection, FileRange, Shortened, Steps, Unreadable
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.crew import Job
+from jobs.blobs.transfers.files import BLOCK_BYTES, Outgoing, Tally
+from jobs.blobs.transfers.open_files import hint_for
+from jobs.blobs.transfers.pace import Pace
+from jobs.blobs.transfers.portable import read_at, will_read
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.transfers.connection import Connection, FileRange, Shortened, Steps, Unreadable
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.crew import Job
-from jobs.transfers.files import BLOCK_BYTES, Outgoing, Tally
-from jobs.transfers.open_files import hint_for
-from jobs.transfers.pace import Pace
-from jobs.transfers.portable import read_at, will_read
 
 MOST_BLOCKS = 50_000
 _FILES_AHEAD = 16

@@ -8,9 +8,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec.structs import replace
 
-from jobs.transfers.address import Address
-from jobs.transfers.authority import API_VERSION, Authority, Identity, check_store
-from jobs.transfers.connection import (
+from jobs.blobs.transfers.address import Address
+from jobs.blobs.transfers.authority import API_VERSION, Authority, Identity, check_store
+from jobs.blobs.transfers.connection import (
     Answer,
     Connection,
     Cut,
@@ -19,7 +19,7 @@ from jobs.transfers.connection import (
     Steps,
     WrongLength,
 )
-from jobs.transfers.pace import Pace, wait_s
+from jobs.blobs.transfers.pace import Pace, wait_s
 
 # With the waits between them about 15 s and about 75 s: a small request is what a person waits
 # for, a transfer outlives a store that starts again.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 
 if TYPE_CHECKING:
-    from jobs.transfers.container import StoreError
+    from jobs.blobs.transfers.container import StoreError
 
 FIREWALL_HINT = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
 

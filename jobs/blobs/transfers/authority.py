@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from jobs.blobs.credentials import STORAGE_SCOPE, Tokens
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.credentials import STORAGE_SCOPE, Tokens
 from jobs.rank.hosts import STORES, is_azures
 
 # Spoken on the wire; Azurite and every cloud know it.

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.transfers import connection as connection_module
-from jobs.transfers import container as container_module
-from jobs.transfers import pace as pace_module
-from jobs.transfers.authority import SasFile, SharedKey
-from jobs.transfers.connection import Connection, drive
-from jobs.transfers.container import CONTROL_TRIES, Container, StoreError
-from jobs.transfers.listing import list_page
+from jobs.blobs.transfers import connection as connection_module
+from jobs.blobs.transfers import container as container_module
+from jobs.blobs.transfers import pace as pace_module
+from jobs.blobs.transfers.authority import SasFile, SharedKey
+from jobs.blobs.transfers.connection import Connection, drive
+from jobs.blobs.transfers.container import CONTROL_TRIES, Container, StoreError
+from jobs.blobs.transfers.listing import list_page
 from tests.fakes.scripted_server import CLOSE, Asked, answer, read_request, scripted_server
 from tests.fakes.tls import certificate_of_localhost, serving
 from tests.ports import free_port

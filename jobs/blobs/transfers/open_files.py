@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from jobs.transfers.pace import FEWEST, MOST
+from jobs.blobs.transfers.pace import FEWEST, MOST
 
 # A request has its connection open, and the file it sends, with as many waiting; or the file it
 # receives, with its journal.

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.blobs.transfers import partial_file
+from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming
+from jobs.blobs.transfers.partial_file import PartialFile
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.transfers import partial_file
-from jobs.transfers.files import BLOCK_BYTES, Incoming
-from jobs.transfers.partial_file import PartialFile
 from tests.fakes.http_blobs import http_blobs
 from tests.fakes.scripted_server import Asked
 from tests.folders import read_folder
-from tests.jobs.test_transfers_files import LARGE, Moved, incoming, store_of
+from tests.jobs.blobs.transfers.test_files import LARGE, Moved, incoming, store_of
 
 
 def large_file(folder: Path, *, num_blocks: int = 13, sha256: str = "0") -> Incoming:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from jobs.blobs.store import Copy
+from jobs.blobs.transfers import copying, pace
+from jobs.blobs.transfers.authority import SasFile, SharedKey
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.connection import Answer
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.copying import Copying
+from jobs.blobs.transfers.files import Tally
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.store import Copy
-from jobs.transfers import copying, pace
-from jobs.transfers.authority import SasFile, SharedKey
-from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.connection import Answer
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.copying import Copying
-from jobs.transfers.files import Tally
 from tests.fakes.http_blobs import HttpBlobs, http_blobs, md5_of
 from tests.fakes.scripted_server import CLOSE, Asked, answer
 
@@ -145,7 +145,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(blobs):
 
 
 def test_a_store_that_is_gone_is_said(blobs, monkeypatch):
-    from jobs.transfers import container
+    from jobs.blobs.transfers import container
 
     monkeypatch.setattr(container, "TRANSFER_TRIES", 3)
     blobs.hook = lambda _kind, _asked: CLOSE

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from jobs.transfers.connection import Connection, Sink, Steps
-from jobs.transfers.container import Container
+from jobs.blobs.transfers.connection import Connection, Sink, Steps
+from jobs.blobs.transfers.container import Container
 
 # The store gives up to 5,000; with fewer the memory for a million stays that for a few.
 PAGE_BLOBS = 2_000

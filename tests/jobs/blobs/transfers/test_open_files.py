@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from jobs.blobs.transfers import open_files, upload
+from jobs.blobs.transfers.files import Incoming, Outgoing
+from jobs.blobs.transfers.pace import MOST
+from jobs.blobs.transfers.partial_file import PartialFile
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.transfers import open_files, upload
-from jobs.transfers.files import Incoming, Outgoing
-from jobs.transfers.pace import MOST
-from jobs.transfers.partial_file import PartialFile
 from tests.fakes.http_blobs import http_blobs
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[4]
 NUM_FILES = 500
 # Sends the files of a folder and receives them into another, with that limit of open files.
 CHILD = """
 import hashlib, resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-from jobs.transfers.authority import SharedKey
-from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.container import Container
-from jobs.transfers.files import Incoming, Outgoing
+from jobs.blobs.transfers.authority import SharedKey
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.container import Container
+from jobs.blobs.transfers.files import Incoming, Outgoing
 
 url, source, target = sys.argv[3], Path(sys.argv[4]), Path(sys.argv[5])
 store = AzureStore(Container(url, SharedKey("account", "a2V5")), "data", lambda error: error)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from jobs.transfers.connection import Connection, Steps
-from jobs.transfers.container import Container
-from jobs.transfers.crew import Job
-from jobs.transfers.pace import Pace
+from jobs.blobs.transfers.connection import Connection, Steps
+from jobs.blobs.transfers.container import Container
+from jobs.blobs.transfers.crew import Job
+from jobs.blobs.transfers.pace import Pace
 
 
 class Deletion:

@@ -14,9 +14,9 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from jobs.blobs.transfers.portable import CONNECTING, READ, WRITE, tune
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.socket_owner import check_own_server
-from jobs.transfers.portable import CONNECTING, READ, WRITE, tune
 
 if TYPE_CHECKING:
     import ssl

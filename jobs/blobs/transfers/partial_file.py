@@ -12,10 +12,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming
+from jobs.blobs.transfers.open_files import hint_for
+from jobs.blobs.transfers.portable import OPEN_FLAGS, lock, read_at, write_at
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.transfers.files import BLOCK_BYTES, Incoming
-from jobs.transfers.open_files import hint_for
-from jobs.transfers.portable import OPEN_FLAGS, lock, read_at, write_at
 
 PREFIX = ".trainyard-"
 _LONGEST_JOURNAL = 16 << 20

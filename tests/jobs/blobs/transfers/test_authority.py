@@ -12,10 +12,10 @@ from azure.core.rest import HttpRequest
 from azure.storage.blob import generate_container_sas
 from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 
+from jobs.blobs.credentials import Tokens
+from jobs.blobs.transfers.authority import API_VERSION, Identity, SasFile, SharedKey
+from jobs.blobs.transfers.container import Container
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.credentials import Tokens
-from jobs.transfers.authority import API_VERSION, Identity, SasFile, SharedKey
-from jobs.transfers.container import Container
 
 ACCOUNT, KEY = "trainyard", "a2V5IG9mIHRoZSBhY2NvdW50"
 
@@ -81,7 +81,7 @@ def test_a_containers_sas_is_the_sdks(monkeypatch):
         )
     )
     # The SDK signs for its own newest version, which is part of what is signed.
-    monkeypatch.setattr("jobs.transfers.authority.API_VERSION", theirs["sv"])
+    monkeypatch.setattr("jobs.blobs.transfers.authority.API_VERSION", theirs["sv"])
     assert dict(parse_qsl(SharedKey(ACCOUNT, KEY).container_sas("data", "rl", ends))) == theirs
 
 

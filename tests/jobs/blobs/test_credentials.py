@@ -12,8 +12,8 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 from azure.identity import CredentialUnavailableError
 
+from jobs.blobs.credentials import MANAGEMENT_SCOPE, STORAGE_SCOPE, Tokens
 from jobs.contracts.errors import EnvironmentFailure, Unreached
-from jobs.credentials import MANAGEMENT_SCOPE, STORAGE_SCOPE, Tokens
 
 HOUR_S = 3600.0
 
@@ -40,7 +40,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def move(by_s: float) -> None:
         now_s = time.time
-        monkeypatch.setattr("jobs.credentials.time.time", lambda: now_s() + by_s)
+        monkeypatch.setattr("jobs.blobs.credentials.time.time", lambda: now_s() + by_s)
 
     return move
 

@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from jobs.blobs.transfers import connection, crew, pace
+from jobs.blobs.transfers.authority import SharedKey
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming, Outgoing
+from jobs.blobs.transfers.portable import SelectorPoll
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.transfers import connection, crew, pace
-from jobs.transfers.authority import SharedKey
-from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.files import BLOCK_BYTES, Incoming, Outgoing
-from jobs.transfers.portable import SelectorPoll
 from tests.fakes.http_blobs import HttpBlobs, http_blobs
 from tests.fakes.scripted_server import CLOSE, Asked, answer
 from tests.folders import make_folder, read_folder
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[4]
 LARGE = 2 * BLOCK_BYTES + 12_345  # three blocks
 
 
@@ -191,7 +191,7 @@ def test_bandwidth_is_kept(blobs, tmp_path):
 CHILD = """
 import sys
 from pathlib import Path
-from tests.jobs.test_transfers_files import incoming, outgoing, store_of
+from tests.jobs.blobs.transfers.test_files import incoming, outgoing, store_of
 way, url, source, target = sys.argv[1:]
 if way == "send":
     store_of(url).send([outgoing(Path(source), "large")], lambda *_: None)

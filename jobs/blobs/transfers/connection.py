@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from jobs.transfers.address import Address
-from jobs.transfers.pace import Bandwidth
-from jobs.transfers.portable import READ, WRITE, read_at, send_two
-from jobs.transfers.sinks import LONGEST_BODY, Sink, bounded
+from jobs.blobs.transfers.address import Address
+from jobs.blobs.transfers.pace import Bandwidth
+from jobs.blobs.transfers.portable import READ, WRITE, read_at, send_two
+from jobs.blobs.transfers.sinks import LONGEST_BODY, Sink, bounded
 
 # A server that neither reads nor answers for so long counts as gone.
 STALL_S = 60.0

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from jobs.blobs.transfers.connection import Answer, Connection, Sink, Steps, WrongLength
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.crew import Job
+from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming, Tally
+from jobs.blobs.transfers.pace import Pace
+from jobs.blobs.transfers.partial_file import PartialFile, sweep
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.transfers.connection import Answer, Connection, Sink, Steps, WrongLength
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.crew import Job
-from jobs.transfers.files import BLOCK_BYTES, Incoming, Tally
-from jobs.transfers.pace import Pace
-from jobs.transfers.partial_file import PartialFile, sweep
 
 # The longest range for which the store gives an MD5.
 CHECKED_BYTES = 4 << 20

@@ -11,21 +11,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from jobs.blobs.credentials import Tokens
+from jobs.blobs.transfers.authority import Identity, SharedKey
+from jobs.blobs.transfers.connection import Answer, Connection, Steps, drive
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.copying import Copy, Copying
+from jobs.blobs.transfers.crew import Crew, Jobs
+from jobs.blobs.transfers.deletion import Deletion
+from jobs.blobs.transfers.download import Download
+from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing, Tally
+from jobs.blobs.transfers.listing import Blob, list_page
+from jobs.blobs.transfers.open_files import most_requests
+from jobs.blobs.transfers.pace import Pace
+from jobs.blobs.transfers.sinks import Sink, bounded
+from jobs.blobs.transfers.upload import Upload
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.credentials import Tokens
-from jobs.transfers.authority import Identity, SharedKey
-from jobs.transfers.connection import Answer, Connection, Steps, drive
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.copying import Copy, Copying
-from jobs.transfers.crew import Crew, Jobs
-from jobs.transfers.deletion import Deletion
-from jobs.transfers.download import Download
-from jobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing, Tally
-from jobs.transfers.listing import Blob, list_page
-from jobs.transfers.open_files import most_requests
-from jobs.transfers.pace import Pace
-from jobs.transfers.sinks import Sink, bounded
-from jobs.transfers.upload import Upload
 
 # What a read is answered where there is no such blob or range.
 _MISSING = ("BlobNotFound", "InvalidRange")

@@ -12,11 +12,11 @@ from functools import partial
 
 from msgspec import Struct
 
-from jobs.transfers.connection import Connection, Steps
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.crew import Job
-from jobs.transfers.files import Tally
-from jobs.transfers.pace import Pace
+from jobs.blobs.transfers.connection import Connection, Steps
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.crew import Job
+from jobs.blobs.transfers.files import Tally
+from jobs.blobs.transfers.pace import Pace
 
 # Answers that say something of one blob only; after any other no more copies are tried.
 _GONE = ("BlobNotFound", "CannotVerifyCopySource")

@@ -18,15 +18,15 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
+from jobs.blobs.credentials import Tokens
+from jobs.blobs.store import _explain, open_data_store
+from jobs.blobs.transfers.address import Address
+from jobs.blobs.transfers.authority import Identity, SasFile, SharedKey
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.transfers.files import Incoming
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Environment, Storage
-from jobs.credentials import Tokens
-from jobs.store import _explain, open_data_store
-from jobs.transfers.address import Address
-from jobs.transfers.authority import Identity, SasFile, SharedKey
-from jobs.transfers.azure_store import AzureStore
-from jobs.transfers.container import Container, StoreError
-from jobs.transfers.files import Incoming
 from tests.fakes.gangs import make_environment
 from tests.fakes.local_server import name_server
 from tests.fakes.scripted_server import Asked, answer, scripted_server
@@ -120,7 +120,7 @@ def test_the_next_address_of_a_store_is_tried_where_the_first_says_nothing(
     environment = environment_of(tmp_path, "http://localhost:9/account", key=None)
     container = Container("http://localhost:9/account/data", SharedKey("account", "a2V5"))
     store = AzureStore(container, "data", partial(_explain, environment, "data", None))
-    monkeypatch.setattr("jobs.transfers.connection.CONNECT_S", 0.1)
+    monkeypatch.setattr("jobs.blobs.transfers.connection.CONNECT_S", 0.1)
     with black_hole() as silent, scripted_server(lambda _: answer(200, b"x")) as server:
         places = [(socket.AF_INET, 1, 6, "", ("127.0.0.1", each)) for each in (silent, server.port)]
         monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: places)
@@ -147,7 +147,8 @@ def test_an_identity_has_a_read_only_sas_signed_by_a_lent_key(tmp_path, monkeypa
     monkeypatch.setenv("no_proxy", "localhost")
 
     monkeypatch.setattr(
-        "jobs.transfers.authority.is_azures", lambda url, _: url.startswith("https://localhost:")
+        "jobs.blobs.transfers.authority.is_azures",
+        lambda url, _: url.startswith("https://localhost:"),
     )
 
     class Credential:
@@ -210,16 +211,16 @@ def test_an_identity_that_is_sought_in_vain_is_not_told_of_twice(tmp_path):
 import logging, sys
 from pathlib import Path
 import msgspec
-from jobs.credentials import our_tokens
+from jobs.blobs.credentials import our_tokens
 from jobs.contracts.spec import Environment
-from jobs.store import open_data_store
+from jobs.blobs.store import open_data_store
 open_data_store(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Environment))
 our_tokens().credential
 logging.getLogger("azure.identity._credentials.chained").warning("no token")
 """
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "environment.json"],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,1 @@
+"""The blob store, and who `launch` is to it."""
