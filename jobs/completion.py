@@ -190,7 +190,7 @@ def _is_job_file(path: str) -> bool:
 def _datasets(typed: Namespace) -> list[DatasetVersion]:
     """Those of a local store that is up: nobody waits for Azure, or starts a store, at a TAB."""
     from jobs.blobs.store import peek_data_store
-    from jobs.data import Datasets
+    from jobs.datasets.datasets import Datasets
 
     store = peek_data_store(_environment(typed))
     return [record.pinned() for record in Datasets(store).versions()] if store else []

@@ -22,9 +22,9 @@ from msgspec import Struct
 from jobs.blobs.store import BlobStore, Incoming, open_data_store
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec
-from jobs.data import Datasets, materialise
-from jobs.dataset_files import DatasetFile, Inside, disk_errors
-from jobs.dataset_records import require_digest
+from jobs.datasets.datasets import Datasets, materialise
+from jobs.datasets.paths import DatasetFile, Inside, disk_errors
+from jobs.datasets.records import require_digest
 from jobs.host.files import finish_folder
 from jobs.host.private import make_folder, open_lock
 from jobs.launchers import stream_cache_bytes

@@ -126,6 +126,6 @@ def _note(error: LaunchError) -> str:
 
 
 def _version(environment: Environment, name: str) -> DatasetVersion:
-    from jobs.data import resolve_dataset
+    from jobs.datasets.datasets import resolve_dataset
 
     return resolve_dataset(environment, name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.azure_ml.refusals import CloudRefusal
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.data_asset import asset_body, asset_path, can_be_asset
+from jobs.datasets.asset import asset_body, asset_path, can_be_asset
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire

@@ -144,7 +144,7 @@ def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
 
 
 def _stream(dataset: DatasetVersion) -> Stream:
-    from jobs.dataset_list import list_name
+    from jobs.datasets.file_list import list_name
 
     return Stream(files=list_name(dataset.name, dataset.digest), prefix=dataset.content_prefix)
 

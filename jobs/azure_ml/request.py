@@ -13,7 +13,7 @@ from typing import Any
 from jobs.azure_ml.environments import version_for
 from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.contracts.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
-from jobs.data_asset import datastore_path, datastore_uri
+from jobs.datasets.asset import datastore_path, datastore_uri
 from jobs.jobfile.resolve import hang_s
 
 # The last one that knows of a job's priority.

@@ -11,9 +11,9 @@ from jobs.commands import data_options, data_programs, data_versions, options
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.dataset_pull import Confirm, Surplus
-    from jobs.dataset_push import Pushed
-    from jobs.dataset_records import DatasetRecord
+    from jobs.datasets.pull import Confirm, Surplus
+    from jobs.datasets.push import Pushed
+    from jobs.datasets.records import DatasetRecord
 
 
 def configure(parser: CommandParser) -> None:
@@ -101,7 +101,7 @@ def push(
     json: bool,
 ) -> None:
     """Send a folder to the store as a new version of a dataset; equal content is not sent."""
-    from jobs.dataset_push import Reports
+    from jobs.datasets.push import Reports
     from jobs.host.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
@@ -158,7 +158,7 @@ def list_versions(
     *, name: str | None, sas: Path | None, stack: str, env: Path | None, json: bool
 ) -> None:
     """List datasets and their versions, the newest of each first."""
-    from jobs.dataset_records import check_name
+    from jobs.datasets.records import check_name
 
     if name is not None:
         check_name(name)

@@ -13,8 +13,8 @@ from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import DatasetVersion, Environment
-    from jobs.data import Datasets
-    from jobs.dataset_records import DatasetRecord
+    from jobs.datasets.datasets import Datasets
+    from jobs.datasets.records import DatasetRecord
 
 
 def add_store(parser: CommandParser) -> None:
@@ -32,7 +32,7 @@ def add_store(parser: CommandParser) -> None:
 
 def open_datasets(environment: Environment, sas: Path | None) -> Datasets:
     """The datasets of the environment's store."""
-    from jobs.data import Datasets
+    from jobs.datasets.datasets import Datasets
 
     return Datasets.of(environment, sas_file=sas)
 
@@ -64,7 +64,7 @@ def archive_asset(record: DatasetRecord, environment: Environment) -> None:
     if environment.engine == "local":
         return
     from jobs.azure_ml import data_assets
-    from jobs.data_asset import can_be_asset
+    from jobs.datasets.asset import can_be_asset
 
     if can_be_asset(record.name):
         _write_asset(data_assets.archive_asset, record, environment)

@@ -126,7 +126,7 @@ def prepare(
     json: bool,
 ) -> None:
     """Make a dataset's folder from its archives; digits need none."""
-    from jobs.data_programs import run_program
+    from jobs.datasets.programs import run_program
 
     arguments = [dataset, f"--to={to}"]
     arguments += [f"--from={source}"] if source is not None else []
@@ -141,7 +141,7 @@ def prepare(
 
 def pack(*, folder: Path, to: Path, shard_format: str, shard_size: int, json: bool) -> None:
     """Pack class folders or a COCO folder into a few large shards."""
-    from jobs.data_programs import run_program
+    from jobs.datasets.programs import run_program
 
     arguments = [f"--to={to}", f"--format={shard_format}", f"--shard-size={shard_size}"]
     arguments += ["--", str(folder)]
@@ -153,7 +153,7 @@ def pack(*, folder: Path, to: Path, shard_format: str, shard_size: int, json: bo
 
 def synthesize(*, dataset: str, images: int, to: Path, classes: int, seed: int, json: bool) -> None:
     """Make JPEGs of a dataset's layout and sizes, to try things with."""
-    from jobs.data_programs import run_program
+    from jobs.datasets.programs import run_program
 
     arguments = [dataset, f"--to={to}", f"--images={images}"]
     arguments += [f"--classes={classes}", f"--seed={seed}"]

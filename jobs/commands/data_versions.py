@@ -14,10 +14,10 @@ from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import Environment
-    from jobs.data import Datasets
-    from jobs.dataset_compare import Change, Share
-    from jobs.dataset_list import FileList
-    from jobs.dataset_records import DatasetRecord
+    from jobs.datasets.compare import Change, Share
+    from jobs.datasets.datasets import Datasets
+    from jobs.datasets.file_list import FileList
+    from jobs.datasets.records import DatasetRecord
 
 # Changes that are printed; `--json` gives all.
 NUM_CHANGES = 20
@@ -64,7 +64,7 @@ def show(
     *, ref: str, files: bool, sas: Path | None, stack: str, env: Path | None, json: bool
 ) -> None:
     """Show a version: its size, its largest folders, where it lies."""
-    from jobs.dataset_compare import shares_of
+    from jobs.datasets.compare import shares_of
 
     environment = options.open_environment(stack, env)
     datasets = data_options.open_datasets(environment, sas)
@@ -102,7 +102,7 @@ def _places(record: DatasetRecord, environment: Environment) -> dict[str, str]:
     storage, prefix = environment.storage, record.pinned().content_prefix
     places = {"url": f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{prefix}"}
     if environment.engine != "local":
-        from jobs.data_asset import datastore_uri
+        from jobs.datasets.asset import datastore_uri
 
         places["datastore"] = datastore_uri(record.pinned(), environment)
     return places
@@ -118,7 +118,7 @@ def _print_files(record: DatasetRecord, files: FileList, *, is_json: bool) -> No
 
 def diff(*, a: str, b: str, sas: Path | None, stack: str, env: Path | None, json: bool) -> None:
     """Show which files part two versions."""
-    from jobs.dataset_compare import changes
+    from jobs.datasets.compare import changes
 
     datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
     records = datasets.resolve(a), datasets.resolve(b)

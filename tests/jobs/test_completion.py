@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from jobs.cli import VERBS
-from jobs.dataset_records import DatasetRecord
+from jobs.datasets.records import DatasetRecord
 from jobs.host.project import project_root
 from jobs.jobfile.read import catalog_names
 from tests.fakes.local_server import name_server

@@ -9,11 +9,11 @@ from argparse import Namespace
 import msgspec
 import pytest
 
-from jobs import data
 from jobs.commands.data import bytes_per_s
 from jobs.completion import dataset_versions
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
+from jobs.datasets import datasets as data
 from jobs.host.progress import ProgressLine, Transfer
 from jobs.runs import read_status
 from tests.fakes.blob_store import MemoryStore

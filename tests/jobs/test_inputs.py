@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from jobs import inputs, supervision
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, InputMode, InputSpec, JobSpec, Limits
-from jobs.data import Datasets
+from jobs.datasets.datasets import Datasets
 from jobs.inputs import give_inputs, require_packed
 from jobs.launchers import gang_request
 from jobs.rank.world import map_world, rank_environment, stream_file
@@ -65,7 +65,7 @@ class Giving:
 def giving(tmp_path, monkeypatch) -> Giving:
     made = Giving(tmp_path)
     monkeypatch.setattr("jobs.inputs.open_data_store", lambda _: made.store)
-    monkeypatch.setattr("jobs.data.open_data_store", lambda _, **__: made.store)
+    monkeypatch.setattr("jobs.datasets.datasets.open_data_store", lambda _, **__: made.store)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return made
 

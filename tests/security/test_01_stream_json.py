@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import LaunchError
-from jobs.data import Datasets, materialise
+from jobs.datasets.datasets import Datasets, materialise
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.fakes.packed_dataset import stream_variables, write_packed, write_stream_input
@@ -87,13 +87,13 @@ def test_the_name_is_refused_in_push_pull_register_and_for_a_run_s_input(
 ) -> None:
     folder = make_folder(tmp_path / "from", {"deeper/stream.json": b"{}", "a": b"1"})
     store = MemoryStore()
-    monkeypatch.setattr("jobs.data.open_data_store", lambda _, **__: store)
+    monkeypatch.setattr("jobs.datasets.datasets.open_data_store", lambda _, **__: store)
     fine = Datasets(store).push(folder, "set").dataset.pinned()
     make_folder(folder, {name: b"{}"})
     store.blobs[f"raw/{name}"] = b"{}"
     # As an older version, or somebody else, may have pushed it.
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.dataset_walk.check_path", lambda _: None)
+        patch.setattr("jobs.datasets.walk.check_path", lambda _: None)
         hostile = Datasets(store).push(folder, "hostile").dataset.pinned()
     for refused in (
         lambda: Datasets(store).push(folder, "set"),

@@ -14,8 +14,8 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, InputSpec
-from jobs.data import Datasets, materialise
-from jobs.dataset_records import Records
+from jobs.datasets.datasets import Datasets, materialise
+from jobs.datasets.records import Records
 from jobs.inputs import give_inputs
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec

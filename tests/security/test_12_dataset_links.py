@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import LaunchError
-from jobs.data import Datasets
+from jobs.datasets.datasets import Datasets
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import dataset_files
 from jobs.contracts.errors import LaunchError
-from jobs.data import Datasets
-from jobs.dataset_push import Reports
+from jobs.datasets import paths as dataset_files
+from jobs.datasets.datasets import Datasets
+from jobs.datasets.push import Reports
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 

@@ -18,7 +18,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import InputSpec
-from jobs.data import Datasets
+from jobs.datasets.datasets import Datasets
 from jobs.inputs import give_inputs
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.datasets.scan_cache import cache_folder
 from jobs.host.cache import cache_root
 from jobs.images.package_index import lend
-from jobs.scan_state import cache_folder
 from trainer.data import jpeg_crop
 
 ASKED = ("relative", "./here", "~/.cache", "")

@@ -17,7 +17,7 @@ _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069
 # What nearly all names are like: a million are looked at. A device's name is not.
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_-]{4,100}(?:\.[A-Za-z0-9]{1,8}){0,2}"
 _PLAIN = re.compile(rf"{_PART}(?:/{_PART}){{0,3}}")
-# The names that jobs/dataset_files.py refuses on Windows, too: tests/contract holds both to one table.
+# The names that jobs/datasets/paths.py refuses on Windows, too: tests/contract holds both to one table.
 _DEVICES = re.compile(
     r"(con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$) *(\..*)?", re.IGNORECASE
 )

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from jobs.contracts.spec import DatasetVersion, InputSpec, RankError
-from jobs.dataset_files import DatasetFile
+from jobs.datasets.paths import DatasetFile
 from jobs.failure import RankReport, root_cause
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall
 from tests.fakes.azureml.ranks import Ranks

@@ -21,7 +21,7 @@ from jobs.azure_ml.wire import MANAGEMENT, Reply, Wire
 from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import DatasetVersion, Environment, JobSpec
-from jobs.data_asset import datastore_uri
+from jobs.datasets.asset import datastore_uri
 from jobs.images.recipes import Recipe
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import (

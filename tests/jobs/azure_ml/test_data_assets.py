@@ -12,7 +12,7 @@ from jobs.azure_ml.data_assets import archive_asset, make_asset
 from jobs.azure_ml.refusals import explain
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion
-from jobs.data_asset import asset_body
+from jobs.datasets.asset import asset_body
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="ab" * 32, files=4, bytes=1000)

@@ -16,9 +16,9 @@ from msgspec import Struct
 from jobs.blobs.store import BLOCK_BYTES, BlobStore, Outgoing
 from jobs.contracts.errors import EnvironmentFailure, NotFound
 from jobs.contracts.spec import DatasetVersion
-from jobs.dataset_files import DatasetFile, check_path, disk_errors
-from jobs.dataset_scan import digest_blocks
-from jobs.scan_state import SMALL_CACHE, WORK_PREFIX, cache_folder, lock_work, sweep
+from jobs.datasets.paths import DatasetFile, check_path, disk_errors
+from jobs.datasets.scan import digest_blocks
+from jobs.datasets.scan_cache import SMALL_CACHE, WORK_PREFIX, cache_folder, lock_work, sweep
 
 _READ_BYTES = 1 << 20
 # What is encoded or decoded at a time.

@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from jobs.dataset_files import DatasetFile
-from jobs.dataset_list import FileList
+from jobs.datasets.file_list import FileList
+from jobs.datasets.paths import DatasetFile
 
 NUM_LARGEST = 10
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from jobs.blobs.store import BlobStore
 from jobs.contracts.errors import LaunchError
-from jobs.dataset_list import list_name
-from jobs.dataset_records import (
+from jobs.datasets.file_list import list_name
+from jobs.datasets.records import (
     DatasetRecord,
     Records,
     RemovedRecord,

@@ -14,10 +14,10 @@ from threading import Event
 
 from jobs.blobs.store import BLOCK_BYTES
 from jobs.contracts.errors import LaunchError
-from jobs.dataset_walk import Found, walk
+from jobs.datasets.scan_cache import Scanned, ScanState
+from jobs.datasets.walk import Found, walk
 from jobs.host.parallel import in_order
 from jobs.host.progress import Progress, Transfer, silent
-from jobs.scan_state import Scanned, ScanState
 
 # What one thread reads before it takes the next: enough files for a thread to be worth waking.
 _CHUNK_FILES, _CHUNK_BYTES = 128, 16 << 20

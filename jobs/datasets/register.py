@@ -8,11 +8,11 @@ from pathlib import Path
 
 from jobs.blobs.store import Blob, BlobStore
 from jobs.contracts.errors import LaunchError
-from jobs.dataset_files import DatasetFile, check_path
-from jobs.dataset_list import FileList, send_list, work_folder, work_table, write_list
-from jobs.dataset_push import Pushed
-from jobs.dataset_records import RECORDS, DatasetRecord, Records, check_name, utc_now
-from jobs.dataset_scan import digest
+from jobs.datasets.file_list import FileList, send_list, work_folder, work_table, write_list
+from jobs.datasets.paths import DatasetFile, check_path
+from jobs.datasets.push import Pushed
+from jobs.datasets.records import RECORDS, DatasetRecord, Records, check_name, utc_now
+from jobs.datasets.scan import digest
 from jobs.host.parallel import in_order
 from jobs.host.progress import Counter, Progress, silent
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
-from jobs.dataset_walk import Found
+from jobs.datasets.walk import Found
 from jobs.host.private import open_lock
 
 # A file that changed so shortly before it was read may change again within the same tick of its

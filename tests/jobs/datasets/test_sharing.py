@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.data import Datasets
-from jobs.dataset_push import Reports
+from jobs.datasets.datasets import Datasets
+from jobs.datasets.push import Reports
 from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs import dataset_push
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.data import Datasets
-from jobs.dataset_compare import Change, Share, changes, shares_of
-from jobs.dataset_pull import Pulled, Surplus
+from jobs.datasets import push as dataset_push
+from jobs.datasets.compare import Change, Share, changes, shares_of
+from jobs.datasets.datasets import Datasets
+from jobs.datasets.pull import Pulled, Surplus
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
@@ -249,7 +249,7 @@ class TestCase:
         dataset = datasets.push(folder, "d").dataset.pinned()
         datasets.pull(dataset, tmp_path / "to")
         assert read_folder(tmp_path / "to") == {"A": b"1", "a": b"2"}
-        monkeypatch.setattr("jobs.dataset_pull.folds_case", lambda _: True)
+        monkeypatch.setattr("jobs.datasets.pull.folds_case", lambda _: True)
         with pytest.raises(LaunchError, match="`A` and `a` are one name on the disk"):
             datasets.pull(dataset, tmp_path / "mac")
         assert read_folder(tmp_path / "mac") == {}

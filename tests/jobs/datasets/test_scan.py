@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import dataset_scan, scan_state
 from jobs.contracts.errors import LaunchError
-from jobs.dataset_scan import scan, scan_these
-from jobs.dataset_walk import walk
-from jobs.scan_state import ScanState, cache_folder, lock_work, state_file, sweep
+from jobs.datasets import scan as dataset_scan
+from jobs.datasets import scan_cache as scan_state
+from jobs.datasets.scan import scan, scan_these
+from jobs.datasets.scan_cache import ScanState, cache_folder, lock_work, state_file, sweep
+from jobs.datasets.walk import walk
 from tests.folders import make_folder
 
 OLD_S = 10

@@ -9,7 +9,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import NamedTuple
 
 from jobs.contracts.errors import LaunchError
-from jobs.dataset_files import check_path
+from jobs.datasets.paths import check_path
 from jobs.host.untrusted import windows_objection
 
 

@@ -12,7 +12,8 @@ from msgspec import Struct
 from jobs.blobs.store import BlobStore, Incoming
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion
-from jobs.dataset_files import (
+from jobs.datasets.file_list import FileList, fetch_list, work_folder, write_list
+from jobs.datasets.paths import (
     DatasetFile,
     Inside,
     case_clash,
@@ -20,11 +21,10 @@ from jobs.dataset_files import (
     disk_errors,
     folds_case,
 )
-from jobs.dataset_list import FileList, fetch_list, work_folder, write_list
-from jobs.dataset_scan import scan_these
-from jobs.dataset_walk import Found, walk_names
+from jobs.datasets.scan import scan_these
+from jobs.datasets.scan_cache import ScanState
+from jobs.datasets.walk import Found, walk_names
 from jobs.host.progress import Counter, Progress, silent
-from jobs.scan_state import ScanState
 
 NUM_SHOWN = 20
 

@@ -9,11 +9,11 @@ from threading import Event
 
 import pytest
 
-from jobs import dataset_scan
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.dataset_files import Inside, case_clash, check_path, check_space, folds_case
-from jobs.dataset_scan import digest_at_once, digest_blocks
-from jobs.dataset_walk import Found, walk, walk_names
+from jobs.datasets import scan as dataset_scan
+from jobs.datasets.paths import Inside, case_clash, check_path, check_space, folds_case
+from jobs.datasets.scan import digest_at_once, digest_blocks
+from jobs.datasets.walk import Found, walk, walk_names
 from tests.folders import make_folder
 
 

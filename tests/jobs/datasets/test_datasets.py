@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs import data
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import DatasetVersion
-from jobs.data import Datasets, materialise, resolve_dataset
-from jobs.dataset_pull import Pulled
-from jobs.dataset_push import Reports
-from jobs.dataset_records import parse_ref
+from jobs.datasets import datasets as data
+from jobs.datasets.datasets import Datasets, materialise, resolve_dataset
+from jobs.datasets.pull import Pulled
+from jobs.datasets.push import Reports
+from jobs.datasets.records import parse_ref
 from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment

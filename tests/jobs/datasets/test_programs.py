@@ -14,7 +14,7 @@ import pytest
 
 from jobs.commands.data_programs import num_bytes
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.data_programs import run_program
+from jobs.datasets.programs import run_program
 from trainer.data.synthetic import make_pictures
 
 

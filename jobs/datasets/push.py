@@ -11,13 +11,20 @@ from msgspec import Struct
 
 from jobs.blobs.store import BLOCK_BYTES, BlobStore, Outgoing
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.dataset_files import DatasetFile
-from jobs.dataset_list import FileList, send_list, split_md5s, work_folder, work_table, write_list
-from jobs.dataset_records import DatasetRecord, Records, check_name, utc_now
-from jobs.dataset_scan import scan
-from jobs.dataset_sharing import part
+from jobs.datasets.file_list import (
+    FileList,
+    send_list,
+    split_md5s,
+    work_folder,
+    work_table,
+    write_list,
+)
+from jobs.datasets.paths import DatasetFile
+from jobs.datasets.records import DatasetRecord, Records, check_name, utc_now
+from jobs.datasets.scan import scan
+from jobs.datasets.scan_cache import ScanState
+from jobs.datasets.sharing import part
 from jobs.host.progress import Counter, Progress, silent
-from jobs.scan_state import ScanState
 
 # How often what the store forgot (Azurite after a kill) is sent again.
 MAX_ROUNDS = 5

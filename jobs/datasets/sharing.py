@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from jobs.blobs.store import BlobStore, Copy
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.dataset_files import DatasetFile
-from jobs.dataset_list import FileList, fetch_list, write_list
-from jobs.dataset_records import DatasetRecord, Records
+from jobs.datasets.file_list import FileList, fetch_list, write_list
+from jobs.datasets.paths import DatasetFile
+from jobs.datasets.records import DatasetRecord, Records
 
 
 class Parted(Struct, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion
-from jobs.data import Datasets
-from jobs.dataset_files import check_path
+from jobs.datasets.datasets import Datasets
+from jobs.datasets.paths import check_path
 from tests.campaign import campaign
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import read_folder

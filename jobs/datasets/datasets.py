@@ -13,13 +13,13 @@ from pathlib import Path
 
 from jobs.blobs.store import BlobStore, open_data_store
 from jobs.contracts.spec import DatasetVersion, Environment
-from jobs.dataset_files import disk_errors
-from jobs.dataset_list import FileList, fetch_list, work_folder
-from jobs.dataset_pull import Confirm, Pull, Pulled
-from jobs.dataset_push import SILENT, Push, Pushed, Reports
-from jobs.dataset_records import DatasetRecord, Records, require_digest
-from jobs.dataset_register import register
-from jobs.dataset_remove import Removal, plan_removal, remove
+from jobs.datasets.file_list import FileList, fetch_list, work_folder
+from jobs.datasets.paths import disk_errors
+from jobs.datasets.pull import Confirm, Pull, Pulled
+from jobs.datasets.push import SILENT, Push, Pushed, Reports
+from jobs.datasets.records import DatasetRecord, Records, require_digest
+from jobs.datasets.register import register
+from jobs.datasets.remove import Removal, plan_removal, remove
 from jobs.host.files import finish_folder
 from jobs.host.private import make_folder, open_lock
 from jobs.host.progress import Progress, silent

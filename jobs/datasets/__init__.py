@@ -1,0 +1,1 @@
+"""Versions of datasets in the blob store."""
