@@ -9,10 +9,14 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from jobs.checkpoints import whole_checkpoints
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import JobSpec, RankError, RunState
-from jobs.failure import (
+from jobs.host.processes import MARK
+from jobs.launchers import GangRequest
+from jobs.meeting import Meeting
+from jobs.ranks import Ranks
+from jobs.runs.checkpoints import whole_checkpoints
+from jobs.runs.failure import (
     HANG_EXIT_CODE,
     LONGEST_MESSAGE,
     PREEMPTED_EXIT_CODE,
@@ -26,11 +30,7 @@ from jobs.failure import (
     summary_line,
     why_it_left,
 )
-from jobs.host.processes import MARK
-from jobs.launchers import GangRequest
-from jobs.meeting import Meeting
-from jobs.ranks import Ranks
-from jobs.supervision import Handover
+from jobs.runs.supervision import Handover
 from jobs.vitals import Activity, observe
 from jobs.wakeup import Interrupted, Wakeup
 

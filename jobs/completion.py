@@ -64,7 +64,7 @@ def jobs(incomplete: str, typed: Namespace) -> Choices:
 
 def runs(incomplete: str, typed: Namespace) -> Choices:
     """Run ids, newest first, with their state and name, and `last`."""
-    from jobs.runs import RunStore
+    from jobs.runs.store import RunStore
 
     environment = _environment(typed)
     if environment.engine != "local":
@@ -78,8 +78,8 @@ def runs(incomplete: str, typed: Namespace) -> Choices:
 
 def _known_runs(environment: Environment) -> Choices:
     """Those that this machine knows of a workspace: nobody waits for Azure at a TAB."""
-    from jobs.azure_ml.folders import workspace_folder
-    from jobs.runs import RunStore
+    from jobs.runs.cloud_folder import workspace_folder
+    from jobs.runs.store import RunStore
 
     names = RunStore(workspace_folder(environment)).names()[:NUM_RUNS]
     return dict.fromkeys(["last", *names], "")

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from jobs.contracts.spec import Cluster, Environment, JobSpec, RunStatus
 from jobs.host.console import count_text, duration_text
-from jobs.outcome import parse_time
+from jobs.runs.outcome import parse_time
 
 if TYPE_CHECKING:
-    from jobs.attempts import AttemptBrief
+    from jobs.runs.attempts import AttemptBrief
 
 
 TENTH_OF_A_CENT = 0.001

@@ -219,9 +219,9 @@ def check_parts(environment: Environment) -> Iterator[Check]:
 
 def _folders_of(stack: str) -> list[Path]:
     """Where a stack keeps data and runs on this machine, as far as that is known."""
-    from jobs.azure_ml import folders
     from jobs.host.environment_file import known_environment
-    from jobs.runs import workspace_folder
+    from jobs.runs import cloud_folder as folders
+    from jobs.runs.store import workspace_folder
 
     try:
         known = known_environment(stack)

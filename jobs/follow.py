@@ -14,7 +14,7 @@ from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
 from jobs.engines.base import Attended, Engine
 from jobs.host import console
 from jobs.host.console import Style, styled
-from jobs.outcome import COLOURS
+from jobs.runs.outcome import COLOURS
 
 RANK_COLOURS: tuple[Style, ...] = ("cyan", "green", "yellow", "magenta", "blue", "red")
 LONGEST_SEEN = 4000  # characters of a line on a terminal

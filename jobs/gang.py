@@ -16,17 +16,17 @@ from pathlib import Path
 
 import msgspec
 
-from jobs import supervision
 from jobs.attempt import Attempt, Outcome
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunRecord, RunState
 from jobs.host.files import use_reserve
 from jobs.launchers import GangRequest
 from jobs.preparation import prepare
-from jobs.runs import RunEvent, append_event, now, read_record, write_file
-from jobs.signatures import forget_signatures
+from jobs.runs import supervision
+from jobs.runs.signatures import forget_signatures
+from jobs.runs.store import RunEvent, append_event, now, read_record, write_file
+from jobs.runs.supervision import Handover
 from jobs.slots import Slots
-from jobs.supervision import Handover
 from jobs.wakeup import Interrupted, Wakeup
 from jobs.watcher import become_subreaper, end_with_parent, watch
 

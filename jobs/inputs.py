@@ -29,7 +29,7 @@ from jobs.host.files import finish_folder
 from jobs.host.private import make_folder, open_lock
 from jobs.launchers import stream_cache_bytes
 from jobs.rank.world import stream_file
-from jobs.signatures import signature_file, write_signature
+from jobs.runs.signatures import signature_file, write_signature
 
 INDEX_FILE = "index.json"
 STREAM_SCHEMA = 1

@@ -13,7 +13,7 @@ from jobs.jobfile.resolve import size_text as job_size_text
 
 if TYPE_CHECKING:
     from jobs.azure_ml.code_upload import CodeListing
-    from jobs.code import Snapshot
+    from jobs.runs.code import Snapshot
 
 MOST_FILES = 20
 

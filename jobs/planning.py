@@ -16,7 +16,7 @@ from jobs.jobfile.resolve import resolve
 
 if TYPE_CHECKING:
     from jobs.azure_ml.code_upload import CodeListing
-    from jobs.code import Snapshot
+    from jobs.runs.code import Snapshot
 
 
 def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
@@ -63,7 +63,7 @@ def measure_code(plan: Plan, environment: Environment) -> Snapshot | None:
 
     Raises NotFound where the code is not there.
     """
-    from jobs.code import measure
+    from jobs.runs.code import measure
 
     spec = plan.spec
     if spec.code is None:
@@ -73,8 +73,8 @@ def measure_code(plan: Plan, environment: Environment) -> Snapshot | None:
 
 def _workspace(environment: Environment) -> Path:
     """The folder that holds the runs, which is never code."""
-    from jobs.azure_ml import folders
-    from jobs.runs import workspace_folder
+    from jobs.runs import cloud_folder as folders
+    from jobs.runs.store import workspace_folder
 
     is_local = environment.engine == "local"
     return (workspace_folder if is_local else folders.workspace_folder)(environment)

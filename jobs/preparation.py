@@ -17,7 +17,7 @@ from jobs.gpus import count_gpus
 from jobs.host.files import reserve_ending
 from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
 from jobs.rank.program import PROGRAM_FILE, rank_program
-from jobs.signatures import forget_signatures_of_the_dead
+from jobs.runs.signatures import forget_signatures_of_the_dead
 from jobs.watcher import end_with_parent
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.failure import RankReport
 from jobs.host.processes import (
     Process,
     descendants,
@@ -23,6 +22,7 @@ from jobs.host.processes import (
 from jobs.host.untrusted import read_json
 from jobs.launchers import GangRequest
 from jobs.meeting import Meeting
+from jobs.runs.failure import RankReport
 
 KILL_TIMEOUT_S = 3.0
 LAST_WORDS_S = 1.0  # for rank/main.py to write what its command left, once the command is dead

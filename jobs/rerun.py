@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.checkpoints import Checkpoint
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
     DatasetVersion,
@@ -22,6 +21,7 @@ from jobs.contracts.spec import (
 from jobs.jobfile.arguments import split_argv
 from jobs.jobfile.read import CodeLocation
 from jobs.jobfile.yaml_tree import Node, located
+from jobs.runs.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)

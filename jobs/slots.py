@@ -27,7 +27,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Priority
 from jobs.host.private import make_folder, open_lock
 from jobs.host.untrusted import read_json
-from jobs.supervision import is_supervised, poke
+from jobs.runs.supervision import is_supervised, poke
 
 T = TypeVar("T")
 _ORDER: dict[Priority, str] = {"high": "0", "normal": "1", "low": "2"}

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.attempts import attempts_of
 from jobs.contracts.errors import ExitCode, LaunchError, Refused
 from jobs.contracts.spec import Environment, Plan, RunHandle, RunStatus
 from jobs.cost import price_per_hour, price_text, spent, spent_text
@@ -17,13 +16,21 @@ from jobs.engines.base import Attended, Engine
 from jobs.follow import follow
 from jobs.host import console
 from jobs.host.console import size_text, styled
-from jobs.outcome import COLOURS, commands_while_on, exit_code, explanation, headline, next_commands
 from jobs.plan_text import plan_text
 from jobs.planning import measure_code
 from jobs.prices import with_list_prices
+from jobs.runs.attempts import attempts_of
+from jobs.runs.outcome import (
+    COLOURS,
+    commands_while_on,
+    exit_code,
+    explanation,
+    headline,
+    next_commands,
+)
 
 if TYPE_CHECKING:
-    from jobs.code import Snapshot
+    from jobs.runs.code import Snapshot
 
 # More is data that lies beside the code, as a rule.
 LARGE_CODE_BYTES = 10**9

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import msgspec
 
-from jobs import supervision
-from jobs.checkpoints import hand_on_checkpoints
-from jobs.code import snapshot
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Plan, RunHandle
 from jobs.host.cache import cache_root
-from jobs.provenance import make_record
-from jobs.runs import RunStore
+from jobs.runs import supervision
+from jobs.runs.checkpoints import hand_on_checkpoints
+from jobs.runs.code import snapshot
+from jobs.runs.record import make_record
+from jobs.runs.store import RunStore
+from jobs.runs.supervision import Handover
 from jobs.slots import Slots
-from jobs.supervision import Handover
 
 # What a rank may see of the shell that launched it. Everything else comes from the job file, so
 # that a job that runs here runs on a cluster, and no stray credential reaches someone's script.

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.failure import RankReport, Sign
 from jobs.host.processes import Glance, Process, descendants, glance, read_table
+from jobs.runs.failure import RankReport, Sign
 
 CPU_SAMPLE_S = 0.3
 STOPPED = ("T", "t")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
-from jobs import supervision
+from jobs.runs import supervision
 
 Cause = Literal["cancel", "signal", "watcher"]
 LONGEST_WAIT_S = 86400.0

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 
 from jobs.contracts.spec import RunState
-from jobs.failure import signal_name
 from jobs.host.files import use_reserve
 from jobs.host.processes import kill_leftovers, read_process
-from jobs.runs import RunEvent, append_event, now, read_events
-from jobs.signatures import forget_signatures
+from jobs.runs.failure import signal_name
+from jobs.runs.signatures import forget_signatures
+from jobs.runs.store import RunEvent, append_event, now, read_events
 from jobs.slots import Slots
 
 PR_SET_PDEATHSIG = 1

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from jobs.azure_ml.rank_settings import SNAPSHOT_FILE, snapshot_file
 from jobs.blobs.transfers.files import Outgoing, outgoing
-from jobs.code import Entry, travelling
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobSpec
 from jobs.rank.code import LIST_FILE
+from jobs.runs.code import Entry, travelling
 
 # What a node makes again of the code that it was given.
 SHAPE_FILE = ".trainyard/shape.json"

@@ -23,14 +23,14 @@ from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
 from jobs.azure_ml.node_logs import IMAGE_BUILD, NODES
 from jobs.azure_ml.request import job_name
-from jobs.code import FETCHED
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunHandle
-from jobs.fetching import PART_SUFFIX, fetching_into
 from jobs.host import console
 from jobs.host.progress import Counter, ProgressLine
 from jobs.host.untrusted import is_file_name, read_json
-from jobs.runs import write_file
+from jobs.runs.code import FETCHED
+from jobs.runs.fetch import PART_SUFFIX, fetching_into
+from jobs.runs.store import write_file
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

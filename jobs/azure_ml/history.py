@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from jobs.azure_ml.request import run_of_job
 from jobs.azure_ml.states import Standing, items, judge, mapping, text_in
 from jobs.contracts.spec import RunState, RunStatus
-from jobs.runs import RUN_ID, RunEvent
+from jobs.runs.store import RUN_ID, RunEvent
 
 # The names of our jobs: a first attempt has no number.
 _OURS = re.compile(rf"{RUN_ID.pattern}(_([2-9]|[1-9][0-9]{{1,3}}))?")

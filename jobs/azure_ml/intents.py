@@ -21,7 +21,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Plan
 from jobs.host.private import open_lock
 from jobs.host.untrusted import read_json
-from jobs.runs import RunStore, write_file
+from jobs.runs.store import RunStore, write_file
 
 INTENT, SUBMITTED, GIVEN_UP = "intent.json", "submitted.json", "given-up.json"
 _LOCK = "intent.lock"

@@ -23,7 +23,7 @@ from jobs.azure_ml.watch import PATIENCE_S
 from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import LogLine, RunHandle
 from jobs.host import console
-from jobs.runs import now
+from jobs.runs.store import now
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

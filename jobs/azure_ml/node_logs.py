@@ -10,7 +10,7 @@ from jobs.azure_ml.artifacts import job_prefix
 from jobs.azure_ml.log_files import LONGEST_RANGE, Reading
 from jobs.azure_ml.request import job_name
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.runs import now
+from jobs.runs.store import now
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

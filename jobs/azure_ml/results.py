@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jobs.azure_ml.request import checkpoints_prefix
-from jobs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RankError, RunHandle, RunState
-from jobs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
 from jobs.host import console
 from jobs.host.untrusted import TooLong, parse_json, read_bounded
-from jobs.runs import write_file
+from jobs.runs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
+from jobs.runs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
+from jobs.runs.store import write_file
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

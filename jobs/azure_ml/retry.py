@@ -20,7 +20,7 @@ from jobs.azure_ml.request import job_name
 from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import JobSpec, RunHandle
 from jobs.host import console
-from jobs.outcome import parse_time
+from jobs.runs.outcome import parse_time
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.history import (
     Attempt,
     Listed,
@@ -34,13 +33,14 @@ from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, Ru
 from jobs.host import console
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_bounded
-from jobs.runs import RunEvent, RunStore, read_record, write_file
+from jobs.runs.cloud_folder import workspace_folder
+from jobs.runs.store import RunEvent, RunStore, read_record, write_file
 
 if TYPE_CHECKING:
     from jobs.azure_ml.artifacts import Artifacts
     from jobs.azure_ml.wire import Wire
     from jobs.blobs.store import BlobStore
-    from jobs.checkpoints import Checkpoint
+    from jobs.runs.checkpoints import Checkpoint
 
 HISTORY = "/history/v1.0"
 # Requests under way at once, for the rows of a list.

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from jobs.contracts.spec import RunState
-from jobs.failure import PREEMPTED_EXIT_CODE
+from jobs.runs.failure import PREEMPTED_EXIT_CODE
 
 Cause = Literal[
     "preemption",

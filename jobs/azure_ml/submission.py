@@ -17,7 +17,6 @@ import msgspec
 
 from jobs.azure_ml.code_upload import Code, read_code
 from jobs.azure_ml.environments import send_version, version_for
-from jobs.azure_ml.folders import workspace_folder
 from jobs.azure_ml.intents import (
     INTENT,
     RESUME_S,
@@ -38,7 +37,6 @@ from jobs.azure_ml.uploads import NotCompared, upload
 from jobs.azure_ml.wire import Wire
 from jobs.blobs.store import BlobStore, open_runs_store
 from jobs.blobs.transfers.copying import Copy
-from jobs.code import snapshot
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import (
     Environment,
@@ -50,8 +48,10 @@ from jobs.contracts.spec import (
     RunState,
 )
 from jobs.host import console
-from jobs.provenance import make_record
-from jobs.runs import RunEvent, RunStore, append_event, now, read_record
+from jobs.runs.cloud_folder import workspace_folder
+from jobs.runs.code import snapshot
+from jobs.runs.record import make_record
+from jobs.runs.store import RunEvent, RunStore, append_event, now, read_record
 
 # A request that was sent shortly before its sender died may still be carried out.
 SETTLE_S = 600.0

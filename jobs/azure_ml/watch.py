@@ -23,13 +23,13 @@ from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.azure_ml.states import Standing
 from jobs.contracts.errors import LaunchError, Unreached
 from jobs.contracts.spec import Limits, RunHandle, RunState
-from jobs.failure import summary_line
 from jobs.host import console
 from jobs.host.console import duration_text
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_json
-from jobs.outcome import parse_time
-from jobs.runs import write_file
+from jobs.runs.failure import summary_line
+from jobs.runs.outcome import parse_time
+from jobs.runs.store import write_file
 
 if TYPE_CHECKING:
     from jobs.azure_ml.runs import CloudRuns

@@ -41,8 +41,8 @@ def diff(*, a: str, b: str, json: bool, stack: str, env: Path | None) -> None:
 
 
 def _side(store: Runs, name: str) -> RunSide:
-    from jobs.report import read_curves
     from jobs.rundiff import RunSide
+    from jobs.runs.report import read_curves
 
     handle = store.find(name)
     store.bring(handle)

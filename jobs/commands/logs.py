@@ -72,8 +72,8 @@ def logs(
         wait_until_started,
         write_lines,
     )
-    from jobs.logs import since_time
-    from jobs.outcome import exit_code
+    from jobs.runs.logs import since_time
+    from jobs.runs.outcome import exit_code
     from jobs.starting import detached, say_summary
 
     pattern = _pattern(grep)

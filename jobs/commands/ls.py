@@ -51,7 +51,7 @@ def list_runs(*, limit: int, every: bool, json: bool, stack: str, env: Path | No
 
 
 def _row(run: RunStatus, now_s: float) -> list[str]:
-    from jobs.outcome import COLOURS, parse_time
+    from jobs.runs.outcome import COLOURS, parse_time
 
     age_s = max(now_s - parse_time(run.created).timestamp(), 0)
     return [
@@ -67,7 +67,7 @@ def _row(run: RunStatus, now_s: float) -> list[str]:
 
 
 def _time_text(run: RunStatus, now_s: float) -> str:
-    from jobs.outcome import parse_time
+    from jobs.runs.outcome import parse_time
 
     # A lost run has no end, and is not running either.
     if run.started is None or (run.ended is None and run.state.is_terminal()):

@@ -14,7 +14,7 @@ from jobs.host import console
 if TYPE_CHECKING:
     from jobs.contracts.spec import RunHandle
     from jobs.engines.base import Runs
-    from jobs.report import RunReport
+    from jobs.runs.report import RunReport
 
 
 def configure(parser: CommandParser) -> None:
@@ -43,8 +43,8 @@ def report(
     env: Path | None,
 ) -> None:
     """Show the figures of runs; draw their curves."""
-    from jobs.charts import check_format, draw_report
-    from jobs.report import HEADER, RIGHT, as_json, remarks, row
+    from jobs.runs.charts import check_format, draw_report
+    from jobs.runs.report import HEADER, RIGHT, as_json, remarks, row
 
     if output is not None:
         check_format(output)
@@ -71,7 +71,7 @@ def report(
 
 def _read_each(store: Runs, handles: list[RunHandle]) -> list[RunReport]:
     """Read the runs; of several one that cannot be read is told and left out."""
-    from jobs.report import read_report
+    from jobs.runs.report import read_report
 
     reports: list[RunReport] = []
     errors: list[LaunchError] = []

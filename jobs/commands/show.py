@@ -12,11 +12,11 @@ from jobs.host import console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.attempts import AttemptBrief
-    from jobs.checkpoints import Checkpoint
     from jobs.contracts.spec import RankError, RunRecord, RunStatus
-    from jobs.failure import RankReport
-    from jobs.report import Curve
+    from jobs.runs.attempts import AttemptBrief
+    from jobs.runs.checkpoints import Checkpoint
+    from jobs.runs.failure import RankReport
+    from jobs.runs.report import Curve
 
 
 def configure(parser: CommandParser) -> None:
@@ -32,9 +32,9 @@ def configure(parser: CommandParser) -> None:
 
 def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     """Show all that is known of a run."""
-    from jobs.attempts import attempts_of
     from jobs.cost import spent, spent_text
-    from jobs.report import read_curves
+    from jobs.runs.attempts import attempts_of
+    from jobs.runs.report import read_curves
 
     environment = options.open_priced(stack, env)
     store = options.open_store(environment)
@@ -76,8 +76,8 @@ def read_ranks(run_dir: Path) -> list[RankReport]:
     """What each rank left of itself, in order; none while they have not started."""
     import msgspec
 
-    from jobs.failure import RankReport
     from jobs.host.untrusted import read_json
+    from jobs.runs.failure import RankReport
 
     ranks: list[RankReport] = []
     for path in sorted(run_dir.glob("ranks/*.json")):
@@ -119,7 +119,7 @@ def _print_status(
     import shlex
 
     from jobs.jobfile.resolve import size_text
-    from jobs.outcome import COLOURS, reason, run_time_s
+    from jobs.runs.outcome import COLOURS, reason, run_time_s
 
     spec = record.plan.spec
     length = run_time_s(status)

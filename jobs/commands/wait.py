@@ -36,7 +36,7 @@ def wait(
 ) -> int:
     """Wait for the end of a run."""
     from jobs.follow import see_through
-    from jobs.outcome import exit_code, headline
+    from jobs.runs.outcome import exit_code, headline
 
     timeout_s = _seconds(timeout) if timeout is not None else None
     environment = options.open_environment(stack, env)

@@ -16,7 +16,7 @@ ENGINES = {
 }
 # An engine's runs, for verbs that only read.
 STORES = {
-    "local": "jobs.runs:RunStore",
+    "local": "jobs.runs.store:RunStore",
     "azureml": "jobs.azure_ml.runs:CloudRuns",
     "azureml_v1": "jobs.azure_ml_v1.runs:V1Runs",
 }

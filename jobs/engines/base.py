@@ -7,9 +7,9 @@ from pathlib import Path
 from re import Pattern
 from typing import Protocol, runtime_checkable
 
-from jobs.checkpoints import Checkpoint
 from jobs.contracts.spec import JobSpec, LogLine, Plan, RankError, RunHandle, RunRecord, RunStatus
-from jobs.runs import RunEvent
+from jobs.runs.checkpoints import Checkpoint
+from jobs.runs.store import RunEvent
 
 
 class Runs(Protocol):

@@ -11,20 +11,20 @@ from re import Pattern
 
 import msgspec
 
-from jobs import supervision
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
-from jobs.fetching import fetch_run
 from jobs.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.host import console
 from jobs.host.processes import kill_leftovers, remains, send, supervisors_of
 from jobs.host.project import sources_folder
 from jobs.launchers import gang_request
-from jobs.logs import read_logs
 from jobs.loopback import rank_library, why_unguarded
-from jobs.runs import RunStore, is_over, read_status
+from jobs.runs import supervision
+from jobs.runs.fetch import fetch_run
+from jobs.runs.logs import read_logs
+from jobs.runs.store import RunStore, is_over, read_status
+from jobs.runs.supervision import Handover
 from jobs.submission import inherited_environment, submit_run
-from jobs.supervision import Handover
 
 KILL_TIMEOUT_S = 5.0
 

@@ -13,7 +13,7 @@ from jobs.azure_ml.runs import CloudRuns
 from jobs.azure_ml.wire import Reply, Wire
 from jobs.blobs.store import Blob
 from jobs.contracts.spec import JobSpec, Plan, RunHandle, RunRecord
-from jobs.runs import write_file
+from jobs.runs.store import write_file
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, ExitCode
 from jobs.contracts.spec import RunState
-from jobs.outcome import headline
+from jobs.runs.outcome import headline
 from tests.fakes.gangs import Gangs
 
 SIZE = 4 << 20

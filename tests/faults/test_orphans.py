@@ -19,7 +19,7 @@ from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunHandle, RunState
 from jobs.engines.local import LocalEngine
 from jobs.host.processes import Process, read_table
-from jobs.outcome import exit_code
+from jobs.runs.outcome import exit_code
 from tests.fakes.gangs import Gangs
 from tests.fakes.hidden import (
     are_living,

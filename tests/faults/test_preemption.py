@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.attempts import attempts_of
-from jobs.checkpoints import whole_checkpoints
 from jobs.contracts.spec import JobRetry, Limits, ResumePoint, RunHandle, RunState
-from jobs.runs import read_events
+from jobs.runs.attempts import attempts_of
+from jobs.runs.checkpoints import whole_checkpoints
+from jobs.runs.store import read_events
 from tests.campaign import campaign
 from tests.fakes.gangs import PROGRAMS, Gangs
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import RunState
-from jobs.runs import read_events
+from jobs.runs.store import read_events
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 LOCKSTEP = str(PROGRAMS / "lockstep.py")

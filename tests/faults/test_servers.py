@@ -13,7 +13,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import JobRetry, RunHandle, RunState
-from jobs.runs import read_events
+from jobs.runs.store import read_events
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners
 

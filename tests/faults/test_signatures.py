@@ -10,7 +10,7 @@ import pytest
 
 from jobs.contracts.spec import RunState
 from jobs.host.processes import read_table
-from jobs.signatures import signature_file
+from jobs.runs.signatures import signature_file
 from tests.fakes.gangs import Gangs
 
 # As if its preparation had left a signature there.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.checkpoints import whole_checkpoints
 from jobs.contracts.spec import JobRetry, RunHandle, RunState
+from jobs.runs.checkpoints import whole_checkpoints
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 PROGRAM = str(PROGRAMS / "preemptible.py")

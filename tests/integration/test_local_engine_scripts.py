@@ -14,7 +14,7 @@ import pytest
 
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.host.processes import read_table
-from jobs.runs import read_events
+from jobs.runs.store import read_events
 from tests.fakes.gangs import Gangs
 from tests.fakes.other_user import as_other_user, exchange
 from tests.fakes.sockets import Listener, listeners

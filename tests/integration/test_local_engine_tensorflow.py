@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from jobs.contracts.spec import RunHandle, RunState
-from jobs.failure import RankReport
 from jobs.host.processes import read_table
-from jobs.runs import read_events
+from jobs.runs.failure import RankReport
+from jobs.runs.store import read_events
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners
 

@@ -15,7 +15,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import KeyVault
 from jobs.engines import ENGINES
 from jobs.host.project import project_root
-from jobs.supervision import take_lock
+from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
 
 LAUNCH = Path(sys.executable).with_name("launch")

@@ -15,7 +15,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
 from jobs.datasets import datasets as data
 from jobs.host.progress import ProgressLine, Transfer
-from jobs.runs import read_status
+from jobs.runs.store import read_status
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
@@ -209,7 +209,7 @@ def test_rm_refuses_while_a_run_uses_the_version(launching, folder, store, monke
     def running(run_dir):
         return msgspec.structs.replace(read_status(run_dir), state=RunState.RUNNING)
 
-    monkeypatch.setattr("jobs.runs.read_status", running)
+    monkeypatch.setattr("jobs.runs.store.read_status", running)
     typed = launching.type("data", "rm", "d@1", "--yes")
     assert (typed.code, f"the run {over} reads `d@1`" in typed.err) == (3, True)
     assert launching.type("data", "ls", "--json").json()[0]["version"] == 1

@@ -13,7 +13,7 @@ from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import JobFile
 from jobs.host.console import READER_GONE
 from jobs.host.project import project_root
-from jobs.runs import run_id
+from jobs.runs.store import run_id
 
 DOCS = project_root() / "docs"
 DOCUMENTS = [

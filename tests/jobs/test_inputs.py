@@ -10,14 +10,15 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from jobs import inputs, supervision
+from jobs import inputs
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, InputMode, InputSpec, JobSpec, Limits
 from jobs.datasets.datasets import Datasets
 from jobs.inputs import give_inputs, require_packed
 from jobs.launchers import gang_request
 from jobs.rank.world import map_world, rank_environment, stream_file
-from jobs.signatures import (
+from jobs.runs import supervision
+from jobs.runs.signatures import (
     forget_signatures,
     forget_signatures_of_the_dead,
     signature_file,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import ResumePoint, RunState
-from jobs.runs import RunEvent, append_event
+from jobs.runs.store import RunEvent, append_event
 from tests.fakes.launching import TIME, FakeEngine, Launching
-from tests.jobs.test_checkpoints import SAVED, write_checkpoint
+from tests.jobs.runs.test_checkpoints import SAVED, write_checkpoint
 
 
 def add_preempted(launching: Launching, *steps: int) -> str:
@@ -58,7 +58,7 @@ def test_run_that_is_on_cannot_be_resumed(
 ) -> None:
     run = launching.add_run(ends_as="running")
     write_checkpoint(launching.workspace / "runs" / run, 20)
-    monkeypatch.setattr("jobs.runs._is_supervised", lambda _: True)
+    monkeypatch.setattr("jobs.runs.store._is_supervised", lambda _: True)
     typed = launching.type("rerun", run, "--resume")
     assert (typed.code, FakeEngine.submitted) == (2, [])
     assert typed.err == (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import supervision
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Priority, RunState
+from jobs.runs import supervision
 from jobs.slots import Claim, Slots, free_nodes
 from tests.fakes.gangs import Gangs
 from tests.folders import read_folder

@@ -19,7 +19,7 @@ from tests.fakes.gangs import Gangs
 LAUNCH = """
 import sys, time
 from pathlib import Path
-from jobs import code
+from jobs.runs import code
 from jobs.images import runtimes as images
 from jobs.cli import main
 def copy(source, target):

@@ -22,7 +22,7 @@ from jobs.doctor import Check, Health, Project
 from jobs.host import trust
 from jobs.host.cache import exclusive, run_logged
 from jobs.host.private import make_folder
-from jobs.runs import RunStore
+from jobs.runs.store import RunStore
 from jobs.slots import Slots
 from tests.security.test_02_environment_file import Store
 from tools import project as set_up

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from jobs.azure_ml.fetch import fetch_run
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.failure import RankReport
 from jobs.host.untrusted import is_file_name
-from jobs.runs import RunHandle
+from jobs.runs.failure import RankReport
+from jobs.runs.store import RunHandle
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.gangs import make_spec
 

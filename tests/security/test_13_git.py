@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.code import git_state
 from jobs.contracts.spec import GitState
 from jobs.host.git import GitFailure, Repository
+from jobs.runs.code import git_state
 
 
 @pytest.fixture

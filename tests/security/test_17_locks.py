@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs import supervision
 from jobs.azure_ml import intents
 from jobs.datasets.scan_cache import lock_work
-from jobs.fetching import fetching_into
 from jobs.host import trust
 from jobs.host.cache import exclusive
 from jobs.host.private import open_lock
 from jobs.rank.azure_node import begin
+from jobs.runs import supervision
+from jobs.runs.fetch import fetching_into
 from jobs.slots import Slots
 
 REPO = Path(__file__).parents[2]

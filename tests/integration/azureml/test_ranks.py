@@ -12,7 +12,7 @@ import pytest
 
 from jobs.contracts.spec import DatasetVersion, InputSpec, RankError
 from jobs.datasets.paths import DatasetFile
-from jobs.failure import RankReport, root_cause
+from jobs.runs.failure import RankReport, root_cause
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall
 from tests.fakes.azureml.ranks import Ranks
 from tests.fakes.packed_dataset import write_packed

@@ -10,10 +10,10 @@ import pytest
 
 from jobs.azure_ml import fetch
 from jobs.azure_ml.fetch import fetch_run, local_path
-from jobs.code import FETCHED
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import JobRetry, RunHandle
-from jobs.fetching import LOCK
+from jobs.runs.code import FETCHED
+from jobs.runs.fetch import LOCK
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.gangs import make_spec
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.azure_ml.folders import state_root, workspace_folder
 from jobs.azure_ml.intents import (
     GIVEN_UP,
     INTENT,
@@ -28,7 +27,8 @@ from jobs.azure_ml.intents import (
 from jobs.azure_ml.known import Known
 from jobs.azure_ml.request import plan_job
 from jobs.azure_ml.submission import SETTLE_S, claimed, settle_intents
-from jobs.runs import RunStore, run_id
+from jobs.runs.cloud_folder import state_root, workspace_folder
+from jobs.runs.store import RunStore, run_id
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 

@@ -17,8 +17,8 @@ from jobs.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreach
 from jobs.azure_ml.retry import begin_again
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import JobRetry, RunState
-from jobs.failure import RankReport
-from jobs.runs import RunEvent
+from jobs.runs.failure import RankReport
+from jobs.runs.store import RunEvent
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.failure import RankReport, root_cause, summary_line
 from jobs.host import untrusted
 from jobs.host.untrusted import TooLong, parse, parse_json, parse_rows, read_bounded
+from jobs.runs.failure import RankReport, root_cause, summary_line
 from tests.fakes.blob_store import MemoryStore
 
 DEEP = b"[" * 200_000

@@ -4,7 +4,7 @@ import pytest
 
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import RankError, RunState, RunStatus
-from jobs.outcome import EXIT_CODES, exit_code, explanation, headline, next_commands
+from jobs.runs.outcome import EXIT_CODES, exit_code, explanation, headline, next_commands
 
 RUN = "20260102-030405-abcd"
 ERROR = RankError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.attempts import AttemptBrief, attempts_of
 from jobs.contracts.spec import RunState
-from jobs.runs import RunEvent
+from jobs.runs.attempts import AttemptBrief, attempts_of
+from jobs.runs.store import RunEvent
 
 
 def event(ts: str, state: str, **more: str) -> RunEvent:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from jobs.supervision import is_supervised
+from jobs.runs.supervision import is_supervised
 
 # Not below outputs/ or logs/, which `launch fetch` copies.
 _PATTERN = "inputs/*.sas"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import logs
 from jobs.contracts.errors import LaunchError
-from jobs.logs import read_logs, since_time
+from jobs.runs import logs
+from jobs.runs.logs import read_logs, since_time
 
 NOW_S = 1_767_323_045.0  # 2026-01-02T03:04:05Z
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs import charts
-from jobs import report as reports
-from jobs.charts import check_format, draw_report, headings, panel_names, report_label
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Plan, RankError, RunRecord, RunState
-from jobs.report import Curve, Figures, RunReport, as_json, remarks, row
-from jobs.runs import read_error, read_status
+from jobs.runs import charts
+from jobs.runs import report as reports
+from jobs.runs.charts import check_format, draw_report, headings, panel_names, report_label
+from jobs.runs.report import Curve, Figures, RunReport, as_json, remarks, row
+from jobs.runs.store import read_error, read_status
 from tests.fakes.gangs import make_spec
 from trainer.common.metrics import Metrics
 from trainer.common.rundir import RunDir

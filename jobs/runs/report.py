@@ -1,7 +1,7 @@
 """What runs came to: their final figures as rows, their metrics as curves.
 
 Reads a run directory (docs/run-directory.md) whoever wrote it: figures come from `summary.json`,
-else from the last metrics. Knows nothing of pictures; jobs/charts.py draws what this gives.
+else from the last metrics. Knows nothing of pictures; jobs/runs/charts.py draws what this gives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from jobs.contracts.spec import RankError, RunStatus
 from jobs.host.console import duration_text
 from jobs.host.untrusted import parse_json, read_json, read_small
-from jobs.outcome import headline, run_time_s
+from jobs.runs.outcome import headline, run_time_s
 
 HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")
 MOST_METRICS_BYTES = 1 << 30

@@ -8,10 +8,10 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.code import FETCHED
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 from jobs.host.private import open_lock
+from jobs.runs.code import FETCHED
 
 FILES = ("metrics.jsonl", "summary.json", "error.json")
 FOLDERS = ("outputs", "logs")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from jobs.contracts.spec import RunState
-from jobs.runs import RunEvent
+from jobs.runs.store import RunEvent
 
 
 class AttemptBrief(Struct, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs import supervision
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Plan, RunHandle, RunRecord, RunState
-from jobs.runs import RUN_ID, RunEvent, RunStore, append_event, read_events, run_id
+from jobs.runs import supervision
+from jobs.runs.store import RUN_ID, RunEvent, RunStore, append_event, read_events, run_id
 from tests.fakes.gangs import Gangs, make_environment, make_spec
 
 NEWER = "20261121-120001-0000"
@@ -307,7 +307,7 @@ while True:
 
 def kill_submitter_after(workspace: Path, delay_s: float) -> list[str]:
     """Start a process that submits in a loop, kill it; gives the runs that it acknowledged."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     with subprocess.Popen(
         [sys.executable, "-c", SUBMITTER, str(workspace)],
         stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunState
 from jobs.host.cache import cache_root
-from jobs.report import Curve, RunReport
+from jobs.runs.report import Curve, RunReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

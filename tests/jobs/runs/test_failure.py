@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.contracts.spec import Launcher, RankError
-from jobs.failure import (
+from jobs.runs.failure import (
     RankReport,
     Sign,
     hang_error,

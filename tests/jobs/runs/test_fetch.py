@@ -9,11 +9,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from jobs.code import FETCHED, snapshot
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
-from jobs.fetching import LOCK, fetch_run, fetching_into
 from jobs.host import console
+from jobs.runs.code import FETCHED, snapshot
+from jobs.runs.fetch import LOCK, fetch_run, fetching_into
 from tests.fakes.gangs import Gangs
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.checkpoints import Checkpoint, hand_on_checkpoints, whole_checkpoints
+from jobs.runs.checkpoints import Checkpoint, hand_on_checkpoints, whole_checkpoints
 
 SAVED = "2026-01-02T03:04:05.000006Z"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.code import snapshot
 from jobs.contracts.spec import Plan, RunRecord
-from jobs.provenance import make_record
+from jobs.runs.code import snapshot
+from jobs.runs.record import make_record
 from tests.fakes.gangs import make_environment, make_spec
 
 

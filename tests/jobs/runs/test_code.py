@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.code import FETCHED, Snapshot, git_state, measure, snapshot
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import GitState
 from jobs.rank.folder import copy_tree
+from jobs.runs.code import FETCHED, Snapshot, git_state, measure, snapshot
 
 Git = Callable[..., str]
 
@@ -84,7 +84,7 @@ def test_ignored_folders_are_never_listed(
         listed.append(Path(path).relative_to(source).as_posix())
         return scandir(path)
 
-    monkeypatch.setattr("jobs.code.os.scandir", counting)
+    monkeypatch.setattr("jobs.runs.code.os.scandir", counting)
     snapshot(source, tmp_path / "copy", exclude=(source / "workspace",))
     assert sorted(listed) == [".", "a", "a/b"]
 

@@ -25,7 +25,7 @@ from jobs.host.private import make_folder
 from jobs.host.untrusted import parse_json, read_json, read_small
 
 if TYPE_CHECKING:
-    from jobs.checkpoints import Checkpoint
+    from jobs.runs.checkpoints import Checkpoint
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{4}")
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class RunStore:
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
         """The whole checkpoints, newest first."""
-        from jobs.checkpoints import whole_checkpoints
+        from jobs.runs.checkpoints import whole_checkpoints
 
         return whole_checkpoints(Path(handle.run_dir))
 
@@ -346,7 +346,7 @@ def _is_terminal(events: list[RunEvent]) -> bool:
 
 def _is_supervised(run_dir: Path) -> bool:
     # Linux only (fcntl), so loaded only where a run of the local engine is looked at.
-    from jobs.supervision import is_supervised
+    from jobs.runs.supervision import is_supervised
 
     return is_supervised(run_dir)
 
