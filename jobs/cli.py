@@ -146,7 +146,7 @@ def _call(words: list[str]) -> int:
         return int(act(**values) or 0)
     except LaunchError as error:
         if error.hint and (file := values.get("env")):
-            from jobs.hints import for_file
+            from jobs.stacks.hints import for_file
 
             error.hint = for_file(error.hint, file)
         raise

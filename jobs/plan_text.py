@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jobs.contracts.spec import Environment, InputSpec, JobSpec, Plan
-from jobs.cost import price_text
 from jobs.host.console import count_text, duration_text, fields, size_text
 from jobs.jobfile.resolve import size_text as job_size_text
+from jobs.stacks.cost import price_text
 
 if TYPE_CHECKING:
     from jobs.azure_ml.code_upload import CodeListing

@@ -15,10 +15,10 @@ from msgspec import Struct
 from jobs.clusters import read_cluster
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import Cluster, Environment, JobSpec
-from jobs.cost import money_text
 from jobs.host import console
 from jobs.host.console import count_text
 from jobs.host.untrusted import parse_rows
+from jobs.stacks.cost import money_text
 
 if TYPE_CHECKING:
     from jobs.azure_ml.wire import Wire
@@ -220,8 +220,8 @@ def _price(cluster: Cluster, num_nodes: int) -> str:
 def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
     """The same for all other stacks on Azure that are up and can be asked."""
     from jobs.azure_ml.wire import Wire
-    from jobs.prices import with_list_prices
-    from jobs.stack import list_stacks, load_environment
+    from jobs.stacks.prices import with_list_prices
+    from jobs.stacks.stack import list_stacks, load_environment
 
     found: list[str] = []
     try:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from jobs.contracts.errors import ExitCode, LaunchError, Refused
 from jobs.contracts.spec import Environment, Plan, RunHandle, RunStatus
-from jobs.cost import price_per_hour, price_text, spent, spent_text
 from jobs.engines.base import Attended, Engine
 from jobs.follow import follow
 from jobs.host import console
 from jobs.host.console import size_text, styled
 from jobs.plan_text import plan_text
 from jobs.planning import measure_code
-from jobs.prices import with_list_prices
 from jobs.runs.attempts import attempts_of
 from jobs.runs.outcome import (
     COLOURS,
@@ -28,6 +26,8 @@ from jobs.runs.outcome import (
     headline,
     next_commands,
 )
+from jobs.stacks.cost import price_per_hour, price_text, spent, spent_text
+from jobs.stacks.prices import with_list_prices
 
 if TYPE_CHECKING:
     from jobs.runs.code import Snapshot

@@ -1,4 +1,4 @@
-"""Makes jobs/list_prices.csv: Azure's list prices of the sizes that a cluster can have.
+"""Makes jobs/stacks/list_prices.csv: Azure's list prices of the sizes that a cluster can have.
 
     .venv/bin/python -m tools.price_table zz_generated.pricing.go COMMIT
 

@@ -10,8 +10,8 @@ from jobs import completion
 from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
 from jobs.contracts.errors import NotFound, Refused
-from jobs.cost import as_of_text, money_text
 from jobs.host import console
+from jobs.stacks.cost import as_of_text, money_text
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

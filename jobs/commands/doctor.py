@@ -11,7 +11,7 @@ from jobs.contracts.errors import ExitCode
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.doctor import Check
+    from jobs.stacks.doctor import Check
 
 
 def configure(parser: CommandParser) -> None:
@@ -27,7 +27,7 @@ def configure(parser: CommandParser) -> None:
 
 def doctor(*, json: bool, stack: str, env: Path | None) -> int:
     """Say what this machine lacks."""
-    from jobs.doctor import Health, diagnose
+    from jobs.stacks.doctor import Health, diagnose
 
     checks: list[Check] = []
     for check in diagnose(stack, env):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from jobs.contracts.spec import Cluster, Environment
     from jobs.env_import import CloudEngine
     from jobs.quota_check import QuotaCheck
-    from jobs.reachability import PartCheck
-    from jobs.stack_check import Changes, Loss
+    from jobs.stacks.changes import Changes, Loss
+    from jobs.stacks.reachability import PartCheck
 
 CHECK_CODES = (
     "Ends with 3 where something would be replaced or deleted that --allow-replace does not name, "
@@ -118,7 +118,7 @@ def _add_refresh(parser: CommandParser) -> None:
 
 def list_environments(*, json: bool) -> None:
     """List the stacks that have settings, and which of them are up on this machine."""
-    from jobs.stack import list_stacks
+    from jobs.stacks.stack import list_stacks
 
     stacks = list_stacks()
     if json:
@@ -130,13 +130,13 @@ def list_environments(*, json: bool) -> None:
 
 def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
     """Show an environment: store, workspace, clusters, images."""
-    from jobs.stack import load_environment
+    from jobs.stacks.stack import load_environment
 
     environment = load_environment(stack, env, refresh=refresh)
     if json:
         console.out_json(environment)
         return
-    from jobs.prices import with_list_prices
+    from jobs.stacks.prices import with_list_prices
 
     _print(with_list_prices(environment))
 
@@ -146,7 +146,7 @@ def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refre
     from msgspec.structs import replace
 
     from jobs.host.environment_file import write_environment
-    from jobs.stack import load_environment
+    from jobs.stacks.stack import load_environment
 
     environment = load_environment(stack, refresh=refresh)
     if engine is not None:
@@ -165,8 +165,8 @@ def check(
     *, stack: str, env: Path | None, only: str | None, allow_replace: list[str] | None, json: bool
 ) -> int:
     """Look whether each part can be used from here, and what `pulumi up` would destroy."""
-    from jobs.stack import preview
-    from jobs.stack_check import find_refusal
+    from jobs.stacks.changes import find_refusal
+    from jobs.stacks.stack import preview
 
     allowed = allow_replace or []
     if env is not None and (only == "changes" or allowed):
@@ -197,7 +197,7 @@ def check(
 
 def repair(*, stack: str, json: bool) -> None:
     """Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off."""
-    from jobs.stack import repair as repair_stack
+    from jobs.stacks.stack import repair as repair_stack
 
     done = repair_stack(stack)
     if json:
@@ -219,7 +219,7 @@ def trust(*, folder: Path) -> None:
 
 
 def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCheck]:
-    from jobs.reachability import check_environment
+    from jobs.stacks.reachability import check_environment
 
     parts = check_environment(options.open_environment(stack, env))
     if not is_quiet:
@@ -229,7 +229,7 @@ def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCh
 
 
 def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet: bool) -> Changes:
-    from jobs.stack_check import judge_preview
+    from jobs.stacks.changes import judge_preview
 
     changes = judge_preview(previewed, stack, allowed)
     for name in changes.idle_allowances:
@@ -351,7 +351,7 @@ def _print(environment: Environment) -> None:
 
 
 def _price(cluster: Cluster) -> str:
-    from jobs.cost import as_of_text, money_text
+    from jobs.stacks.cost import as_of_text, money_text
 
     price = cluster.price_per_node_hour
     if price is None:

@@ -123,14 +123,14 @@ def add_to(parser: ArgumentParser) -> None:
 
 def open_environment(stack: str, env_file: Path | None) -> Environment:
     """The environment of the stack, or of the file where one is given."""
-    from jobs.stack import load_environment
+    from jobs.stacks.stack import load_environment
 
     return load_environment(stack, env_file)
 
 
 def open_priced(stack: str, env_file: Path | None) -> Environment:
     """The same, its clusters with Azure's list price where the stack gives none."""
-    from jobs.prices import with_list_prices
+    from jobs.stacks.prices import with_list_prices
 
     return with_list_prices(open_environment(stack, env_file))
 

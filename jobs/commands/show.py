@@ -32,9 +32,9 @@ def configure(parser: CommandParser) -> None:
 
 def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     """Show all that is known of a run."""
-    from jobs.cost import spent, spent_text
     from jobs.runs.attempts import attempts_of
     from jobs.runs.report import read_curves
+    from jobs.stacks.cost import spent, spent_text
 
     environment = options.open_priced(stack, env)
     store = options.open_store(environment)

@@ -8,11 +8,11 @@ import os
 import msgspec
 import pytest
 
-from jobs import reachability
 from jobs.cli import main
 from jobs.contracts.spec import Cluster, Containers, Environment, Storage, Workspace
 from jobs.host.environment_file import write_environment
 from jobs.host.trust import trust
+from jobs.stacks import reachability
 from tests.fakes.cloud_stack import make_cloud_environment
 
 

@@ -17,7 +17,7 @@ from infra.local import azurite_server
 from infra.local.azurite_server import AzuriteError, Server
 from jobs.cli import main
 from tests.fakes.own_stack import lay_own_stack
-from tests.jobs.test_stack import ENVIRONMENT
+from tests.jobs.stacks.test_stack import ENVIRONMENT
 from tests.ports import free_port
 
 NOBODY = 65534

@@ -17,13 +17,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from infra.local import azurite_server
-from jobs import doctor
-from jobs.doctor import Check, Health, Project
 from jobs.host import trust
 from jobs.host.cache import exclusive, run_logged
 from jobs.host.private import make_folder
 from jobs.runs.store import RunStore
 from jobs.slots import Slots
+from jobs.stacks import doctor
+from jobs.stacks.doctor import Check, Health, Project
 from tests.security.test_02_environment_file import Store
 from tools import project as set_up
 from tools.local_stack import write_wrapper

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs import doctor
-from jobs.doctor import Check, Health, Project
-from jobs.reachability import PartCheck
+from jobs.stacks import doctor
+from jobs.stacks.doctor import Check, Health, Project
+from jobs.stacks.reachability import PartCheck
 from tests.fakes.scripted_server import answer, scripted_server
 
 
@@ -178,6 +178,6 @@ def test_it_ends_with_1_only_where_something_needed_is_missing(launching):
 
 def test_who_gives_a_file_is_told_nothing_that_needs_a_stack(launching, monkeypatch):
     broken = [PartCheck(part="workspace", ok=False, detail="gone")]
-    monkeypatch.setattr("jobs.reachability.check_environment", lambda _: broken)
+    monkeypatch.setattr("jobs.stacks.reachability.check_environment", lambda _: broken)
     found = by_part(doctor.diagnose("local", launching.env_file))
     assert found["workspace"].mend == f"launch env check --env {launching.env_file}"

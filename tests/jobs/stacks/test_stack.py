@@ -22,7 +22,7 @@ from jobs.contracts.spec import Environment
 from jobs.host.environment_file import parse_environment, read_environment, write_environment
 from jobs.host.project import project_root
 from jobs.host.trust import trust
-from jobs.stack import list_stacks, load_environment, preview, repair
+from jobs.stacks.stack import list_stacks, load_environment, preview, repair
 
 ENVIRONMENT = {
     "schema": 1,
@@ -270,7 +270,7 @@ def test_a_missing_pulumi_says_what_to_type(project, monkeypatch, tmp_path):
 def test_outside_any_project_the_installed_clone_is_used(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: another\n")
-    assert (project_root() / "jobs" / "project.py").exists()
+    assert (project_root() / "jobs" / "host" / "project.py").exists()
 
 
 def test_inside_a_project_its_root_is_found_from_below(project, monkeypatch):

@@ -12,8 +12,8 @@ import time
 import msgspec
 import pytest
 
-from jobs import prices
-from jobs.prices import with_list_prices
+from jobs.stacks import prices
+from jobs.stacks.prices import with_list_prices
 from tests.fakes.cloud_stack import make_cloud_environment
 
 TABLE_DAY = "2026-06-18"

@@ -27,13 +27,13 @@ from jobs.host.environment_file import (
     write_cache,
 )
 from jobs.host.project import NAME, project_root, require_trusted
-from jobs.pulumi_failures import last_words, pulumi_failed
+from jobs.stacks.pulumi_failures import last_words, pulumi_failed
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    from jobs.stack_lock import StackLock
+    from jobs.stacks.locks import StackLock
 
 LOCAL_STACK = "local"
 OUTPUT = "environment"
@@ -113,7 +113,7 @@ def repair(stack: str) -> list[str]:
     Refused while the owner of a lock may live. Where the state is in no folder of this machine,
     its locks are Pulumi's own business: it refuses while there is one, and `pulumi cancel` ends it.
     """
-    from jobs.pending_creates import adopt, declare_again, find_unsettled
+    from jobs.stacks.pending_creates import adopt, declare_again, find_unsettled
 
     root = project_root()
     state = _state_file(root, stack)
@@ -132,8 +132,8 @@ def repair(stack: str) -> list[str]:
 
 
 def _end_what_died(root: Path, stack: str, state: Path | None) -> list[str]:
-    from jobs.stack_lock import read_locks
-    from jobs.stack_plugins import end_orphans
+    from jobs.stacks.locks import read_locks
+    from jobs.stacks.plugins import end_orphans
 
     done: list[str] = []
     locks = [] if state is None else read_locks(_locks_folder(state))

@@ -11,9 +11,9 @@ import pytest
 
 from jobs.cli import main
 from jobs.contracts.spec import Containers, Storage
-from jobs.hints import for_file
 from jobs.host.environment_file import write_environment
 from jobs.host.project import project_root
+from jobs.stacks.hints import for_file
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.local_server import name_server
 

@@ -17,7 +17,7 @@ from jobs.contracts.spec import (
     Storage,
     Workspace,
 )
-from jobs.reachability import PartCheck, check_environment
+from jobs.stacks.reachability import PartCheck, check_environment
 from tests.fakes import tls
 from tests.fakes.scripted_server import answer, scripted_server
 from tests.ports import free_port

@@ -23,9 +23,9 @@ from msgspec import Struct, structs
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment
-from jobs.hints import for_file
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
+from jobs.stacks.hints import for_file
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
 # A runtime's packages take 6 GB, Pulumi's build 2 GB; a run writes megabytes.
@@ -188,7 +188,7 @@ def check_space(project: Project, wanted_gb: int) -> Check:
 
 def check_environment_of(stack: str, env_file: Path | None) -> Iterator[Check]:
     """The stack: is it up, and do its parts answer."""
-    from jobs.stack import load_environment
+    from jobs.stacks.stack import load_environment
 
     try:
         environment = load_environment(stack, env_file)
@@ -203,7 +203,7 @@ def check_environment_of(stack: str, env_file: Path | None) -> Iterator[Check]:
 
 def check_parts(environment: Environment) -> Iterator[Check]:
     """Store, workspace and clusters, as `launch env check` looks at them."""
-    from jobs.reachability import check_environment
+    from jobs.stacks.reachability import check_environment
 
     for each in check_environment(environment):
         if each.ok:

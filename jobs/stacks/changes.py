@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
-from jobs.pulumi_failures import pulumi_failed
-from jobs.stack_costs import what_is_lost
+from jobs.stacks.losses import what_is_lost
+from jobs.stacks.pulumi_failures import pulumi_failed
 
 Change = Literal["replaced", "deleted", "goes along"]
 _Lost = Literal["replaced", "deleted"]

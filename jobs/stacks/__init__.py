@@ -1,0 +1,1 @@
+"""What a stack is, what `pulumi up` would change, what it costs."""
