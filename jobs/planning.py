@@ -52,7 +52,7 @@ def plan_on(
         code=code,
     )
     if any(each.mode == "stream" for each in spec.inputs.values()):
-        from jobs.inputs import require_packed
+        from jobs.engines.local.inputs import require_packed
 
         require_packed(spec.inputs, environment)
     return engine.plan(structs.replace(spec, resume=resume))

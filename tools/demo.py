@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
-from jobs.gpus import DEVICES, ON_THE_CPU, count_gpus, horovod_lacks_nccl
+from jobs.engines.local.gpus import DEVICES, ON_THE_CPU, count_gpus, horovod_lacks_nccl
 from jobs.host import console
 from jobs.host.cache import run_logged
 from jobs.images.runtimes import runtime_python

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from jobs.engines.base import Engine, Runs
 
 ENGINES = {
-    "local": "jobs.engines.local:LocalEngine",
+    "local": "jobs.engines.local.engine:LocalEngine",
     "azureml": "jobs.engines.azureml:AzureMlEngine",
     "azureml_v1": "jobs.engines.azureml_v1:AzureMlV1Engine",
 }

@@ -112,7 +112,7 @@ def supervisors_of(run_dir: Path) -> list[Process]:
                 is_ours = os.fstat(file.fileno()).st_uid == os.getuid()
         except OSError:
             continue
-        if is_ours and b"jobs.gang" in words and os.fsencode(run_dir) in words:
+        if is_ours and b"jobs.engines.local.supervisor" in words and os.fsencode(run_dir) in words:
             found.append(process)
     return found
 

@@ -1,6 +1,6 @@
 """Lays the folder through which a node's ranks stream a packed dataset from the store.
 
-As jobs/inputs.py does on this machine (docs/inputs.md): all files but the shards, and beside that
+As jobs/engines/local/inputs.py does on this machine (docs/inputs.md): all files but the shards, and beside that
 folder a file that says where they are. What opens the store here is a token of the node's identity,
 in a file that is kept fresh.
 """

@@ -10,11 +10,11 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
+from jobs.engines.local.launchers import gang_request
 from jobs.host.project import project_root
 from jobs.images import runtimes as images
 from jobs.jobfile.read import catalog_names, load_job
 from jobs.jobfile.resolve import resolve
-from jobs.launchers import gang_request
 from tests.fakes.gangs import make_environment
 
 # All commands of an image in one process: frameworks take seconds to load.

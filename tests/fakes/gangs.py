@@ -22,7 +22,7 @@ from jobs.contracts.spec import (
     Storage,
     Workspace,
 )
-from jobs.engines.local import LocalEngine
+from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import of_run, read_table
 
 PROGRAMS = Path(__file__).parents[1] / "faults" / "programs"
@@ -175,7 +175,7 @@ class Gangs:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"jobs.gang" in words and handle.run_dir.encode() in words:
+            if b"jobs.engines.local.supervisor" in words and handle.run_dir.encode() in words:
                 found.append(pid)
         return found
 

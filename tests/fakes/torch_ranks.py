@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from jobs.contracts.spec import Launcher
-from jobs.launchers import gang_request, meeting_environment
-from jobs.rendezvous import RendezvousServer
+from jobs.engines.local.horovod_store import RendezvousServer
+from jobs.engines.local.launchers import gang_request, meeting_environment
 from tests.fakes.gangs import make_cluster, make_spec
 from tests.ports import free_port
 

@@ -17,7 +17,7 @@ import pytest
 
 from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunHandle, RunState
-from jobs.engines.local import LocalEngine
+from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import Process, read_table
 from jobs.runs.outcome import exit_code
 from tests.fakes.gangs import Gangs
@@ -289,7 +289,7 @@ def test_submit_interrupted_after_the_start_leaves_the_folder_to_the_supervisor(
         start(*arguments, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jobs.submission.os.posix_spawn", start_and_be_interrupted)
+    monkeypatch.setattr("jobs.engines.local.submission.os.posix_spawn", start_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
         gangs.python("import time; time.sleep(60)")
     (status,) = gangs.engine.store.list()

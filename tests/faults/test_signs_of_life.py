@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import Limits, RunState
-from jobs.vitals import Activity
+from jobs.engines.local.heartbeat import Activity
 from tests.fakes.gangs import Gangs
 
 HANG_S = 2.0
@@ -34,7 +34,7 @@ def test_byte_of_a_checkpoint_is_a_sign_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [time.monotonic()]
-    monkeypatch.setattr("jobs.vitals.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("jobs.engines.local.heartbeat.time.monotonic", lambda: now_s[0])
     file = tmp_path / "checkpoints" / "step-1" / "deeper" / "weights.part"
     file.parent.mkdir(parents=True)
     activity = Activity(tmp_path, 1, limit_s=60)

@@ -251,7 +251,7 @@ def test_a_plan_starts_nothing(launching, job, words):
 def nothing_built(monkeypatch, tmp_path_factory):
     """A machine with an empty cache, and the engine that looks into it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setitem(ENGINES, "local", "jobs.engines.local:LocalEngine")
+    monkeypatch.setitem(ENGINES, "local", "jobs.engines.local.engine:LocalEngine")
 
 
 NOT_BUILT = "image `pytorch` is not installed on this machine"

@@ -20,7 +20,7 @@ import pytest
 
 from jobs.cli import main
 from jobs.contracts.errors import LaunchError, Refused
-from jobs.engines.local import image_runtime
+from jobs.engines.local.engine import image_runtime
 from jobs.host import trust
 from jobs.host.project import project_root, sources_folder
 from jobs.images.runtimes import runtime_root

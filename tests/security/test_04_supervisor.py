@@ -1,6 +1,6 @@
 """What is started as `python -m` of ours is ours, whatever folder one is in.
 
-Attacker: who wrote the folder where a user types `launch`. With `jobs/gang.py` in it he ran his own
+Attacker: who wrote the folder where a user types `launch`. With `jobs/engines/local/supervisor.py` in it he ran his own
 program as the run's supervisor, with the job's secrets in its hands.
 """
 
@@ -59,7 +59,7 @@ def test_no_program_of_ours_is_started_as_a_module_of_the_working_folder():
 @pytest.mark.parametrize(
     ("text", "num_starts"),
     [
-        ("[sys.executable, '-m', 'jobs.gang', x]", 1),
+        ("[sys.executable, '-m', 'jobs.engines.local.supervisor', x]", 1),
         ("(python, '-u', '-m', f'trainer.data.{name}')", 1),
         ("['python', '-m', 'pip']", 0),
         ("['git', 'commit', '-m']", 0),

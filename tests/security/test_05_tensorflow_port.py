@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.loopback import loopback_library
+from jobs.engines.local.loopback import loopback_library
 from tests.fakes.other_user import as_other_user, exchange, needs_root
 
 pytestmark = [

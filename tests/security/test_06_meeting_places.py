@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.rendezvous import RendezvousServer
+from jobs.engines.local.horovod_store import RendezvousServer
 from tests.fakes.other_user import as_other_user, exchange, needs_root
 
 pytestmark = needs_root

@@ -16,7 +16,7 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, InputSpec
 from jobs.datasets.datasets import Datasets, materialise
 from jobs.datasets.records import Records
-from jobs.inputs import give_inputs
+from jobs.engines.local.inputs import give_inputs
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec
 from tests.folders import make_folder, read_folder
@@ -100,7 +100,7 @@ def test_a_list_of_files_is_written_to_a_name_of_ours(store: MemoryStore, tmp_pa
 def test_a_digest_that_is_none_names_no_folder(
     store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode
 ) -> None:
-    monkeypatch.setattr("jobs.inputs.open_data_store", lambda _: store)
+    monkeypatch.setattr("jobs.engines.local.inputs.open_data_store", lambda _: store)
     hostile = DatasetVersion(name="good", version=1, digest="../../victim", files=1, bytes=1)
     (tmp_path / "w" / "runs" / "r").mkdir(parents=True)
     environment = make_environment(tmp_path / "w")

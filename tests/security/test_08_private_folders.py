@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from infra.local import azurite_server
+from jobs.engines.local.queue import Slots
 from jobs.host import trust
 from jobs.host.cache import exclusive, run_logged
 from jobs.host.private import make_folder
 from jobs.runs.store import RunStore
-from jobs.slots import Slots
 from jobs.stacks import doctor
 from jobs.stacks.doctor import Check, Health, Project
 from tests.security.test_02_environment_file import Store

@@ -19,13 +19,13 @@ import pytest
 
 from jobs.azure_ml import intents
 from jobs.datasets.scan_cache import lock_work
+from jobs.engines.local.queue import Slots
 from jobs.host import trust
 from jobs.host.cache import exclusive
 from jobs.host.private import open_lock
 from jobs.rank.azure_node import begin
 from jobs.runs import supervision
 from jobs.runs.fetch import fetching_into
-from jobs.slots import Slots
 
 REPO = Path(__file__).parents[2]
 # Who opens no file of the user's own for others to hold: existing files, read only, or 0600 by itself.

@@ -19,7 +19,7 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import InputSpec
 from jobs.datasets.datasets import Datasets
-from jobs.inputs import give_inputs
+from jobs.engines.local.inputs import give_inputs
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec
 from tests.folders import make_folder
@@ -209,7 +209,7 @@ def test_an_index_of_a_streamed_input_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore()
-    monkeypatch.setattr("jobs.inputs.open_data_store", lambda _: store)
+    monkeypatch.setattr("jobs.engines.local.inputs.open_data_store", lambda _: store)
     content = b'{"splits": {}, "more": ' + DEEP
     folder = make_folder(tmp_path / "from", {"index.json": content})
     dataset = Datasets(store).push(folder, "set").dataset.pinned()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from jobs.engines.local.launchers import GangRequest
+from jobs.engines.local.rendezvous import Meeting
 from jobs.host.processes import (
     Process,
     descendants,
@@ -20,8 +22,6 @@ from jobs.host.processes import (
     send_to_group,
 )
 from jobs.host.untrusted import read_json
-from jobs.launchers import GangRequest
-from jobs.meeting import Meeting
 from jobs.runs.failure import RankReport
 
 KILL_TIMEOUT_S = 3.0

@@ -7,9 +7,14 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobs.engines.local.launchers import (
+    LOOPBACK,
+    GangRequest,
+    meeting_environment,
+    tensorflow_environments,
+)
+from jobs.engines.local.loopback import preloaded, rank_library
 from jobs.host import console
-from jobs.launchers import LOOPBACK, GangRequest, meeting_environment, tensorflow_environments
-from jobs.loopback import preloaded, rank_library
 
 _STORE_FD = 3
 
@@ -35,7 +40,7 @@ class Meeting:
         meeting_port = port
         if request.launcher == "horovod":
             # Its thread must not start before the process is done forking for other reasons.
-            from jobs.rendezvous import RendezvousServer
+            from jobs.engines.local.horovod_store import RendezvousServer
 
             self._server = RendezvousServer()
             meeting_port = self._server.port
@@ -68,7 +73,7 @@ class Meeting:
 
 def _start_store(listener: socket.socket, interpreter: str, environment: Mapping[str, str]) -> int:
     """Start torch's store on a socket that listens already: ranks that come early just wait."""
-    host = str(Path(__file__).with_name("store_host.py"))
+    host = str(Path(__file__).with_name("torch_store.py"))
     argv = [interpreter, "-I", host, str(_STORE_FD), str(listener.getsockname()[1])]
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

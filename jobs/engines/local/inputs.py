@@ -25,9 +25,9 @@ from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.datasets.datasets import Datasets, materialise
 from jobs.datasets.paths import DatasetFile, Inside, disk_errors
 from jobs.datasets.records import require_digest
+from jobs.engines.local.launchers import stream_cache_bytes
 from jobs.host.files import finish_folder
 from jobs.host.private import make_folder, open_lock
-from jobs.launchers import stream_cache_bytes
 from jobs.rank.world import stream_file
 from jobs.runs.signatures import signature_file, write_signature
 

@@ -17,6 +17,7 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Plan, RunHandle
+from jobs.engines.local.queue import Slots
 from jobs.host.cache import cache_root
 from jobs.runs import supervision
 from jobs.runs.checkpoints import hand_on_checkpoints
@@ -24,7 +25,6 @@ from jobs.runs.code import snapshot
 from jobs.runs.record import make_record
 from jobs.runs.store import RunStore
 from jobs.runs.supervision import Handover
-from jobs.slots import Slots
 
 # What a rank may see of the shell that launched it. Everything else comes from the job file, so
 # that a job that runs here runs on a cluster, and no stray credential reaches someone's script.
@@ -140,9 +140,16 @@ def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:
         with os.fdopen(os.dup(told), "wb") as file:
             file.write(msgspec.json.encode(handover))
         os.lseek(told, 0, os.SEEK_SET)
-        root = str(Path(__file__).parents[1])
+        root = str(Path(__file__).parents[3])
         # -P: a folder `jobs` where `launch` was typed must not stand in for ours.
-        argv = [sys.executable, "-P", "-m", "jobs.gang", str(run_dir), str(_LOCK_FD)]
+        argv = [
+            sys.executable,
+            "-P",
+            "-m",
+            "jobs.engines.local.supervisor",
+            str(run_dir),
+            str(_LOCK_FD),
+        ]
         environ = {**inherited_environment(os.environ), "PYTHONPATH": root}
         actions: Iterable[tuple[int, ...]] = [
             (os.POSIX_SPAWN_DUP2, told, 0),

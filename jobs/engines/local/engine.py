@@ -13,18 +13,18 @@ import msgspec
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
-from jobs.gpus import count_gpus, refuse_horovod_without_nccl
+from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
+from jobs.engines.local.launchers import gang_request
+from jobs.engines.local.loopback import rank_library, why_unguarded
+from jobs.engines.local.submission import inherited_environment, submit_run
 from jobs.host import console
 from jobs.host.processes import kill_leftovers, remains, send, supervisors_of
 from jobs.host.project import sources_folder
-from jobs.launchers import gang_request
-from jobs.loopback import rank_library, why_unguarded
 from jobs.runs import supervision
 from jobs.runs.fetch import fetch_run
 from jobs.runs.logs import read_logs
 from jobs.runs.store import RunStore, is_over, read_status
 from jobs.runs.supervision import Handover
-from jobs.submission import inherited_environment, submit_run
 
 KILL_TIMEOUT_S = 5.0
 

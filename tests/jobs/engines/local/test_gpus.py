@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.contracts.errors import ExitCode, Refused
-from jobs.engines.local import LocalEngine
-from jobs.gpus import count_gpus, refuse_horovod_without_nccl
+from jobs.engines.local.engine import LocalEngine
+from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
 from tests.fakes.gangs import make_environment, make_spec
 from tests.fakes.runtimes import make_runtime
 
@@ -61,7 +61,9 @@ def test_a_job_whose_gpus_are_hidden_is_submitted(
 ) -> None:
     python = make_runtime(tmp_path / "runtime", b"")
     submitted: list[Any] = []
-    monkeypatch.setattr("jobs.engines.local.submit_run", lambda *given: submitted.append(given))
+    monkeypatch.setattr(
+        "jobs.engines.local.engine.submit_run", lambda *given: submitted.append(given)
+    )
     env = {"CUDA_VISIBLE_DEVICES": "-1"}
     if hidden_by == "shell":
         monkeypatch.setenv(*env.popitem())

@@ -31,7 +31,7 @@ class Interrupted(Exception):
 class Wakeup:
     """Waits for signals or a deadline, and knows whether somebody asked to end the run.
 
-    `watcher` is the parent, whose end is told by SIGTERM (jobs.watcher.end_with_parent).
+    `watcher` is the parent, whose end is told by SIGTERM (jobs.engines.local.watcher.end_with_parent).
     """
 
     def __init__(self, run_dir: Path, watcher: int) -> None:

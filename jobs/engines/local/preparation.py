@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Environment, JobSpec
-from jobs.gpus import count_gpus
+from jobs.engines.local.gpus import count_gpus
+from jobs.engines.local.launchers import GangRequest, RankJob, share_cpus, share_gpus
+from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
-from jobs.launchers import GangRequest, RankJob, share_cpus, share_gpus
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.runs.signatures import forget_signatures_of_the_dead
-from jobs.watcher import end_with_parent
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
 
@@ -124,7 +124,7 @@ def _answer_with_inputs(spec: JobSpec, environment: Environment, run_dir: Path, 
     """In the child: fetch and tell. Does not return."""
     try:
         # Only a job with inputs pays for the store's client.
-        from jobs.inputs import give_inputs
+        from jobs.engines.local.inputs import give_inputs
 
         try:
             answer = _Answer(folders=give_inputs(spec, environment, run_dir))

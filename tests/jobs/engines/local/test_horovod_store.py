@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.rendezvous import (
+from jobs.engines.local.horovod_store import (
     MAX_HEAD_BYTES,
     MAX_KEYS,
     MAX_VALUE_BYTES,

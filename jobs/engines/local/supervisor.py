@@ -1,8 +1,8 @@
 """Supervises one run on this machine: queue, preparation, attempts, its end.
 
-    python -m jobs.gang RUN_DIR LOCK_FD      with a Handover in memory as the standard input
+    python -m jobs.engines.local.supervisor RUN_DIR LOCK_FD      with a Handover in memory as the standard input
 
-Forks at once: the parent becomes the watcher (jobs.watcher), the child supervises. Each wait is
+Forks at once: the parent becomes the watcher (jobs.engines.local.watcher), the child supervises. Each wait is
 for a signal (a rank ended, somebody pokes) or for the next deadline; nothing is polled.
 """
 
@@ -16,19 +16,19 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.attempt import Attempt, Outcome
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunRecord, RunState
+from jobs.engines.local.attempt import Attempt, Outcome
+from jobs.engines.local.launchers import GangRequest
+from jobs.engines.local.preparation import prepare
+from jobs.engines.local.queue import Slots
+from jobs.engines.local.wakeup import Interrupted, Wakeup
+from jobs.engines.local.watcher import become_subreaper, end_with_parent, watch
 from jobs.host.files import use_reserve
-from jobs.launchers import GangRequest
-from jobs.preparation import prepare
 from jobs.runs import supervision
 from jobs.runs.signatures import forget_signatures
 from jobs.runs.store import RunEvent, append_event, now, read_record, write_file
 from jobs.runs.supervision import Handover
-from jobs.slots import Slots
-from jobs.wakeup import Interrupted, Wakeup
-from jobs.watcher import become_subreaper, end_with_parent, watch
 
 QUEUE_RECHECK_S = 1.0  # a claim whose holder and watcher were both killed pokes nobody
 

@@ -1,6 +1,6 @@
 """Hosts torch's store beside a gang: run by the runtime's interpreter, not by ours.
 
-    python store_host.py FD PORT      (FD: a socket that listens on 127.0.0.1:PORT)
+    python torch_store.py FD PORT      (FD: a socket that listens on 127.0.0.1:PORT)
 
 torch's ordinary start lets rank 0 listen on every interface, whatever MASTER_ADDR says. With the
 store hosted here, and TORCHELASTIC_USE_AGENT_STORE in their environment, an unchanged script's

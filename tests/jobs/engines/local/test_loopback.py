@@ -13,7 +13,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Launcher
-from jobs.loopback import loopback_library, preloaded, rank_library, why_unguarded
+from jobs.engines.local.loopback import loopback_library, preloaded, rank_library, why_unguarded
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 HEAD = "import socket; TCP, UDP = socket.SOCK_STREAM, socket.SOCK_DGRAM\n"

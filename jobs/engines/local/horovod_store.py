@@ -13,8 +13,8 @@ import socket
 import threading
 
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.engines.local.launchers import LOOPBACK
 from jobs.host.socket_owner import is_own_peer, listener_owner
-from jobs.launchers import LOOPBACK
 
 MAX_HEAD_BYTES = 8 << 10
 MAX_VALUE_BYTES = 1 << 20

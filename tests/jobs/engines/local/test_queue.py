@@ -11,8 +11,8 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Priority, RunState
+from jobs.engines.local.queue import Claim, Slots, free_nodes
 from jobs.runs import supervision
-from jobs.slots import Claim, Slots, free_nodes
 from tests.fakes.gangs import Gangs
 from tests.folders import read_folder
 

@@ -11,10 +11,12 @@ from msgspec import Struct, structs
 
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import JobSpec, RankError, RunState
+from jobs.engines.local.gang import Ranks
+from jobs.engines.local.heartbeat import Activity, observe
+from jobs.engines.local.launchers import GangRequest
+from jobs.engines.local.rendezvous import Meeting
+from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.host.processes import MARK
-from jobs.launchers import GangRequest
-from jobs.meeting import Meeting
-from jobs.ranks import Ranks
 from jobs.runs.checkpoints import whole_checkpoints
 from jobs.runs.failure import (
     HANG_EXIT_CODE,
@@ -31,8 +33,6 @@ from jobs.runs.failure import (
     why_it_left,
 )
 from jobs.runs.supervision import Handover
-from jobs.vitals import Activity, observe
-from jobs.wakeup import Interrupted, Wakeup
 
 # Between asking a rank to end and killing it. A rank of a healthy gang has time to write a
 # checkpoint; once one has died, the others cannot finish a step together any more.

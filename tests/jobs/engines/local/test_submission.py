@@ -53,7 +53,7 @@ def copying(gangs: Gangs) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", LAUNCH],
         cwd=gangs.workspace.parent,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -8,8 +8,8 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Limits
-from jobs.engines.local import LocalEngine
-from jobs.launchers import (
+from jobs.engines.local.engine import LocalEngine
+from jobs.engines.local.launchers import (
     gang_request,
     mpirun_argv,
     patience_s,

@@ -1,0 +1,1 @@
+"""Runs jobs as gangs of processes on this machine."""
