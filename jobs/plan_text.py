@@ -12,7 +12,7 @@ from jobs.jobfile.resolve import size_text as job_size_text
 from jobs.stacks.cost import price_text
 
 if TYPE_CHECKING:
-    from jobs.azure_ml.code_upload import CodeListing
+    from jobs.engines.azure_ml.code_listing import CodeListing
     from jobs.runs.code import Snapshot
 
 MOST_FILES = 20

@@ -15,7 +15,7 @@ from jobs.jobfile.read import CodeLocation, LoadedJob
 from jobs.jobfile.resolve import resolve
 
 if TYPE_CHECKING:
-    from jobs.azure_ml.code_upload import CodeListing
+    from jobs.engines.azure_ml.code_listing import CodeListing
     from jobs.runs.code import Snapshot
 
 
@@ -87,7 +87,7 @@ def code_listing(plan: Plan, environment: Environment) -> CodeListing | None:
     """
     if environment.engine == "local":
         return None
-    from jobs.azure_ml.code_upload import read_code
+    from jobs.engines.azure_ml.code_listing import read_code
 
     return read_code(plan.spec, exclude=(_workspace(environment),)).listing
 

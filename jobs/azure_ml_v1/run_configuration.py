@@ -10,11 +10,11 @@ import re
 import shlex
 from typing import Any
 
-from jobs.azure_ml.environments import image_version, is_reference
-from jobs.azure_ml.rank_settings import CHECKPOINTS_OUTPUT, environment_variables, node_command
-from jobs.azure_ml.request import CODE, MARK, RUN, checkpoints_prefix, hang_notes
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, InputSpec, JobSpec, Plan
+from jobs.engines.azure_ml.image_versions import image_version, is_reference
+from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command
+from jobs.engines.azure_ml.request import CODE, MARK, RUN, checkpoints_prefix, hang_notes
 
 ENGINE = "azureml_v1"
 # What azureml-core sends where no limit is set: 30 days.

@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from jobs.azure_ml.artifacts import job_prefix
-from jobs.azure_ml.history import Attempt, Listed
-from jobs.azure_ml.intents import read_intent
-from jobs.azure_ml.request import job_name
-from jobs.azure_ml.runs import CloudRuns
-from jobs.azure_ml.states import Standing
 from jobs.azure_ml_v1.run_configuration import ENGINE
 from jobs.azure_ml_v1.session import Session
 from jobs.blobs.transfers.listing import Blob
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunHandle, RunState
+from jobs.engines.azure_ml.artifacts import job_prefix
+from jobs.engines.azure_ml.history import Attempt, Listed
+from jobs.engines.azure_ml.intents import read_intent
+from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.runs import CloudRuns
+from jobs.engines.azure_ml.states import Standing
 from jobs.host import console
 
 
@@ -73,7 +73,7 @@ class V1Runs(CloudRuns):
 
 
 class V1Artifacts:
-    """The logs of a workspace's runs, as jobs.azure_ml.artifacts.Artifacts gives them."""
+    """The logs of a workspace's runs, as jobs.engines.azure_ml.artifacts.Artifacts gives them."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

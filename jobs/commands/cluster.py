@@ -16,9 +16,9 @@ from jobs.stacks.cost import as_of_text, money_text
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from jobs.azure_ml.wire import Wire
-    from jobs.clusters import LiveCluster
     from jobs.contracts.spec import Cluster
+    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.clusters import LiveCluster
 
 _ASKING = "What nodes cost is Azure's list price, without any discount of yours."
 
@@ -77,7 +77,7 @@ def _add_cluster(parser: ArgumentParser) -> None:
 
 def list_clusters(*, json: bool, stack: str, env: Path | None) -> None:
     """List the clusters: nodes by what they do, and what they cost now."""
-    from jobs.clusters import read_clusters
+    from jobs.engines.azure_ml.clusters import read_clusters
 
     wire = _open(stack, env)
     clusters = read_clusters(wire)
@@ -98,7 +98,7 @@ def list_clusters(*, json: bool, stack: str, env: Path | None) -> None:
 
 def show(*, cluster: str, json: bool, stack: str, env: Path | None) -> None:
     """Show a cluster: its nodes with their runs, its scale, quota and cost."""
-    from jobs.clusters import list_nodes
+    from jobs.engines.azure_ml.clusters import list_nodes
 
     wire = _open(stack, env)
     declared, live = _read(wire, cluster)
@@ -140,7 +140,7 @@ def show(*, cluster: str, json: bool, stack: str, env: Path | None) -> None:
 
 def pause(*, cluster: str, stack: str, env: Path | None) -> None:
     """Keep no node warm, and wait until all are gone; runs go on to their end."""
-    from jobs.clusters import list_nodes, set_scale, wait_until_empty
+    from jobs.engines.azure_ml.clusters import list_nodes, set_scale, wait_until_empty
 
     wire = _open(stack, env)
     declared, live = _read(wire, cluster)
@@ -162,7 +162,7 @@ def pause(*, cluster: str, stack: str, env: Path | None) -> None:
 
 def resume(*, cluster: str, nodes: int | None, yes: bool, stack: str, env: Path | None) -> None:
     """Keep nodes warm, so that runs begin without waiting for machines."""
-    from jobs.clusters import set_scale
+    from jobs.engines.azure_ml.clusters import set_scale
 
     wire = _open(stack, env)
     declared, live = _read(wire, cluster)
@@ -185,7 +185,7 @@ def resume(*, cluster: str, nodes: int | None, yes: bool, stack: str, env: Path 
 
 def resize(*, cluster: str, nodes: int, stack: str, env: Path | None) -> None:
     """Change the most nodes that a cluster may have; prints the setting."""
-    from jobs.clusters import set_scale
+    from jobs.engines.azure_ml.clusters import set_scale
 
     wire = _open(stack, env)
     declared, live = _read(wire, cluster)
@@ -218,8 +218,8 @@ def _typed(*words: str) -> str:
 
 
 def _open(stack: str, env: Path | None) -> Wire:
-    from jobs.azure_ml.wire import Wire
-    from jobs.clusters import require_scaling
+    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.clusters import require_scaling
 
     environment = options.open_priced(stack, env)
     require_scaling(environment)
@@ -227,7 +227,7 @@ def _open(stack: str, env: Path | None) -> Wire:
 
 
 def _read(wire: Wire, name: str) -> tuple[Cluster, LiveCluster]:
-    from jobs.clusters import find_cluster, read_cluster
+    from jobs.engines.azure_ml.clusters import find_cluster, read_cluster
 
     declared = find_cluster(wire.environment, name)
     live = read_cluster(wire, declared)
@@ -277,8 +277,8 @@ def _tell_waiting(live: LiveCluster) -> None:
 
 def _quota_text(wire: Wire, declared: Cluster, max_nodes: int) -> str:
     """What of the quota its maximum needs; Azure may not tell everyone."""
-    from jobs.azure_ml.refusals import CloudRefusal
-    from jobs.quota import cluster_text, quotas_of, read_quotas
+    from jobs.engines.azure_ml.quota import cluster_text, quotas_of, read_quotas
+    from jobs.engines.azure_ml.refusals import CloudRefusal
 
     try:
         usages = read_quotas(wire)
@@ -289,7 +289,7 @@ def _quota_text(wire: Wire, declared: Cluster, max_nodes: int) -> str:
 
 def _warm_text(live: LiveCluster, num_nodes: int) -> str:
     """What nodes that are always there cost, by the hour, the day and the month."""
-    from jobs.clusters import HOURS_A_MONTH
+    from jobs.engines.azure_ml.clusters import HOURS_A_MONTH
 
     price = live.price(num_nodes)
     if price is None:

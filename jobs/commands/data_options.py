@@ -54,7 +54,7 @@ def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
     """Make the data asset of a version on Azure; the version stays where that fails."""
     if environment.engine == "local":
         return
-    from jobs.azure_ml.data_assets import make_asset
+    from jobs.engines.azure_ml.data_assets import make_asset
 
     _write_asset(make_asset, record, environment)
 
@@ -63,8 +63,8 @@ def archive_asset(record: DatasetRecord, environment: Environment) -> None:
     """Hide the data asset of a version that was removed; the version is gone where that fails."""
     if environment.engine == "local":
         return
-    from jobs.azure_ml import data_assets
     from jobs.datasets.asset import can_be_asset
+    from jobs.engines.azure_ml import data_assets
 
     if can_be_asset(record.name):
         _write_asset(data_assets.archive_asset, record, environment)

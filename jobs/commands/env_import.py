@@ -10,7 +10,7 @@ from jobs.commands import options
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.env_import import CloudEngine
+    from jobs.engines.azure_ml.import_workspace import CloudEngine
 
 TEXT = "Write an environment for an Azure ML workspace that no stack of yours made."
 
@@ -54,7 +54,7 @@ def import_environment(
     output: Path | None,
 ) -> None:
     """Write an environment for an Azure ML workspace that no stack of yours made."""
-    from jobs.env_import import import_workspace
+    from jobs.engines.azure_ml.import_workspace import import_workspace
     from jobs.host.environment_file import write_environment
 
     environment = import_workspace(workspace, data=data, runs=runs, engine=engine)

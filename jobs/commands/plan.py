@@ -58,7 +58,7 @@ def plan(
         sent = listing or code
         request = planned.request | ({"code": sent} if sent else {})
         if environment.engine != "local":
-            from jobs.azure_ml.rank_settings import node_job
+            from jobs.engines.azure_ml.node_job import node_job
 
             request |= {"node_job": node_job(planned.spec, environment)}
         notes = (*planned.notes, *missing)

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 ENGINES = {
     "local": "jobs.engines.local.engine:LocalEngine",
-    "azureml": "jobs.engines.azureml:AzureMlEngine",
+    "azureml": "jobs.engines.azure_ml.engine:AzureMlEngine",
     "azureml_v1": "jobs.engines.azureml_v1:AzureMlV1Engine",
 }
 # An engine's runs, for verbs that only read.
 STORES = {
     "local": "jobs.runs.store:RunStore",
-    "azureml": "jobs.azure_ml.runs:CloudRuns",
+    "azureml": "jobs.engines.azure_ml.runs:CloudRuns",
     "azureml_v1": "jobs.azure_ml_v1.runs:V1Runs",
 }
 

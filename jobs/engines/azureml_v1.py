@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from jobs.contracts.spec import JobSpec, Plan, RunHandle
-from jobs.engines.azureml import AzureMlEngine
+from jobs.engines.azure_ml.engine import AzureMlEngine
 
 if TYPE_CHECKING:
     from jobs.azure_ml_v1.runs import V1Runs
@@ -44,7 +44,7 @@ class AzureMlV1Engine(AzureMlEngine):
 
     def cancel(self, handle: RunHandle) -> None:
         """End the run; silent when it is over; see `Engine.cancel`."""
-        from jobs.azure_ml.cancelling import close_intent
+        from jobs.engines.azure_ml.cancel import close_intent
 
         self.store.session.cancel(handle.id)
         close_intent(self.store, handle)

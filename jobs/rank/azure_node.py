@@ -3,7 +3,7 @@
 Nobody prepares or watches a run there, so this does what the local engine's supervisor does: makes
 the run directory on the node, fetches secrets and what a stream needs by the node's identity, writes
 the log to where Azure ML reads it, brings results to the store. Places are `checkpoints` and
-`input.NAME`; the rest is in variables (jobs/azure_ml/rank_settings.py). Standard library only.
+`input.NAME`; the rest is in variables (jobs/engines/azure_ml/node_job.py). Standard library only.
 """
 
 from __future__ import annotations

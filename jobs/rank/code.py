@@ -1,7 +1,7 @@
 """Copies the code of an Azure ML job to where its ranks run: what was sent, as it was sent, no more.
 
 LIST_FILE has the SHA-256 of each file that was sent, and the job names the list by its own digest,
-which its command has checked (jobs/azure_ml/rank_settings.py). So whoever may write to the store can
+which its command has checked (jobs/engines/azure_ml/node_job.py). So whoever may write to the store can
 change files or add some, and nothing of it is run. Standard library only.
 """
 

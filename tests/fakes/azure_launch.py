@@ -41,7 +41,13 @@ CRASHES: tuple[Crash, ...] = (
 # Forks what has loaded all of it once; a fork of the tests would take their threads' locks along.
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["jobs.cli", "jobs.azure_ml.submission", "jobs.azure_ml.runs", "azure.identity", "azure.core"]
+    [
+        "jobs.cli",
+        "jobs.engines.azure_ml.submission",
+        "jobs.engines.azure_ml.runs",
+        "azure.identity",
+        "azure.core",
+    ]
 )
 
 
@@ -150,7 +156,7 @@ def _launch(
 
 def _arm(crash: Crash) -> None:
     """Have this process killed at a point of a submit."""
-    from jobs.azure_ml import submission
+    from jobs.engines.azure_ml import submission
 
     way = submission.Submission
     if crash == "before the intent":

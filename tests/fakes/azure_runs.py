@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import msgspec
 
-from jobs.azure_ml.artifacts import job_prefix
-from jobs.azure_ml.runs import CloudRuns
-from jobs.azure_ml.wire import Reply, Wire
 from jobs.blobs.store import Blob
 from jobs.contracts.spec import JobSpec, Plan, RunHandle, RunRecord
+from jobs.engines.azure_ml.artifacts import job_prefix
+from jobs.engines.azure_ml.client import Reply, Wire
+from jobs.engines.azure_ml.runs import CloudRuns
 from jobs.runs.store import write_file
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment

@@ -242,8 +242,8 @@ def test_on_azure_a_version_becomes_a_data_asset(
     def archive_asset(dataset, environment):
         made.append(f"no {dataset.name}@{dataset.version}")
 
-    monkeypatch.setattr("jobs.azure_ml.data_assets.make_asset", make_asset)
-    monkeypatch.setattr("jobs.azure_ml.data_assets.archive_asset", archive_asset)
+    monkeypatch.setattr("jobs.engines.azure_ml.data_assets.make_asset", make_asset)
+    monkeypatch.setattr("jobs.engines.azure_ml.data_assets.archive_asset", archive_asset)
     environment = msgspec.structs.replace(
         launching.environment, engine=engine, subscription_id="S", resource_group="G"
     )

@@ -64,8 +64,11 @@ def test_planning_on_azure_loads_nothing_of_azure(launching, engine):
     words = ("plan", job, "--env", str(launching.env_file))
     for loaded in (loaded_by(launching, *words), loaded_by(launching, *words, "--json")):
         # What asks, whoever's it is, is not there either.
-        assert loaded & {*AZURE, "jobs.azure_ml.wire", "ssl", "http.client", "asyncio"} == set()
-        assert "jobs.azure_ml.request" in loaded
+        assert (
+            loaded & {*AZURE, "jobs.engines.azure_ml.client", "ssl", "http.client", "asyncio"}
+            == set()
+        )
+        assert "jobs.engines.azure_ml.request" in loaded
 
 
 def test_a_verb_loads_no_other_verb(launching):

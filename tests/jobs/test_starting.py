@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from jobs.azure_ml.request import plan_job
-from jobs.azure_ml.submission import submit_run
-from jobs.azure_ml.wire import Wire
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunHandle, RunStatus
+from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.request import plan_job
+from jobs.engines.azure_ml.submission import submit_run
 from jobs.engines.base import Engine
 from jobs.starting import Wish, start
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment

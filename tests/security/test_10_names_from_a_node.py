@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.azure_ml.fetch import fetch_run
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.engines.azure_ml.fetch import fetch_run
 from jobs.host.untrusted import is_file_name
 from jobs.runs.failure import RankReport
 from jobs.runs.store import RunHandle

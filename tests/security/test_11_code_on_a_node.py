@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.azure_ml.rank_settings import environment_variables, node_command
+from jobs.engines.azure_ml.node_job import environment_variables, node_command
 from jobs.rank.code import LIST_FILE
 from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.cloud_stack import make_cloud_environment

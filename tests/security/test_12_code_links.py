@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.azure_ml.code_upload import read_code
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Plan, RunRecord
+from jobs.engines.azure_ml.code_listing import read_code
 from jobs.jobfile.read import CodeLocation
 from jobs.rerun import recorded_job
 from tests.fakes.cloud_stack import make_cloud_environment

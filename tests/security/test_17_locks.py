@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.azure_ml import intents
 from jobs.datasets.scan_cache import lock_work
+from jobs.engines.azure_ml import intents
 from jobs.engines.local.queue import Slots
 from jobs.host import trust
 from jobs.host.cache import exclusive

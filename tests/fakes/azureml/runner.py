@@ -17,7 +17,7 @@ from tests.fakes.azureml.specs import Process
 from tests.fakes.azureml.troubles import JobTrouble, Troubles
 
 # PreemptionError is of github.com/Azure/MachineLearningNotebooks/issues/1242, the rest is guessed in
-# its style: see jobs/azure_ml/states.py.
+# its style: see jobs/engines/azure_ml/states.py.
 PREEMPTED = (
     "AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check if the "
     "run has failed or restarted. Reason: Received pre-emption warning signal"

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from jobs.azure_ml.artifacts import Artifacts
-from jobs.azure_ml.logs import read_logs
-from jobs.azure_ml.runs import CloudRuns
-from jobs.azure_ml.wire import Wire
 from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, RunState
+from jobs.engines.azure_ml.artifacts import Artifacts
+from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.logs import read_logs
+from jobs.engines.azure_ml.runs import CloudRuns
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble
 from tests.fakes.azureml.judge import read_tables

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from jobs.azure_ml.code_upload import read_code
-from jobs.azure_ml.request import RUN, run_request
 from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec, Limits
+from jobs.engines.azure_ml.code_listing import read_code
+from jobs.engines.azure_ml.request import RUN, run_request
 from tests.fakes.azureml import FakeAzure, JobTrouble
 from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.gangs import make_spec

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.azure_ml.intents import INTENT
+from jobs.engines.azure_ml.intents import INTENT
 from tests.fakes.azure_launch import CRASHES, AzureLaunch, Crash
 from tests.fakes.azureml import (
     FakeAzure,

@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.azure_ml.rank_settings import node_command
-from jobs.azure_ml.refusals import CloudRefusal
 from jobs.azure_ml_v1.run_configuration import v1_request
 from jobs.azure_ml_v1.session import Session
 from jobs.contracts.errors import EnvironmentFailure, Refused
@@ -30,6 +28,8 @@ from jobs.contracts.spec import (
     RunState,
 )
 from jobs.engines import load_engine, load_store
+from jobs.engines.azure_ml.node_job import node_command
+from jobs.engines.azure_ml.refusals import CloudRefusal
 from jobs.engines.azureml_v1 import AzureMlV1Engine
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply

@@ -11,17 +11,17 @@ import msgspec
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from jobs.azure_ml import environments
-from jobs.azure_ml.data_assets import archive_asset, make_asset
-from jobs.azure_ml.environments import ImageVersion
-from jobs.azure_ml.refusals import CloudRefusal, PlaceMissing, WorkspaceGone
-from jobs.azure_ml.submission import cancel_job
-from jobs.azure_ml.uploads import NotCompared, upload
-from jobs.azure_ml.wire import MANAGEMENT, Reply, Wire
 from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import DatasetVersion, Environment, JobSpec
 from jobs.datasets.asset import datastore_uri
+from jobs.engines.azure_ml import image_versions as environments
+from jobs.engines.azure_ml.client import MANAGEMENT, Reply, Wire
+from jobs.engines.azure_ml.data_assets import archive_asset, make_asset
+from jobs.engines.azure_ml.image_versions import ImageVersion
+from jobs.engines.azure_ml.refusals import CloudRefusal, PlaceMissing, WorkspaceGone
+from jobs.engines.azure_ml.submission import cancel_job
+from jobs.engines.azure_ml.uploads import NotCompared, upload
 from jobs.images.recipes import Recipe
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import (
@@ -86,7 +86,7 @@ def test_a_pause_of_many_minutes_is_cut_short(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("jobs.azure_ml.wire.LONGEST_PAUSE_S", 1.0)
+    monkeypatch.setattr("jobs.engines.azure_ml.client.LONGEST_PAUSE_S", 1.0)
     azure.script(throttled(retry_after_s=600, path="*/workspaces/*"))
     wire.get(wire.workspace)
     first, second = azure.requests(method="GET", path=wire.workspace)[-2:]
@@ -169,7 +169,7 @@ def test_who_cannot_be_reached_is_named(
     wire.get(wire.workspace)
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-    monkeypatch.setattr("jobs.azure_ml.wire._RETRIES", 0)
+    monkeypatch.setattr("jobs.engines.azure_ml.client._RETRIES", 0)
     other = Wire(wire.environment)
     other.tokens = wire.tokens
     with pytest.raises(CloudRefusal) as caught:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.azure_ml.refusals import CloudRefusal, Passing
 from jobs.azure_ml_v1 import session
+from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
 from tests.fakes.cloud_stack import make_cloud_environment
 
 FAILS = """

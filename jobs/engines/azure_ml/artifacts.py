@@ -1,0 +1,77 @@
+"""The container in which Azure ML keeps a job's logs: listed and read with our own identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jobs.blobs.refusals import explain_store
+from jobs.blobs.transfers.authority import Identity
+from jobs.blobs.transfers.azure_store import AzureStore
+from jobs.blobs.transfers.container import Container, StoreError
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.host import console
+
+if TYPE_CHECKING:
+    from jobs.blobs.transfers.listing import Blob
+    from jobs.engines.azure_ml.client import Wire
+
+DATASTORE = "workspaceartifactstore"
+# Requests under way at once.
+NUM_CONNECTIONS = 8
+
+
+class Artifacts:
+    """A workspace's artifacts. Everything blocks, and raises EnvironmentFailure."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._stack = wire.environment.stack
+        path = f"{wire.workspace}/datastores/{DATASTORE}"
+        found = wire.get(path, what="looking up where logs are kept")["properties"]
+        self.account, self.container = found["accountName"], found["containerName"]
+        scheme, suffix = found.get("protocol") or "https", found.get("endpoint")
+        self.url = f"{scheme}://{self.account}.blob.{suffix or 'core.windows.net'}"
+        container = Container(
+            f"{self.url}/{self.container}",
+            Identity(wire.tokens),
+            waiting=partial(_say_waiting, self.url),
+        )
+        self.store = AzureStore(container, self.container, self._explain)
+        self._pool = ThreadPoolExecutor(NUM_CONNECTIONS, thread_name_prefix="artifacts")
+
+    def list(self, job: str, folder: str) -> Iterator[Blob]:
+        """Yield the blobs of a job below a folder that ends with a slash."""
+        return self.store.list(f"{job_prefix(job)}{folder}")
+
+    def read_parts(self, job: str, parts: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+        """Yield the bytes from, up to but without, of these files of a job; empty for what is gone.
+
+        All are asked for at once.
+        """
+        prefix = job_prefix(job)
+        return self._pool.map(
+            self._read, [(prefix + name, start, end) for name, start, end in parts]
+        )
+
+    def _read(self, part: tuple[str, int, int]) -> bytes:
+        name, start, end = part
+        return (self.store.read_range(name, start, end) or b"") if end > start else b""
+
+    def _explain(self, error: StoreError) -> EnvironmentFailure:
+        role = (
+            "az login, with an identity that has the role Storage Blob Data Reader there: whoever "
+            "owns the stack adds our group to `people`"
+        )
+        check = f"launch env check -s {self._stack}"
+        return explain_store(error, f"{self.url}, where logs are kept,", role=role, check=check)
+
+
+def job_prefix(job: str) -> str:
+    """What the names of a job's artifacts begin with."""
+    return f"ExperimentRun/dcid.{job}/"
+
+
+def _say_waiting(url: str, reason: str) -> None:
+    console.say(f"waiting for the store {url}: {reason}")

@@ -1,0 +1,89 @@
+"""Ends runs for good: what was cancelled is not started again by whoever looks at it later.
+
+Azure ML forgets a cancel of a job that is over. So a run that could be started again has it written
+beside its record, before Azure ML hears of it; that holds on every machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import RunHandle
+from jobs.engines.azure_ml.intents import give_up, hold, mark_submitted, read_intent
+from jobs.engines.azure_ml.refusals import CloudRefusal
+from jobs.engines.azure_ml.request import job_name
+from jobs.host import console
+
+if TYPE_CHECKING:
+    from jobs.blobs.store import BlobStore
+    from jobs.engines.azure_ml.runs import CloudRuns
+
+
+def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
+    """See Engine.cancel."""
+    from jobs.engines.azure_ml.submission import cancel_job
+
+    if _may_go_on(runs, handle):
+        try:
+            runs.blobs.create(_word(handle.id), b"")
+        except EnvironmentFailure as error:
+            # Its nodes cost money now; that it may be started again costs some later.
+            console.warn(f"{error.message}; so an attached `launch` may start {handle.id} again")
+        # Somebody may have started an attempt just before: it is to end, too.
+        runs.watch.forget(handle)
+    try:
+        cancel_job(runs.wire, job_name(handle.id, _newest_attempt(runs, handle)))
+    except CloudRefusal as refusal:
+        if refusal.status != 404 or runs.details(handle.id, 1) is not None:
+            raise
+        close_intent(runs, handle)
+    else:
+        mark_submitted(Path(handle.run_dir))  # if that was not known, the same again is another run
+    runs.watch.forget(handle)
+
+
+def close_intent(runs: CloudRuns, handle: RunHandle) -> None:
+    """See to it that the same again is another run, where it was not known whether this one is on."""
+    run_dir = Path(handle.run_dir)
+    if read_intent(run_dir) is None:
+        return
+    with hold(run_dir) as is_ours:
+        if runs.details(handle.id, 1) is not None:
+            mark_submitted(run_dir)
+        elif is_ours:
+            give_up(run_dir)
+        else:
+            message = f"another `launch` is submitting {handle.id} just now"
+            raise EnvironmentFailure(message, hint=f"launch cancel {handle.id}, when it is done")
+
+
+def is_cancelled(blobs: BlobStore, run: str) -> bool:
+    """Whether somebody has cancelled a run that could have been started again."""
+    return blobs.read(_word(run)) is not None
+
+
+def _may_go_on(runs: CloudRuns, handle: RunHandle) -> bool:
+    try:
+        retry = runs.record(handle).plan.spec.retry
+        last = runs.attempts(handle)[-1]
+    except LaunchError:
+        return True  # so far as anybody knows
+    is_over = last.standing.state.is_terminal() and last.standing.cause not in retry.on
+    return last.number <= retry.max and not is_over
+
+
+def _newest_attempt(runs: CloudRuns, handle: RunHandle) -> int:
+    try:
+        return runs.newest_attempt(handle)
+    except LaunchError:
+        # Whatever is out of reach, Resource Manager alone ends a job.
+        jobs, number = f"{runs.wire.workspace}/jobs", 1
+        while runs.wire.find(f"{jobs}/{job_name(handle.id, number + 1)}") is not None:
+            number += 1
+        return number
+
+
+def _word(run: str) -> str:
+    return f"{run}/cancelled"

@@ -1,0 +1,310 @@
+"""The stack's clusters as they stand in Azure: nodes, runs on them, and how far they may scale.
+
+Only the scale is ever written, as a PATCH: a PUT would have to repeat all the rest of a cluster
+(identity, closed ports), and what it forgets is gone.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from msgspec import Struct
+
+from jobs.contracts.errors import LaunchError, NotFound, Refused
+from jobs.contracts.spec import Cluster, Environment
+from jobs.host.untrusted import parse
+
+if TYPE_CHECKING:
+    from jobs.engines.azure_ml.client import Wire
+
+HOURS_A_MONTH = 730
+# A PATCH of a scale is known to answer at once; the nodes follow in their own time.
+CHANGE_S = 120.0
+POLL_S = 10.0
+_MAX_AT_ONCE = 8
+_DURATION = re.compile(
+    r"P(?:([0-9]{1,9})D)?(?:T(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})(?:\.[0-9]+)?S)?)?"
+)
+_UNITS_S = (86400, 3600, 60, 1)
+
+
+class NodeCounts(Struct, frozen=True, kw_only=True):
+    """Nodes by what they do; `leaving` ones are still paid for."""
+
+    idle: int
+    running: int
+    preparing: int
+    leaving: int
+    unusable: int
+    preempted: int
+
+
+class LiveCluster(Struct, frozen=True, kw_only=True):
+    """A cluster now. `nodes` are all that are there and paid for; costs are in `currency`.
+
+    `errors` is why it cannot have more nodes, in Azure's words.
+    """
+
+    name: str
+    compute: str
+    size: str
+    priority: Literal["dedicated", "low_priority"]
+    state: str
+    min_nodes: int
+    max_nodes: int
+    idle_s: int
+    nodes: int
+    wanted_nodes: int
+    counts: NodeCounts
+    errors: tuple[str, ...]
+    price_per_node_hour: float | None
+    currency: str | None
+
+    @property
+    def cost_per_hour(self) -> float | None:
+        """What the nodes that are there cost; None where the price is not known."""
+        return self.price(self.nodes)
+
+    def price(self, num_nodes: int) -> float | None:
+        """What so many nodes cost an hour."""
+        return None if self.price_per_node_hour is None else self.price_per_node_hour * num_nodes
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """One node; `run` is the Azure ML job on it."""
+
+    id: str
+    state: str
+    address: str | None
+    run: str | None
+
+
+def find_cluster(environment: Environment, name: str) -> Cluster:
+    """The cluster by its stable or physical name."""
+    for key, cluster in environment.clusters.items():
+        if name in (key, cluster.compute):
+            return cluster
+    message = f"stack `{environment.stack}` has no cluster `{name}`"
+    raise NotFound(message, hint=f"it has: {', '.join(environment.clusters) or 'none'}")
+
+
+def require_scaling(environment: Environment) -> None:
+    """Raise LaunchError where clusters are no machines that come and go."""
+    if environment.engine == "local":
+        message = f"the clusters of stack `{environment.stack}` are this machine: nothing scales"
+        raise LaunchError(message, hint="launch env show; for a stack on Azure: -s STACK")
+
+
+def read_clusters(wire: Wire) -> list[LiveCluster]:
+    """All clusters of the environment; those that Azure has not are in the state `missing`."""
+    from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
+
+    clusters = list(wire.environment.clusters.values())
+    with ThreadPoolExecutor(_MAX_AT_ONCE) as pool:
+        return list(pool.map(partial(read_cluster, wire), clusters))
+
+
+def read_cluster(wire: Wire, cluster: Cluster) -> LiveCluster:
+    """How a cluster stands; raises CloudRefusal."""
+    name = _name_of(wire.environment, cluster)
+    path = f"{wire.workspace}/computes/{cluster.compute}"
+    what = f"looking at cluster `{name}`"
+    found = wire.find(path, what=what)
+    if found is None:
+        return _missing(name, cluster)
+    compute = parse(found, _Resource, what=what).properties
+    live = compute.properties
+    counts, scale = live.node_state_counts, live.scale_settings
+    return LiveCluster(
+        name=name,
+        compute=cluster.compute,
+        size=live.vm_size or cluster.size,
+        priority="low_priority" if live.vm_priority == "LowPriority" else "dedicated",
+        state=_state(compute),
+        min_nodes=scale.min_node_count,
+        max_nodes=scale.max_node_count,
+        idle_s=idle_seconds(scale.node_idle_time_before_scale_down),
+        nodes=live.current_node_count,
+        wanted_nodes=live.target_node_count,
+        counts=NodeCounts(
+            idle=counts.idle_node_count,
+            running=counts.running_node_count,
+            preparing=counts.preparing_node_count,
+            leaving=counts.leaving_node_count,
+            unusable=counts.unusable_node_count,
+            preempted=counts.preempted_node_count,
+        ),
+        errors=tuple(each.text for each in live.errors or ()),
+        price_per_node_hour=cluster.price_per_node_hour,
+        currency=cluster.currency,
+    )
+
+
+def list_nodes(wire: Wire, cluster: Cluster) -> list[Node]:
+    """The nodes that are there, and the job on each; raises CloudRefusal."""
+    path = f"{wire.workspace}/computes/{cluster.compute}/listNodes"
+    what = "listing nodes"
+    page = parse(wire.post(path, what=what).body, _Nodes, what=what)
+    rows = list(page.nodes)
+    while page.next_link:
+        following = urlsplit(page.next_link)
+        query = dict(parse_qsl(following.query))
+        answer = wire.get(following.path, api_version=None, query=query, what=what)
+        page = parse(answer, _Nodes, what=what)
+        rows += page.nodes
+    return [
+        Node(
+            id=each.node_id,
+            state=each.node_state,
+            address=each.private_ip_address,
+            run=each.run_id,
+        )
+        for each in rows
+    ]
+
+
+def set_scale(
+    wire: Wire, cluster: Cluster, live: LiveCluster, *, min_nodes: int, max_nodes: int
+) -> None:
+    """Change how few and how many nodes a cluster may have; returns when Azure has taken it."""
+    stack = wire.environment.stack
+    if min_nodes > max_nodes:
+        message = (
+            f"cluster `{live.name}` cannot keep {min_nodes} nodes and have {max_nodes} at most"
+        )
+        raise Refused(message, hint=f"launch cluster resize {live.name} {min_nodes} -s {stack}")
+    scale = {
+        "minNodeCount": min_nodes,
+        "maxNodeCount": max_nodes,
+        # Left out, it would go back to Azure's own.
+        "nodeIdleTimeBeforeScaleDown": f"PT{live.idle_s}S",
+    }
+    what = f"changing the scale of cluster `{live.name}`"
+    path = f"{wire.workspace}/computes/{cluster.compute}"
+    reply = wire.patch(path, {"properties": {"properties": {"scaleSettings": scale}}}, what=what)
+    if not wire.wait(reply, timeout_s=CHANGE_S, what=what):
+        message = f"Azure has not said within {CHANGE_S:.0f} s that the scale is changed"
+        raise Refused(message, hint=f"launch cluster show {live.name} -s {stack}")
+
+
+def wait_until_empty(
+    wire: Wire, cluster: Cluster, tell: Callable[[LiveCluster], None]
+) -> LiveCluster:
+    """Wait until no node is left; `tell` hears of each change on the way."""
+    told = None
+    while True:
+        live = read_cluster(wire, cluster)
+        if live.nodes == 0 and live.wanted_nodes == 0:
+            return live
+        if (live.nodes, live.counts) != told:
+            told = live.nodes, live.counts
+            tell(live)
+        time.sleep(POLL_S)
+
+
+def idle_seconds(duration: str | None) -> int:
+    """Of `PT2M` as Azure writes it; 0 where it says nothing."""
+    found = _DURATION.fullmatch(duration or "")
+    parts = found.groups() if found else ()
+    return sum(int(part or 0) * unit_s for part, unit_s in zip(parts, _UNITS_S, strict=False))
+
+
+def _name_of(environment: Environment, cluster: Cluster) -> str:
+    """The stable name."""
+    named = (key for key, each in environment.clusters.items() if each.compute == cluster.compute)
+    return next(named, cluster.compute)
+
+
+def _missing(name: str, cluster: Cluster) -> LiveCluster:
+    return LiveCluster(
+        name=name,
+        compute=cluster.compute,
+        size=cluster.size,
+        priority=cluster.priority,
+        state="missing",
+        min_nodes=0,
+        max_nodes=0,
+        idle_s=0,
+        nodes=0,
+        wanted_nodes=0,
+        counts=NodeCounts(idle=0, running=0, preparing=0, leaving=0, unusable=0, preempted=0),
+        errors=(),
+        price_per_node_hour=cluster.price_per_node_hour,
+        currency=cluster.currency,
+    )
+
+
+class _Scale(Struct, frozen=True, kw_only=True, rename="camel"):
+    max_node_count: int = 0
+    min_node_count: int = 0
+    node_idle_time_before_scale_down: str | None = None
+
+
+class _Counts(Struct, frozen=True, kw_only=True, rename="camel"):
+    idle_node_count: int = 0
+    running_node_count: int = 0
+    preparing_node_count: int = 0
+    leaving_node_count: int = 0
+    unusable_node_count: int = 0
+    preempted_node_count: int = 0
+
+
+class _Reason(Struct, frozen=True, kw_only=True):
+    code: str = ""
+    message: str = ""
+
+
+class _Error(Struct, frozen=True, kw_only=True):
+    error: _Reason | None = None
+    code: str = ""
+    message: str = ""
+
+    @property
+    def text(self) -> str:
+        """One line of it."""
+        inner = self.error or _Reason(code=self.code, message=self.message)
+        return (inner.message.strip().splitlines() or [inner.code])[0]
+
+
+class _Live(Struct, frozen=True, kw_only=True, rename="camel"):
+    vm_size: str = ""
+    vm_priority: str | None = None
+    scale_settings: _Scale = _Scale()
+    current_node_count: int = 0
+    target_node_count: int = 0
+    allocation_state: str | None = None
+    node_state_counts: _Counts = _Counts()
+    errors: tuple[_Error, ...] | None = None
+
+
+class _Compute(Struct, frozen=True, kw_only=True, rename="camel"):
+    provisioning_state: str | None = None
+    properties: _Live = _Live()
+
+
+class _Resource(Struct, frozen=True, kw_only=True):
+    properties: _Compute
+
+
+class _NodeRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    node_id: str = ""
+    node_state: str = ""
+    private_ip_address: str | None = None
+    run_id: str | None = None
+
+
+class _Nodes(Struct, frozen=True, kw_only=True, rename="camel"):
+    nodes: tuple[_NodeRow, ...] = ()
+    next_link: str | None = None
+
+
+def _state(compute: _Compute) -> str:
+    """`steady` or `resizing`; what is being made or deleted says so instead."""
+    if compute.provisioning_state not in {None, "Succeeded"}:
+        return str(compute.provisioning_state).lower()
+    return (compute.properties.allocation_state or "unknown").lower()

@@ -1,0 +1,127 @@
+"""The Azure ML engine: runs are command jobs of the workspace that the environment names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from re import Pattern
+from typing import TYPE_CHECKING, Any
+
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
+
+if TYPE_CHECKING:
+    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.preparation_logs import BuildNews
+    from jobs.engines.azure_ml.runs import CloudRuns
+
+
+class AzureMlEngine:
+    """Runs jobs on Azure ML's clusters. Made without a word to Azure: `plan` needs none.
+
+    `credential` stands in for DefaultAzureCredential.
+    """
+
+    def __init__(self, environment: Environment, *, credential: Any = None) -> None:
+        self.environment = environment
+        self._credential = credential
+        self._news: dict[str, BuildNews] = {}
+
+    @cached_property
+    def wire(self) -> Wire:
+        """What asks Azure."""
+        from jobs.engines.azure_ml.client import Wire
+
+        return Wire(self.environment, credential=self._credential)
+
+    @cached_property
+    def store(self) -> CloudRuns:
+        """The workspace's runs."""
+        from jobs.engines.azure_ml.runs import CloudRuns
+
+        return CloudRuns(self.environment, wire=self.wire)
+
+    def plan(self, spec: JobSpec) -> Plan:
+        """Give the request that `submit` will send; see `Engine.plan`."""
+        from jobs.engines.azure_ml.request import plan_job
+
+        self.require_cluster(spec)
+        return plan_job(spec, self.environment)
+
+    def require_cluster(self, spec: JobSpec) -> None:
+        """Raise LaunchError where the environment has no such cluster."""
+        if spec.cluster not in self.environment.clusters:
+            message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
+            hint = f"it has: {', '.join(self.environment.clusters)}"
+            raise LaunchError(message, hint=hint)
+
+    def check_quota(self, plan: Plan) -> None:
+        """Hold the job against the quota of its cluster; see `Attended.check_quota`."""
+        from jobs.engines.azure_ml.quota import check_job
+
+        check_job(plan.spec, self.environment, self.wire)
+
+    def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
+        """Put the run on disk, then the job into the workspace; see `Engine.submit`.
+
+        `secrets` is empty: the ranks fetch theirs from the vault.
+        """
+        from jobs.engines.azure_ml.submission import submit_run
+
+        del secrets
+        handle = submit_run(self.environment, plan, self.wire)
+        self.store.watch.expect(handle)
+        return handle
+
+    def status(self, handle: RunHandle) -> RunStatus:
+        """Say where the run stands; see `Engine.status`."""
+        return self.store.status(handle)
+
+    def logs(
+        self,
+        handle: RunHandle,
+        ranks: Sequence[int] | None,
+        *,
+        follow: bool,
+        since: str | None = None,
+        tail: int | None = None,
+        grep: Pattern[str] | None = None,
+    ) -> Iterator[LogLine]:
+        """Yield the ranks' lines; see `Engine.logs`."""
+        from jobs.engines.azure_ml.logs import read_logs
+
+        return read_logs(
+            self.store, handle, ranks, follow=follow, since=since, tail=tail, grep=grep
+        )
+
+    def cancel(self, handle: RunHandle) -> None:
+        """Ask Azure ML to end the run; silent when it is over; see `Engine.cancel`."""
+        from jobs.engines.azure_ml.cancel import cancel_run
+
+        cancel_run(self.store, handle)
+
+    def fetch(self, handle: RunHandle, into: Path) -> Path:
+        """Copy what the run made into `into`; see `Engine.fetch`."""
+        from jobs.engines.azure_ml.fetch import fetch_run
+
+        return fetch_run(self.store, handle, into)
+
+    def begin_again(self, handle: RunHandle) -> bool:
+        """Submit another attempt where `retry` says so; see `Attended.begin_again`."""
+        from jobs.engines.azure_ml.retry import begin_again
+
+        return begin_again(self.store, handle)
+
+    def preparation(self, handle: RunHandle) -> Iterator[tuple[str, str]]:
+        """Yield the lines of Azure ML's own logs; see `Attended.preparation`."""
+        from jobs.engines.azure_ml.preparation_logs import preparation_lines
+
+        return preparation_lines(self.store, handle)
+
+    def preparation_news(self, handle: RunHandle) -> Sequence[str]:
+        """Give what the image's build says; see `Attended.preparation_news`."""
+        from jobs.engines.azure_ml.preparation_logs import BuildNews
+
+        news = self._news.setdefault(handle.id, BuildNews(self.store, handle))
+        return news.lines()

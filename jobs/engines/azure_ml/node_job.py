@@ -1,0 +1,163 @@
+"""What an Azure ML job carries for its ranks: one file beside the code, a command, its environment.
+
+Pure. The file (`snapshot_file`) is the same for every run, so that equal code is uploaded once; what
+is of one run travels as TRAINYARD_RUN, TRAINYARD_ATTEMPT and TRAINYARD_JOB. None holds a secret: names
+of secrets only.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+from msgspec import Struct
+
+from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
+from jobs.engines.local.launchers import elastic_environment, patience_s
+from jobs.rank.code import LIST_FILE
+from jobs.rank.program import PROGRAM_FILE, RANK_MODULES, zip_program
+
+SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
+RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
+JOB_VARIABLE = "TRAINYARD_JOB"
+CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
+_MODULES = (
+    *RANK_MODULES,
+    "azure_node",
+    "chief",
+    "code",
+    "hosts",
+    "identity",
+    "services",
+    "streams",
+    "uploads",
+    "vault",
+)
+# What Python is given to run: the list of the code's files is the one whose digest the code's name
+# has, and what starts the ranks is as the list says. In double quotes, so none of " $ ` \ ! in it.
+_CHECKED = (
+    "import json,os,runpy,sys;from hashlib import sha256;"
+    "read=lambda path:open(path,'rb').read();"
+    f"code,files,program=sys.argv.pop(1),read('{LIST_FILE}'),'{SNAPSHOT_FILE}';"
+    "('trainyard-'+sha256(files).hexdigest()[:40]==code"
+    " and json.loads(files)[program]==sha256(read(program)).hexdigest())"
+    " or sys.exit('error: the code that lies here is not what was sent "
+    "(hint: tell whoever owns the stack)');"
+    # The ranks go elsewhere, and load more of it then.
+    "runpy.run_path(os.path.abspath(program),run_name='__main__')"
+)
+# Any Python can read so much of it as says that it is too old.
+_MAIN = """import sys
+
+if sys.version_info < (3, 9):
+    sys.exit(
+        "error: the image's `python` is %d.%d and the ranks need 3.9 or newer "
+        "(hint: put a newer one first on PATH in the image)" % tuple(sys.version_info[:2])
+    )
+from jobs.rank.azure_node import main
+
+sys.exit(main())
+"""
+
+
+class Stream(Struct, frozen=True, kw_only=True):
+    """An input whose shards stay in the store: where its list of files is, and where they are."""
+
+    files: str
+    prefix: str
+
+
+class NodeJob(Struct, frozen=True, kw_only=True):
+    """TRAINYARD_JOB, as jobs/rank/azure_node.py reads it; the same for all ranks of a run.
+
+    `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
+    and `runs` are its containers.
+    """
+
+    command: tuple[str, ...]
+    setup: tuple[str, ...]
+    chief: bool
+    outputs: tuple[str, ...]
+    secrets: dict[str, str]
+    vault: str | None
+    store: str
+    data: str
+    runs: str
+    streams: dict[str, Stream]
+
+
+def snapshot_file() -> bytes:
+    """The content of SNAPSHOT_FILE: what starts each rank, as a program that Python runs as it is."""
+    return zip_program(_MAIN, _MODULES)
+
+
+def node_command(spec: JobSpec, code: str) -> str:
+    """The job's command: Azure ML starts it once for each rank, with the places filled in.
+
+    `code` is the name of the upload, which says what has to be in it.
+    """
+    places = [f"checkpoints=${{{{outputs.{CHECKPOINTS_OUTPUT}}}}}"]
+    places += [
+        f"input.{name}=${{{{inputs.{name}}}}}"
+        for name, each in spec.inputs.items()
+        if each.mode != "stream"
+    ]
+    # Quick start: no site, no environment of the interpreter's own.
+    return " ".join(["python -I -S -c", *(f'"{word}"' for word in (_CHECKED, code, *places))])
+
+
+def environment_variables(
+    spec: JobSpec, environment: Environment, *, run: str, attempt: int
+) -> dict[str, str]:
+    """All variables of the job: the job's own, the launcher's, and what rank/main.py has to know."""
+    job = msgspec.json.encode(node_job(spec, environment), order="deterministic")
+    return {
+        **_launcher_environment(spec, environment.clusters[spec.cluster], run),
+        **spec.env,
+        RUN_VARIABLE: run,
+        ATTEMPT_VARIABLE: str(attempt),
+        # Letters, digits, `-`, `_` and `=` alone: whatever hands variables on to the ranks (Azure ML's
+        # expressions, shells, mpirun) finds nothing in it to read.
+        JOB_VARIABLE: base64.urlsafe_b64encode(job).decode(),
+    }
+
+
+def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
+    """What TRAINYARD_JOB says."""
+    storage = environment.storage
+    return NodeJob(
+        command=spec.command,
+        setup=spec.setup,
+        chief=spec.chief,
+        outputs=spec.outputs,
+        secrets=spec.secrets,
+        vault=environment.key_vault.uri if environment.key_vault else None,
+        store=storage.blob_endpoint.rstrip("/"),
+        data=storage.containers.data,
+        runs=storage.containers.runs,
+        streams={
+            name: _stream(each.dataset)
+            for name, each in spec.inputs.items()
+            if each.mode == "stream"
+        },
+    )
+
+
+def _stream(dataset: DatasetVersion) -> Stream:
+    from jobs.datasets.file_list import list_name
+
+    return Stream(files=list_name(dataset.name, dataset.digest), prefix=dataset.content_prefix)
+
+
+def _launcher_environment(spec: JobSpec, cluster: Cluster, run: str) -> dict[str, str]:
+    """What the frameworks need here; which way ranks reach each other is Azure ML's to say."""
+    if spec.launcher in {"horovod", "mpi"}:
+        # Else its warnings about a stall would come before ours.
+        return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(patience_s(spec.limits))}
+    if spec.launcher == "torch":
+        return {**elastic_environment(has_store=False), "TORCHELASTIC_RUN_ID": run}
+    if spec.launcher == "tensorflow":
+        # As locally: a process that has fewer threads than there are others may wait for itself.
+        num_processes = spec.world_size + spec.parameter_servers
+        return {"TF_NUM_INTEROP_THREADS": str(max(cluster.cpus_per_node, num_processes + 1))}
+    return {}

@@ -1,0 +1,310 @@
+"""The runs of an Azure ML workspace: found, listed page by page, asked how they stand.
+
+What this machine knows of a run lies in the run's folder (docs/run-directory.md); what has ended
+is kept there and not asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from jobs.contracts.errors import LaunchError, NotFound, Unreached
+from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.engines.azure_ml.history import (
+    Attempt,
+    Listed,
+    created_of,
+    events_of,
+    is_run,
+    listed_runs,
+    status_of,
+)
+from jobs.engines.azure_ml.intents import read_intent
+from jobs.engines.azure_ml.request import MARK, job_name
+from jobs.engines.azure_ml.states import mapping, why_it_waits
+from jobs.engines.azure_ml.status import Watch, kept_attempt
+from jobs.host import console
+from jobs.host.private import make_folder
+from jobs.host.untrusted import read_bounded
+from jobs.runs.cloud_folder import workspace_folder
+from jobs.runs.store import RunEvent, RunStore, read_record, write_file
+
+if TYPE_CHECKING:
+    from jobs.blobs.store import BlobStore
+    from jobs.engines.azure_ml.artifacts import Artifacts
+    from jobs.engines.azure_ml.client import Wire
+    from jobs.runs.checkpoints import Checkpoint
+
+HISTORY = "/history/v1.0"
+# Requests under way at once, for the rows of a list.
+_NUM_REQUESTS = 8
+# Of longer lists only what has ended on this machine's watch is known in full.
+_MOST_ASKED = 50
+_LONGEST_RECORD = 16 << 20
+
+
+class CloudRuns:
+    """All of one workspace. What blocks does so on the network, and raises EnvironmentFailure."""
+
+    def __init__(self, environment: Environment, *, wire: Wire | None = None) -> None:
+        self.environment = environment
+        self._given_wire = wire
+        self.local = RunStore(workspace_folder(environment))
+        self.runs = self.local.runs
+        self.watch = Watch(self)
+        self._records: dict[str, RunRecord] = {}
+
+    @classmethod
+    def of(cls, environment: Environment) -> CloudRuns:
+        """Those of an environment; nothing is asked yet."""
+        return cls(environment)
+
+    @cached_property
+    def wire(self) -> Wire:
+        """What asks Azure."""
+        from jobs.engines.azure_ml.client import Wire
+
+        return self._given_wire or Wire(self.environment)
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        """The container `runs`."""
+        from jobs.blobs.store import open_runs_store
+
+        return open_runs_store(self.environment)
+
+    @cached_property
+    def artifacts(self) -> Artifacts:
+        """Where Azure ML keeps logs."""
+        from jobs.engines.azure_ml.artifacts import Artifacts
+
+        return Artifacts(self.wire)
+
+    # --- Which -------------------------------------------------------------------------------
+
+    def list(self, limit: int | None = 20) -> list[RunStatus]:
+        """Status of the newest `limit` runs (all when None), newest first."""
+        from jobs.engines.azure_ml.submission import settle_intents
+
+        settle_intents(self.environment, lambda run: self.details(run, 1) is not None)
+        found = list(islice(self.listed(), limit))
+        if limit is not None and limit <= _MOST_ASKED:
+            with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
+                attempts = list(pool.map(self.watch.attempt_of_listed, found))
+        else:
+            attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in found]
+        runs = [
+            self._status_of(each, attempt) for each, attempt in zip(found, attempts, strict=True)
+        ]
+        # Those that Azure ML has not got (yet): their submit is under way, or was cut off.
+        listed = {each.id for each in runs}
+        oldest = min(listed, default="")
+        pending: list[RunStatus] = []
+        damaged: list[LaunchError] = []
+        for name in self.local.names():
+            if name > oldest and name not in listed and self._is_meant(name):
+                try:
+                    read_record(self.runs / name)
+                    pending.append(self.status(self.handle(name)))
+                except Unreached:
+                    raise
+                except LaunchError as error:
+                    damaged.append(error)
+        console.warn_damaged(damaged)
+        return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
+
+    def _status_of(self, listed: Listed, attempt: Attempt | None) -> RunStatus:
+        run_dir = self.runs / listed.run
+        status = status_of(listed, str(run_dir), attempt)
+        first = kept_attempt(run_dir, 1) if listed.attempt > 1 else None
+        return status if first is None else replace(status, started=first.started)
+
+    def find(self, name: str) -> RunHandle:
+        """The run that an id, a unique prefix of one or `last` names.
+
+        Its record is here then, unless the store has none or is out of reach. Raises NotFound where
+        there is no such run, LaunchError where a prefix fits several.
+        """
+        if is_run(name):
+            handle = self.handle(name)
+            try:
+                self._bring_record(handle)
+            except LaunchError as error:
+                # Resource Manager alone ends a job, and has to be able to.
+                if self.wire.find(f"{self.wire.workspace}/jobs/{name}") is None:
+                    raise (self._no_run(name) if isinstance(error, NotFound) else error) from None
+            return handle
+        if name == "last":
+            newest = self.list(1)
+            if not newest:
+                message = "there is no run yet"
+                raise NotFound(message, hint="launch run JOB")
+            return self.find(newest[0].id)
+        matches = list(self._beginning_with(name)) if name else []
+        if not matches:
+            raise self._no_run(name)
+        if len(matches) > 1:
+            message = f"`{name}` fits {len(matches)} runs"
+            several = ", ".join(matches[:4]) + (", ..." if len(matches) > 4 else "")
+            raise LaunchError(message, hint=f"one of {several}")
+        return self.find(matches[0])
+
+    def handle(self, run_id: str) -> RunHandle:
+        """The handle of an id; does not look whether there is such a run."""
+        return RunHandle(id=run_id, engine="azureml", run_dir=str(self.runs / run_id))
+
+    def record(self, handle: RunHandle) -> RunRecord:
+        """What the run was asked to do, and with what."""
+        record = self._records.get(handle.id)
+        if record is None:
+            self._bring_record(handle)
+            record = read_record(Path(handle.run_dir))
+            self._records[handle.id] = record
+        return record
+
+    def listed(self) -> Iterator[Listed]:
+        """Yield the runs that Azure ML knows, newest first, a page at a time."""
+        query = {"tag": MARK[0], "listViewType": "ActiveOnly"}
+        pages = self.wire.pages(
+            f"{self.wire.workspace}/jobs",
+            query=query,
+            what="listing runs",
+        )
+        yield from listed_runs(pages)
+
+    def _beginning_with(self, prefix: str) -> Iterator[str]:
+        here = {name for name in self.local.names() if self._is_meant(name)}
+        for listed in self.listed():
+            here.discard(listed.run)
+            if listed.run.startswith(prefix):
+                yield listed.run
+            elif listed.run < prefix:
+                break  # ids begin with their time
+        yield from sorted(name for name in here if name.startswith(prefix))
+
+    def _is_meant(self, name: str) -> bool:
+        run_dir = self.runs / name
+        is_there = is_run(name) and (run_dir / "run.json").exists()
+        return is_there and read_intent(run_dir) is not None
+
+    def _bring_record(self, handle: RunHandle) -> None:
+        """Have `run.json` here: another machine may have made the run."""
+        path = Path(handle.run_dir, "run.json")
+        if path.exists():
+            return
+        content = read_bounded(self.blobs, f"{handle.id}/run.json", _LONGEST_RECORD)
+        if content is None:
+            message = f"the record of {handle.id} is gone from the store"
+            raise NotFound(message, hint=f"launch cancel {handle.id} ends it, if it is on")
+        make_folder(path.parent)
+        write_file(path, content)
+
+    def _no_run(self, name: str) -> NotFound:
+        hint = f"launch ls -s {self.environment.stack}"
+        return NotFound(f"there is no run `{name}`", hint=hint)
+
+    # --- How it stands -----------------------------------------------------------------------
+
+    def status(self, handle: RunHandle) -> RunStatus:
+        """Where the run stands; asks Azure ML where that was not done just now.
+
+        `lost` where Azure ML has no such job any more, or the workspace is gone.
+        """
+        spec = self.record(handle).plan.spec
+        look = self.watch.look(handle)
+        attempts = look.attempts
+        last = attempts[-1]
+        standing = last.standing
+        starts = [each.started for each in attempts if each.started is not None]
+        return RunStatus(
+            id=handle.id,
+            name=spec.name,
+            state=standing.state,
+            reason=look.waiting or standing.reason,
+            exit_code=0 if standing.state is RunState.COMPLETED else standing.exit_code,
+            stack=spec.stack,
+            cluster=spec.cluster,
+            nodes=spec.nodes,
+            world_size=spec.world_size,
+            created=created_of(handle.id),
+            started=starts[0] if starts else None,
+            ended=last.ended if standing.state.is_terminal() else None,
+            run_dir=handle.run_dir,
+        )
+
+    def attempts(self, handle: RunHandle) -> Sequence[Attempt]:
+        """The run's attempts, oldest first; at least one."""
+        return self.watch.look(handle).attempts
+
+    def newest_attempt(self, handle: RunHandle) -> int:
+        """The number of the newest attempt, from 1."""
+        return self.watch.look(handle).attempts[-1].number
+
+    def events(self, handle: RunHandle) -> list[RunEvent]:
+        """The states that the run went through, oldest first."""
+        return events_of(created_of(handle.id), self.attempts(handle), handle.id)
+
+    def details(self, run: str, number: int) -> dict[str, Any] | None:
+        """What the run history says of an attempt; None where there is no such job."""
+        name, wire = job_name(run, number), self.wire
+        what = f"asking how {name} stands"
+        path = f"{HISTORY}{wire.workspace}/runs/{name}/details"
+        details = wire.find(path, api_version=None, host=wire.endpoint, what=what)
+        if details is not None:
+            return details
+        # The history may be behind what Resource Manager knows.
+        job = wire.find(f"{wire.workspace}/jobs/{name}", what=what)
+        return None if job is None else {"status": mapping(job.get("properties")).get("status")}
+
+    def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
+        """For what an attempt waits that has not begun, where its cluster tells."""
+        spec = self.record(handle).plan.spec
+        path = f"{self.wire.workspace}/computes/{spec.compute}"
+        compute = self.wire.find(path, what=f"asking why {handle.id} waits")
+        if compute is None:
+            return f"cluster `{spec.cluster}` is gone"
+        properties = mapping(mapping(compute.get("properties")).get("properties"))
+        is_building = attempt.status == "Preparing"
+        return why_it_waits(spec.cluster, properties, is_building=is_building)
+
+    # --- What it left ------------------------------------------------------------------------
+
+    def error(self, handle: RunHandle) -> RankError | None:
+        """The rank that failed first, or None."""
+        from jobs.engines.azure_ml.results import rank_error
+
+        attempt = self.attempts(handle)[-1]
+        if attempt.standing.state not in (RunState.FAILED, RunState.PREEMPTED):
+            return None
+        return rank_error(self.blobs, handle.id, attempt.number)
+
+    def bring(self, handle: RunHandle) -> None:
+        """Have metrics, summary, the ranks' records and the error in the run's folder."""
+        from jobs.engines.azure_ml.results import bring_results
+
+        bring_results(self, handle)
+
+    def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
+        """The whole checkpoints, newest first."""
+        from jobs.engines.azure_ml.results import cloud_checkpoints
+
+        return cloud_checkpoints(self.blobs, handle.id)
+
+    def places(self, handle: RunHandle) -> list[tuple[str, str]]:
+        """Where the run and what it makes are found."""
+        workspace, storage = self.environment.workspace, self.environment.storage
+        name = job_name(handle.id, self.newest_attempt(handle))
+        runs = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.runs}"
+        return [
+            ("studio", f"https://ml.azure.com/runs/{name}?wsid={workspace.id}"),
+            ("container", f"{runs}/{handle.id}/"),
+            ("outputs", f"{runs}/{handle.id}/outputs/"),
+            ("run folder", handle.run_dir),
+        ]

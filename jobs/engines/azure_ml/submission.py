@@ -1,0 +1,412 @@
+"""Puts a run on disk, then its job into the workspace; a crash at any point starts no run twice.
+
+The order is what makes it safe: the intent with the run's name, its record, what the job needs, the
+record in the store, and only then the job. An answer that was lost is asked for again by the name.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobs.blobs.store import BlobStore, open_runs_store
+from jobs.blobs.transfers.copying import Copy
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import (
+    Environment,
+    JobSpec,
+    Plan,
+    ResumePoint,
+    RunHandle,
+    RunRecord,
+    RunState,
+)
+from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.code_listing import Code, read_code
+from jobs.engines.azure_ml.image_versions import send_version, version_for
+from jobs.engines.azure_ml.intents import (
+    INTENT,
+    RESUME_S,
+    SUBMITTED,
+    Intent,
+    give_up,
+    hold,
+    mark_submitted,
+    open_intents,
+    plan_digest,
+    read_intent,
+    write_intent,
+)
+from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
+from jobs.engines.azure_ml.request import checkpoints_prefix, job_request, plan_job, run_request
+from jobs.engines.azure_ml.upload_cache import Known
+from jobs.engines.azure_ml.uploads import NotCompared, upload
+from jobs.host import console
+from jobs.runs.cloud_folder import workspace_folder
+from jobs.runs.code import snapshot
+from jobs.runs.record import make_record
+from jobs.runs.store import RunEvent, RunStore, append_event, now, read_record
+
+# A request that was sent shortly before its sender died may still be carried out.
+SETTLE_S = 600.0
+SETTLE_WITHIN_S = 7 * 86400.0
+_BUSY_TRIES, _BUSY_S = 4, 1.0
+_GO_ON = "the same again goes on with it, and starts nothing twice; launch ls looks"
+# Azure ML's states that a job does not leave.
+_OVER = {"Completed", "Failed", "Canceled"}
+
+
+def submit_run(
+    environment: Environment,
+    plan: Plan,
+    wire: Wire,
+    *,
+    way: Way | None = None,
+    make_plan: Callable[[JobSpec, Environment], Plan] = plan_job,
+) -> RunHandle:
+    """Start the run, or go on where an earlier `launch` of the same job was cut off.
+
+    `way` is how another engine sends a job, `make_plan` how it plans one.
+
+    Raises LaunchError; then there is no run, but where Azure did not say whether it took the job:
+    the intent stays, and the same again goes on with it.
+    """
+    wire.require_endpoint()
+    workspace = workspace_folder(environment)
+    code = read_code(plan.spec, exclude=(workspace,))
+    asked = _as_asked(plan, environment, make_plan)
+    intent = Intent(plan_digest=plan_digest(asked), code=code.listing.name, since_s=time.time())
+    try:
+        with claimed(RunStore(workspace), intent) as (run_dir, is_new):
+            started = (way or Submission)(environment, run_dir, wire, code)
+            started.may_be_on = not is_new
+            try:
+                record = started.prepare(plan)
+            except BaseException:
+                if is_new:
+                    started.withdraw()
+                raise
+            try:
+                started.send(record)
+            except KeyboardInterrupt:
+                started.say_uncertain()
+                raise
+            mark_submitted(run_dir)
+    except OSError as error:
+        message = f"cannot make a run in `{workspace}`: {error.strerror or error}"
+        hint = "free some space, or mend the folder's permissions"
+        raise EnvironmentFailure(message, hint=hint) from error
+    return RunHandle(id=run_dir.name, engine=plan.engine, run_dir=str(run_dir))
+
+
+def submit_attempt(
+    environment: Environment,
+    record: RunRecord,
+    attempt: int,
+    wire: Wire,
+    *,
+    timeout_s: float | None = None,
+) -> dict[str, Any]:
+    """Start a run once more with the code and the checkpoints that it has; what Azure ML says of it.
+
+    The same attempt again is the same job, whoever sends it. `timeout_s` is what is left of the
+    run's time.
+    """
+    spec = record.plan.spec
+    if timeout_s is not None:
+        limits = msgspec.structs.replace(spec.limits, wall_clock_s=timeout_s)
+        spec = msgspec.structs.replace(spec, limits=limits)
+    known = record.plan.request["job"]["body"]["properties"]
+    request = job_request(
+        spec,
+        environment,
+        run=record.id,
+        code_id=known["codeId"],
+        image_id=known["environmentId"],
+        command=known["command"],
+        attempt=attempt,
+    )
+    what = f"starting {record.id} again"
+    try:
+        reply = wire.put(
+            request["path"], request["body"], api_version=request["api_version"], what=what
+        )
+    except CloudRefusal as refusal:
+        found = None if refusal.status in (401, 403) else wire.find(request["path"], what=what)
+        if found is None:
+            raise
+        return found
+    return reply.body
+
+
+def cancel_job(wire: Wire, name: str) -> None:
+    """Ask Azure ML to end a job; silent where it is over. Returns before it has ended."""
+    path = f"{wire.workspace}/jobs/{name}"
+    what = f"cancelling {name}"
+    try:
+        wire.post(f"{path}/cancel", what=what)
+    except CloudRefusal as refusal:
+        if refusal.status not in (400, 409):
+            raise
+        job = wire.find(path, what=what)
+        if job is None or job["properties"]["status"] not in _OVER:
+            raise
+
+
+def settle_intents(environment: Environment, is_there: Callable[[str], bool]) -> None:
+    """Find out what became of the runs whose `launch` was cut off.
+
+    `is_there` asks Azure ML for a run; nothing is asked where none was cut off.
+    """
+    store = RunStore(workspace_folder(environment))
+    for run_dir, intent in open_intents(store, SETTLE_WITHIN_S):
+        with hold(run_dir) as is_ours:
+            if not is_ours:
+                continue
+            if not (run_dir / "run.json").exists():
+                # Cut off while the code was copied: no job was sent.
+                if time.time() - intent.since_s > SETTLE_S:
+                    shutil.rmtree(run_dir, ignore_errors=True)
+                continue
+            if is_there(run_dir.name):
+                mark_submitted(run_dir)
+            elif time.time() - intent.since_s > SETTLE_S:
+                reason = "launch was cut off before Azure ML had the job"
+                append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
+                open_runs_store(environment).delete([_record_blob(run_dir.name)])
+                give_up(run_dir)
+
+
+@contextmanager
+def claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
+    """The folder of the run, held, and whether it is a new one."""
+    for run_dir, earlier in open_intents(store, RESUME_S):
+        if (earlier.plan_digest, earlier.code) != (intent.plan_digest, intent.code):
+            continue
+        with hold(run_dir) as is_ours:
+            if is_ours and read_intent(run_dir) is not None:
+                write_intent(run_dir, intent)  # what is sent from now on may arrive late, too
+                console.say(f"going on with {run_dir.name}, which a `launch` before was cut off at")
+                yield run_dir, False
+                return
+    run_dir = Path(store.claim().run_dir)
+    try:
+        with hold(run_dir):
+            write_intent(run_dir, intent)
+            yield run_dir, True
+    finally:
+        if not any((run_dir / name).exists() for name in (INTENT, SUBMITTED)):
+            # Windows removes no lock that is held.
+            shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def _as_asked(
+    plan: Plan, environment: Environment, make_plan: Callable[[JobSpec, Environment], Plan]
+) -> Plan:
+    """The plan without the time that a limit on cost came to: prices change from call to call."""
+    spec = plan.spec
+    if spec.limits.cost is None:
+        return plan
+    limits = msgspec.structs.replace(spec.limits, wall_clock_s=None)
+    return make_plan(msgspec.structs.replace(spec, limits=limits), environment)
+
+
+class Submission:
+    """One run on its way; each step can be done again.
+
+    What another API does otherwise: `_request`, `_provide`, `_put`, `_is_there`, `_mended`.
+    """
+
+    def __init__(self, environment: Environment, run_dir: Path, wire: Wire, code: Code) -> None:
+        self.environment = environment
+        self.run_dir = run_dir
+        self.wire = wire
+        self.code = code
+        self.known = Known(run_dir.parent.parent)
+        # Somebody may have sent the job, and its answer was not heard.
+        self.may_be_on = False
+        self._store: BlobStore | None = None  # that may have the record
+
+    def prepare(self, plan: Plan) -> RunRecord:
+        """Everything that the job needs, here and in Azure; gives the run's record."""
+        self._copy_code(plan)
+        record = self._record(plan)
+        self._provide(record)
+        store = open_runs_store(self.environment)
+        if plan.spec.resume is not None:
+            _hand_on_checkpoints(store, plan.spec.resume, record.id)
+        self._store = store
+        store.create(_record_blob(record.id), (self.run_dir / "run.json").read_bytes())
+        return record
+
+    def withdraw(self) -> None:
+        """Leave nothing of a run that Azure ML has not got."""
+        if self._store is not None:
+            with suppress(LaunchError):
+                self._store.delete([_record_blob(self.run_dir.name)])
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def say_uncertain(self) -> None:
+        """Tell who interrupts the sending that it may have been too late."""
+        end = f"launch cancel {self.run_dir.name} ends it"
+        console.warn(f"interrupted: {self._not_known()}; {_GO_ON}, {end}")
+
+    def send(self, record: RunRecord) -> None:
+        """The job itself; raises LaunchError, and leaves nothing where it cannot be on."""
+        for num_tries in range(1, _BUSY_TRIES + 1):
+            try:
+                self._put(record)
+            except CloudRefusal as refusal:
+                if self._has_it(record, refusal):
+                    return
+                is_last = num_tries == _BUSY_TRIES
+                if refusal.status == 409 and not is_last:
+                    time.sleep(_BUSY_S)
+                    continue
+                # Nobody but us sends a job of this name: busy is Azure with what we sent before.
+                if isinstance(refusal, Passing) and refusal.status != 429:
+                    raise self._uncertain(refusal) from refusal
+                if refusal.status in (400, 404) and not is_last and self._mended(record):
+                    continue
+                if refusal.status == 400:
+                    refusal.hint = "`launch plan JOB --json` has what was sent"
+                if self.may_be_on:
+                    raise self._uncertain(refusal) from refusal
+                self.withdraw()
+                raise
+            else:
+                return
+
+    def _copy_code(self, plan: Plan) -> None:
+        """What a rerun begins with; also what is sent, as the user may go on writing."""
+        copy = self.run_dir / "code"
+        shutil.rmtree(copy, ignore_errors=True)
+        if plan.spec.code is None:
+            copy.mkdir()
+            return
+        workspace = self.run_dir.parent.parent
+        snapshot(Path(plan.spec.code), copy, only=plan.spec.code_only, exclude=(workspace,))
+
+    def _record(self, plan: Plan) -> RunRecord:
+        """Written once; its request is the very one that is sent."""
+        run = self.run_dir.name
+        if (self.run_dir / "run.json").exists():
+            return read_record(self.run_dir)
+        request = self._request(plan.spec, run)
+        digest = plan.spec.image.partition("@")[2] or None
+        final = msgspec.structs.replace(plan, request=request)
+        record = make_record(self.run_dir, final, self.environment, image_digest=digest)
+        RunStore(self.run_dir.parent.parent).commit(record)
+        return record
+
+    def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
+        """What goes into the run's record, and then to the workspace."""
+        return run_request(spec, self.environment, run=run, code=self.code.listing.name)
+
+    def _provide(self, record: RunRecord) -> None:
+        """The code and the image's version, where the workspace is not known to have them."""
+        code = self.code.listing.name
+        if not self.known.has(code):
+            self._send_code()
+            self.known.add(code)
+        name = _image_name(record)
+        if not self.known.has(name):
+            send_version(
+                version_for(record.plan.spec, self.environment), record.plan.spec, self.wire
+            )
+            self.known.add(name)
+
+    def _send_code(self) -> None:
+        """Of the run's copy: the user may be writing already."""
+        listing, copy = self.code.listing, self.run_dir / "code"
+        files = [msgspec.structs.replace(each, path=copy / each.name) for each in self.code.files]
+        try:
+            upload(self.wire, listing.name, files, self.code.made, what="sending the code")
+        except NotCompared as error:
+            console.warn(f"{error.message}; the nodes compare it")
+
+    def _put(self, record: RunRecord) -> None:
+        """Send the job; raises CloudRefusal."""
+        job = record.plan.request["job"]
+        what = f"submitting {record.id}"
+        self.wire.put(job["path"], job["body"], api_version=job["api_version"], what=what)
+
+    def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
+        """Whether Azure ML has the job all the same: the answer may be to a second asking."""
+        try:
+            return self._is_there(record)
+        except CloudRefusal as silence:
+            if refusal.status in (401, 403) and not self.may_be_on:
+                return False  # whoever may send no job may see none
+            raise self._uncertain(silence) from refusal
+
+    def _is_there(self, record: RunRecord) -> bool:
+        return self.wire.find(record.plan.request["job"]["path"]) is not None
+
+    def _mended(self, record: RunRecord) -> bool:
+        """Provide again what was taken for known and is gone; whether anything was."""
+        paths = {
+            self.code.listing.name: record.plan.request["job"]["body"]["properties"]["codeId"],
+            _image_name(record): record.plan.request["environment"]["path"],
+        }
+        gone = [name for name, path in paths.items() if self.wire.find(path) is None]
+        for name in gone:
+            self.known.forget(name)
+        if gone:
+            self._provide(record)
+        return bool(gone)
+
+    def _uncertain(self, refusal: CloudRefusal) -> CloudRefusal:
+        message = f"{self._not_known()}: {refusal.message}"
+        hint = _GO_ON if isinstance(refusal, Passing) else f"{refusal.hint}; then {_GO_ON}"
+        return CloudRefusal(
+            message, hint=hint, status=refusal.status, code=refusal.code, text=refusal.text
+        )
+
+    def _not_known(self) -> str:
+        return f"whether Azure ML has {self.run_dir.name} is not known"
+
+
+# How an engine makes its own: of environment, run directory, wire and code.
+Way = Callable[[Environment, Path, Wire, Code], Submission]
+
+
+def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:
+    """Copy another run's whole checkpoints inside the store; what makes each whole comes last."""
+    source, target = checkpoints_prefix(resume.run), checkpoints_prefix(run)
+    blobs = list(store.list(source))
+    manifests = {each.name for each in blobs if each.name.endswith("/manifest.json")}
+    whole = {name.rpartition("/")[0] for name in manifests}
+    chosen = [each for each in blobs if "/".join(each.name.split("/")[:3]) in whole]
+    for is_manifest in (False, True):
+        copies = [
+            Copy(source=each.name, name=target + each.name[len(source) :], bytes=each.bytes)
+            for each in chosen
+            if (each.name in manifests) == is_manifest
+        ]
+        made = 0
+
+        def count(files: int, _bytes: int, _found: int = 0, /) -> None:
+            nonlocal made
+            made += files
+
+        store.copy(copies, count)
+        if made < len(copies):
+            message = f"the checkpoints of {resume.run} could not be copied to {run}"
+            raise EnvironmentFailure(message, hint="the same again, or without --resume")
+
+
+def _record_blob(run: str) -> str:
+    return f"{run}/run.json"
+
+
+def _image_name(record: RunRecord) -> str:
+    """A file's name for the version of an image."""
+    _, name, _, version = record.plan.request["environment"]["path"].rsplit("/", 3)
+    return f"{name}.{version}"

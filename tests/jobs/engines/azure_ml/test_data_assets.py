@@ -1,0 +1,83 @@
+"""The data asset of a dataset's version: written, written again, archived, refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import DatasetVersion
+from jobs.datasets.asset import asset_body
+from jobs.engines.azure_ml.data_assets import archive_asset, make_asset
+from jobs.engines.azure_ml.refusals import explain
+from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
+
+DIGITS = DatasetVersion(name="digits", version=3, digest="ab" * 32, files=4, bytes=1000)
+ENVIRONMENT = make_cloud_environment()
+PATH = f"{WORKSPACE}/data/digits/versions/3"
+
+
+class Asked:
+    """A wire that keeps what is put, or refuses it."""
+
+    workspace = WORKSPACE
+
+    def __init__(self, refusal: EnvironmentFailure | None = None) -> None:
+        self.put_bodies: list[tuple[str, Any]] = []
+        self._refusal = refusal
+
+    def put(self, path: str, body: Any) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self.put_bodies.append((path, body))
+
+
+def refused(status: int, message: str) -> EnvironmentFailure:
+    body = json.dumps({"error": {"code": "Code", "message": message}}).encode()
+    return explain(status, body, environment=ENVIRONMENT, what="", host="https://x")
+
+
+def test_a_version_is_written_below_its_name_and_archived_there() -> None:
+    wire: Any = Asked()
+    make_asset(DIGITS, ENVIRONMENT, wire=wire)
+    archive_asset(DIGITS, ENVIRONMENT, wire=wire)
+    assert wire.put_bodies == [
+        (PATH, asset_body(DIGITS, ENVIRONMENT)),
+        (PATH, asset_body(DIGITS, ENVIRONMENT, is_archived=True)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "hint"),
+    [
+        (refused(403, "no"), "no role allows us: no", "whoever owns the stack adds our group"),
+        (refused(409, "taken\nmore"), "Azure is busy with the same thing: taken", "type the same"),
+        (refused(400, "odd"), "Azure answered 400 Code: odd", "type the same again: what was"),
+        (EnvironmentFailure("not logged in", hint="az login"), "not logged in", "az login; then"),
+    ],
+)
+def test_a_refusal_says_that_the_version_stays(
+    error: EnvironmentFailure, message: str, hint: str
+) -> None:
+    wire: Any = Asked(error)
+    with pytest.raises(EnvironmentFailure) as raised:
+        make_asset(DIGITS, ENVIRONMENT, wire=wire)
+    expected = f"`digits@3` is in the store, but has no data asset: {message}"
+    assert raised.value.message == expected
+    assert raised.value.hint
+    assert raised.value.hint.startswith(hint)
+    with pytest.raises(
+        EnvironmentFailure, match="is removed, but its data asset is still"
+    ) as raised:
+        archive_asset(DIGITS, ENVIRONMENT, wire=wire)
+    assert raised.value.hint
+    assert raised.value.hint.endswith("az ml data archive --name digits --version 3")
+
+
+def test_a_name_that_azure_ml_does_not_allow_is_named() -> None:
+    dataset = msgspec.structs.replace(DIGITS, name="digits.v2")
+    with pytest.raises(EnvironmentFailure, match=r"`digits.v2@3` cannot be a data asset"):
+        make_asset(dataset, ENVIRONMENT)

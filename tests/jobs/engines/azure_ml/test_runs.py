@@ -1,0 +1,378 @@
+"""The runs of a workspace: listed by pages, asked how they stand, kept once they are over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import JobRetry, RunState
+from jobs.engines.azure_ml import status as watch
+from jobs.engines.azure_ml.intents import Intent, write_intent
+from jobs.engines.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
+from jobs.engines.azure_ml.retry import begin_again
+from jobs.runs.failure import RankReport
+from jobs.runs.store import RunEvent
+from tests.fakes.azure_runs import RUN, MemoryRuns, details
+from tests.fakes.cloud_stack import make_cloud_environment
+from tests.fakes.gangs import make_spec
+
+SPEC = make_spec(["python"], stack="dev", nodes=2, processes_per_node=3)
+PREEMPTED = "PreemptionError: Nodes of this job got pre-empted."
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> MemoryRuns:
+    return MemoryRuns(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds between any two looks: nothing seen is fresh."""
+    ticks = count(step=10)
+    monkeypatch.setattr(watch.time, "monotonic", lambda: float(next(ticks)))
+
+
+def refusal(status: int | None) -> CloudRefusal:
+    environment, host = make_cloud_environment(), "https://management.azure.com"
+    if status is None:
+        return unreachable(OSError("no answer"), environment=environment, host=host)
+    return explain(status, b"no answer", environment=environment, what="", host=host)
+
+
+def job(run: str, status: str = "Completed", **resources: Any) -> dict[str, Any]:
+    own = {"stack": "dev", "cluster": "cpu", "processes_per_node": "3"}
+    return {
+        "name": run,
+        "properties": {
+            "status": status,
+            "displayName": "train",
+            "properties": {f"trainyard.{key}": value for key, value in own.items()},
+            "resources": {"instanceCount": 2, **resources},
+        },
+    }
+
+
+def test_a_run_goes_through_its_states(runs: MemoryRuns) -> None:
+    answers = [
+        details("Queued"),
+        details("Preparing"),
+        details("Running"),
+        details("Finalizing"),
+        details("Completed", ended=70),
+    ]
+    handle = runs.add(SPEC, RUN, *answers)
+    seen = [runs.status(handle) for _ in answers]
+    assert [each.state.value for each in seen] == [
+        *("queued", "preparing", "running", "running", "completed"),
+    ]
+    assert msgspec.to_builtins(seen[-1]) == {
+        "id": RUN,
+        "name": "test",
+        "state": "completed",
+        "reason": None,
+        "exit_code": 0,
+        "stack": "dev",
+        "cluster": "cpu",
+        "nodes": 2,
+        "world_size": 6,
+        "created": "2026-11-21T12:00:00.000001Z",
+        "started": "2026-11-21T12:00:10.000000Z",
+        "ended": "2026-11-21T12:01:10.500000Z",
+        "run_dir": handle.run_dir,
+    }
+
+
+def test_what_is_over_is_asked_for_once_by_this_machine(runs: MemoryRuns, tmp_path: Path) -> None:
+    handle = runs.add(SPEC, RUN, details("Completed", ended=70))
+    before = runs.status(handle)
+    later = MemoryRuns(tmp_path)
+    assert later.status(handle) == before
+    assert later.scripted.asked == []
+
+
+def test_a_waiting_run_says_what_its_cluster_says(runs: MemoryRuns) -> None:
+    handle = runs.add(SPEC, RUN, details("Queued"))
+    busy = {"scaleSettings": {"maxNodeCount": 2}, "nodeStateCounts": {"runningNodeCount": 2}}
+    runs.scripted.compute = {"properties": {"properties": busy}}
+    assert runs.status(handle).reason == "all 2 nodes of cluster `cpu` are busy"
+
+
+def test_a_run_that_its_limit_on_cost_ended_says_so(runs: MemoryRuns) -> None:
+    limits = msgspec.structs.replace(SPEC.limits, wall_clock_s=90.0, cost=0.5)
+    spec = msgspec.structs.replace(SPEC, limits=limits)
+    ended = {
+        **details("Canceled", ended=100),
+        "warnings": [{"message": "It exceeded its maximum."}],
+    }
+    status = runs.status(runs.add(spec, RUN, ended))
+    assert (status.state, status.reason) == (
+        RunState.FAILED,
+        "limits.cost: 0.5 made a time limit of 1 min 30 s: It exceeded its maximum.",
+    )
+
+
+def test_attempts_are_one_run(runs: MemoryRuns) -> None:
+    spec = msgspec.structs.replace(SPEC, retry=JobRetry(max=3))
+    handle = runs.add(spec, RUN, details("Failed", PREEMPTED, ended=30))
+    runs.scripted.details[f"{RUN}_2"] = [details("Running")]
+    assert runs.status(handle).state is RunState.RUNNING
+    assert runs.newest_attempt(handle) == 2
+    assert runs.events(handle) == [
+        RunEvent(ts="2026-11-21T12:00:00.000001Z", state=RunState.QUEUED),
+        RunEvent(ts="2026-11-21T12:00:10.000000Z", state=RunState.RUNNING, attempt=f"{RUN}.1"),
+        RunEvent(
+            ts="2026-11-21T12:00:30.500000Z",
+            state=RunState.PREPARING,
+            reason=f"Azure took a node back: {PREEMPTED}",
+            attempt=f"{RUN}.1",
+        ),
+        RunEvent(ts="2026-11-21T12:00:10.000000Z", state=RunState.RUNNING, attempt=f"{RUN}.2"),
+    ]
+
+
+def test_a_failure_is_told_by_the_rank_that_failed_first(runs: MemoryRuns) -> None:
+    killed = RankReport(rank=0, host="a", signal=9, exited_s=12.0, stopped_s=11.0)
+    failed = RankReport(rank=1, host="b", exit_code=7, exited_s=10.0, last_lines="no luck")
+    for report in (killed, failed):
+        name = f"{RUN}/ranks/1/{report.rank:05}.json"
+        runs.memory.blobs[name] = msgspec.json.encode(report)
+    handle = runs.add(SPEC, RUN, details("Failed", "exited with status code 137", ended=20))
+    status = runs.status(handle)
+    assert (status.exit_code, status.reason) == (7, "rank 1 on b: exit code 7: no luck")
+    error = runs.error(handle)
+    assert error is not None
+    assert (error.rank, error.message) == (1, "no luck")
+
+
+def leave_record(runs: MemoryRuns, **found: Any) -> None:
+    report = RankReport(**{"rank": 0, "exit_code": 1, "ended_s": 1.0, **found})
+    runs.memory.blobs[f"{RUN}/ranks/1/{report.rank:05}.json"] = msgspec.json.encode(report)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "the cache has evicted what it needs",
+        "cannot write: disk quota exceeded",
+        "no heartbeat of the parameter server",
+        "exit code 75",
+        "the loop exceeded the maximum number of steps",
+    ],
+)
+def test_words_of_a_program_start_nothing_again(runs: MemoryRuns, told: str) -> None:
+    retry = JobRetry(max=3, on=("preemption", "node_failure"))
+    spec = msgspec.structs.replace(SPEC, retry=retry)
+    handle = runs.add(spec, RUN, details("Failed", told, ended=40))
+    leave_record(runs, host="n1", last_lines=f"error: {told}")
+    (attempt,) = runs.attempts(handle)
+    standing = attempt.standing
+    assert (standing.state, standing.cause, standing.reason, standing.exit_code) == (
+        RunState.FAILED,
+        "program",
+        f"rank 0 on n1: exit code 1: {told}",
+        1,
+    )
+    assert not begin_again(runs, handle)
+    assert runs.scripted.sent == []
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"last_lines": "error: connection reset by peer"},
+        {"last_lines": "error: it was told to stop", "stopped_s": 0.5},
+        {"exit_code": None, "signal": 9},
+        {"exit_code": 75, "last_lines": "preempted: at step 5"},
+    ],
+)
+def test_a_node_that_went_is_azures_to_tell(runs: MemoryRuns, record: dict[str, Any]) -> None:
+    handle = runs.add(SPEC, RUN, details("Failed", PREEMPTED, ended=40))
+    leave_record(runs, **record)
+    (attempt,) = runs.attempts(handle)
+    assert attempt.standing.cause == "preemption"
+
+
+def test_a_silent_azure_is_waited_for_from_the_submit_on(
+    runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = runs.add(SPEC, RUN, refusal(503), details("Completed", ended=70))
+    runs.watch.expect(handle)
+    assert [runs.status(handle).state for _ in range(2)] == [RunState.QUEUED, RunState.COMPLETED]
+    assert "trying on for 15 min, the run goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [None, 408, 409, 429, 503])
+def test_an_azure_that_does_not_answer_is_waited_for(
+    runs: MemoryRuns,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int | None,
+) -> None:
+    silence = [refusal(status)] * 3
+    handle = runs.add(SPEC, RUN, details("Running"), *silence, details("Completed", ended=70))
+    states = [runs.status(handle).state.value for _ in range(5)]
+    assert states == ["running"] * 4 + ["completed"]
+    assert capsys.readouterr().err.count("no answer") == 1
+    monkeypatch.setattr(watch, "PATIENCE_S", 15.0)
+    other = runs.add(SPEC, RUN.replace("0001", "0002"), details("Running"), refusal(status))
+    runs.status(other)
+    runs.status(other)
+    with pytest.raises(CloudRefusal):
+        runs.status(other)
+
+
+def test_who_may_not_ask_hears_it_at_once(runs: MemoryRuns) -> None:
+    handle = runs.add(SPEC, RUN, details("Running"), refusal(403))
+    runs.status(handle)
+    with pytest.raises(CloudRefusal):
+        runs.status(handle)
+
+
+@pytest.mark.parametrize(
+    ("answer", "intent", "expected"),
+    [
+        (None, None, (RunState.LOST, "Azure ML has no such job any more")),
+        (
+            WorkspaceGone("gone", hint=None, status=404, code="", text=""),
+            None,
+            (RunState.LOST, "the workspace `W` is gone, and all that it knew of the run"),
+        ),
+        (
+            None,
+            "given-up.json",
+            (RunState.LOST, "Azure ML never got it: its submit was cut off, or refused"),
+        ),
+    ],
+    ids=["deleted", "no-workspace", "given-up"],
+)
+def test_a_run_without_a_job_is_lost(
+    runs: MemoryRuns, answer: Any, intent: str | None, expected: tuple[RunState, str]
+) -> None:
+    handle = runs.add(SPEC, RUN, answer)
+    if intent:
+        Path(handle.run_dir, intent).write_text("{}")
+    status = runs.status(handle)
+    assert (status.state, status.reason) == expected
+
+
+def test_a_list_takes_no_more_jobs_than_it_shows(runs: MemoryRuns) -> None:
+    runs.scripted.jobs = [job(f"20261121-1200{n:02}-0000") for n in range(59, -1, -1)]
+    listed = runs.list(3)
+    assert [each.id for each in listed] == [f"20261121-1200{n}-0000" for n in (59, 58, 57)]
+    assert runs.scripted.num_listed == 3
+    assert (listed[0].name, listed[0].world_size, listed[0].cluster) == ("train", 6, "cpu")
+
+
+def test_a_long_list_asks_for_no_run_apart(runs: MemoryRuns) -> None:
+    runs.scripted.jobs = [job(f"20261121-12{n:02}00-0000", "Failed") for n in range(59, -1, -1)]
+    assert [each.state for each in runs.list(None)] == [RunState.FAILED] * 60
+    assert runs.scripted.asked == []
+
+
+def test_a_list_shows_a_run_once_and_only_ours(runs: MemoryRuns) -> None:
+    runs.scripted.jobs = [job(f"{RUN}_2", "Running"), job("olive_tree"), job(RUN, "Failed")]
+    runs.scripted.details[f"{RUN}_2"] = [details("Running")]
+    assert [(each.id, each.state.value) for each in runs.list()] == [(RUN, "running")]
+
+
+def test_one_odd_run_does_not_end_a_list(
+    runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd, limited, damaged = (f"20261121-12000{n}-0001" for n in (1, 2, 3))
+    runs.add(SPEC, RUN, details("Completed", ended=40))
+    warned = {"warnings": [{"message": "The run exceeded its maximum duration."}]}
+    runs.scripted.details[limited] = [{**details("Canceled", ended=50), **warned}]
+    runs.scripted.details[odd] = [explain_odd()]
+    runs.scripted.jobs = [
+        job("99999999-999999-zzzz"),
+        job(limited, "Canceled"),
+        job(odd, "Running"),
+        job(RUN),
+    ]
+    folder = Path(runs.add(SPEC, damaged).run_dir)
+    (folder / "run.json").write_bytes(b"{")
+    write_intent(folder, Intent(plan_digest="", code="", since_s=time.time()))
+    listed = [(each.id, each.state.value) for each in runs.list()]
+    assert listed == [(limited, "cancelled"), (odd, "running"), (RUN, "completed")]
+    told = capsys.readouterr().err.splitlines()
+    named = [run for line in told for run in (odd, limited, damaged) if run in line]
+    assert sorted(named) == [odd, limited, damaged]
+
+
+def explain_odd() -> CloudRefusal:
+    environment, host = make_cloud_environment(), "https://westeurope.api.azureml.ms"
+    return explain(400, b"{}", environment=environment, what="asking", host=host)
+
+
+@pytest.mark.parametrize("name", ["99999999-999999-zzzz", "20260230-120000-0001"])
+def test_an_id_that_is_no_time_is_no_run(runs: MemoryRuns, name: str) -> None:
+    with pytest.raises(NotFound, match=f"there is no run `{name}`"):
+        runs.find(name)
+
+
+def test_runs_are_found_by_id_prefix_and_last(runs: MemoryRuns) -> None:
+    ids = ["20261122-090000-0000", "20261121-130000-0000", RUN]
+    for run in ids:
+        runs.add(SPEC, run, details("Completed", ended=30))
+    runs.scripted.jobs = [job(run) for run in ids]
+    assert runs.find("last").id == ids[0]
+    assert runs.find(RUN).id == RUN
+    assert runs.find("20261121-13").id == ids[1]
+    with pytest.raises(LaunchError, match="fits 2 runs"):
+        runs.find("20261121")
+    with pytest.raises(NotFound):
+        runs.find("2025")
+
+
+def test_a_run_of_another_machine_is_known_by_its_record_in_the_store(
+    runs: MemoryRuns, tmp_path: Path
+) -> None:
+    elsewhere = MemoryRuns(tmp_path / "elsewhere")
+    handle = elsewhere.add(SPEC, RUN, details("Running"))
+    runs.memory.blobs[f"{RUN}/run.json"] = Path(handle.run_dir, "run.json").read_bytes()
+    assert runs.record(runs.find(RUN)) == elsewhere.record(handle)
+    with pytest.raises(NotFound, match="there is no run `20260101-000000-0000`"):
+        runs.find("20260101-000000-0000")
+
+
+def test_a_run_without_its_record_is_found_where_there_is_a_job(
+    runs: MemoryRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.scripted.jobs = [job(RUN, "Running")]
+    with pytest.raises(NotFound, match=f"the record of {RUN} is gone from the store"):
+        runs.record(runs.find(RUN))
+    silence = EnvironmentFailure("the store is silent", hint="")
+    monkeypatch.setattr(runs.memory, "read_range", raising(silence))
+    with pytest.raises(EnvironmentFailure, match="the store is silent"):
+        runs.record(runs.find(RUN))
+    with pytest.raises(EnvironmentFailure, match="the store is silent"):
+        runs.find("20260101-000000-0000")
+
+
+def raising(error: Exception) -> Callable[[str], bytes]:
+    def read(*_: object) -> bytes:
+        raise error
+
+    return read
+
+
+def test_figures_and_checkpoints_come_from_the_store(runs: MemoryRuns) -> None:
+    handle = runs.add(SPEC, RUN, details("Running"))
+    whole, cut = f"checkpoints/{RUN}/step-000000020-aa", f"checkpoints/{RUN}/step-000000030-bb"
+    runs.memory.blobs = {
+        f"{RUN}/metrics.jsonl": b"{}\n",
+        f"{whole}/model/part.bin": b"12345",
+        f"{whole}/manifest.json": b'{"step": 20}',
+        f"{cut}/part.bin": b"1",
+    }
+    runs.bring(handle)
+    assert Path(handle.run_dir, "metrics.jsonl").read_bytes() == b"{}\n"
+    found = runs.checkpoints(handle)
+    assert [(each.name, each.step, each.bytes) for each in found] == [("step-000000020-aa", 20, 17)]
