@@ -13,7 +13,7 @@ setup:
 
 # What the engine azureml_v1 asks: azureml-core, in an environment of its own.
 setup-v1: setup
-	$(BIN)/python -P -m jobs.azure_ml_v1.sdk
+	$(BIN)/python -P -m jobs.engines.azure_ml_v1.sdk
 
 demo:
 	@$(TOOLS).demo

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 ENGINES = {
     "local": "jobs.engines.local.engine:LocalEngine",
     "azureml": "jobs.engines.azure_ml.engine:AzureMlEngine",
-    "azureml_v1": "jobs.engines.azureml_v1:AzureMlV1Engine",
+    "azureml_v1": "jobs.engines.azure_ml_v1.engine:AzureMlV1Engine",
 }
 # An engine's runs, for verbs that only read.
 STORES = {
     "local": "jobs.runs.store:RunStore",
     "azureml": "jobs.engines.azure_ml.runs:CloudRuns",
-    "azureml_v1": "jobs.azure_ml_v1.runs:V1Runs",
+    "azureml_v1": "jobs.engines.azure_ml_v1.runs:V1Runs",
 }
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.azure_ml_v1.sdk import lay_sdk
 from jobs.contracts.errors import LaunchError
+from jobs.engines.azure_ml_v1.sdk import lay_sdk
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.environments.laying import lay_environment
 from tests.fakes.azureml import FakeAzure

@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.azure_ml_v1.run_configuration import v1_request
-from jobs.azure_ml_v1.session import Session
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.contracts.spec import (
     DatasetVersion,
@@ -30,7 +28,9 @@ from jobs.contracts.spec import (
 from jobs.engines import load_engine, load_store
 from jobs.engines.azure_ml.node_job import node_command
 from jobs.engines.azure_ml.refusals import CloudRefusal
-from jobs.engines.azureml_v1 import AzureMlV1Engine
+from jobs.engines.azure_ml_v1.engine import AzureMlV1Engine
+from jobs.engines.azure_ml_v1.run_configuration import v1_request
+from jobs.engines.azure_ml_v1.session import Session
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment

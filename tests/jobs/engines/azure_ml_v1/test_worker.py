@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobs.azure_ml_v1.worker import describe
+from jobs.engines.azure_ml_v1.worker import describe
 
 LOG = "https://account.blob.core.windows.net/azureml/ExperimentRun/dcid.RUN/std_log.txt"
 QUERY = "sv=2021-12-02&sr=b&sig=TOP%2FSECRET"
@@ -110,7 +110,7 @@ def test_an_error_that_is_not_the_networks_is_no_silence(error: Exception) -> No
 
 IDLE = """
 import sys, threading
-from jobs.azure_ml_v1 import worker
+from jobs.engines.azure_ml_v1 import worker
 
 class Stub:
     def __init__(self, line, *_names):

@@ -10,7 +10,7 @@ from jobs.contracts.spec import JobSpec, Plan, RunHandle
 from jobs.engines.azure_ml.engine import AzureMlEngine
 
 if TYPE_CHECKING:
-    from jobs.azure_ml_v1.runs import V1Runs
+    from jobs.engines.azure_ml_v1.runs import V1Runs
 
 
 class AzureMlV1Engine(AzureMlEngine):
@@ -19,13 +19,13 @@ class AzureMlV1Engine(AzureMlEngine):
     @cached_property
     def store(self) -> V1Runs:
         """The workspace's runs, as far as this machine started them."""
-        from jobs.azure_ml_v1.runs import V1Runs
+        from jobs.engines.azure_ml_v1.runs import V1Runs
 
         return V1Runs(self.environment, wire=self.wire)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the run configuration that `submit` will send; see `Engine.plan`."""
-        from jobs.azure_ml_v1.run_configuration import plan_run
+        from jobs.engines.azure_ml_v1.run_configuration import plan_run
 
         self.require_cluster(spec)
         return plan_run(spec, self.environment)
@@ -35,7 +35,7 @@ class AzureMlV1Engine(AzureMlEngine):
 
         `secrets` is empty: the ranks fetch theirs from the vault.
         """
-        from jobs.azure_ml_v1.submission import submit_v1
+        from jobs.engines.azure_ml_v1.submission import submit_v1
 
         del secrets
         handle = submit_v1(self.environment, plan, self.wire, self.store.session)

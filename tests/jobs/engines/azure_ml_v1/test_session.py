@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from jobs.azure_ml_v1 import session
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
+from jobs.engines.azure_ml_v1 import session
 from tests.fakes.cloud_stack import make_cloud_environment
 
 FAILS = """
-from jobs.azure_ml_v1 import worker
+from jobs.engines.azure_ml_v1 import worker
 
 def fail(*_, **__):
     raise ERROR

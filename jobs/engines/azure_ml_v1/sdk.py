@@ -25,7 +25,9 @@ def sdk_python() -> Path:
     python = _interpreter(_root())
     if not python.exists():
         message = "azureml-core, which the engine azureml_v1 asks, is not installed"
-        raise EnvironmentFailure(message, hint="make setup-v1 (python -m jobs.azure_ml_v1.sdk)")
+        raise EnvironmentFailure(
+            message, hint="make setup-v1 (python -m jobs.engines.azure_ml_v1.sdk)"
+        )
     return python
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.azure_ml_v1.submission import V1Submission
 from jobs.engines.azure_ml import submission
 from jobs.engines.azure_ml.intents import Intent, read_intent, write_intent
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
-from jobs.engines.azureml_v1 import AzureMlV1Engine
+from jobs.engines.azure_ml_v1.engine import AzureMlV1Engine
+from jobs.engines.azure_ml_v1.submission import V1Submission
 from tests.fakes.azure_runs import RUN, MemoryRuns
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 
-from jobs.azure_ml_v1.run_configuration import ENGINE
-from jobs.azure_ml_v1.session import Session
 from jobs.blobs.transfers.listing import Blob
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunHandle, RunState
@@ -19,6 +17,8 @@ from jobs.engines.azure_ml.intents import read_intent
 from jobs.engines.azure_ml.request import job_name
 from jobs.engines.azure_ml.runs import CloudRuns
 from jobs.engines.azure_ml.states import Standing
+from jobs.engines.azure_ml_v1.run_configuration import ENGINE
+from jobs.engines.azure_ml_v1.session import Session
 from jobs.host import console
 
 

@@ -14,14 +14,14 @@ from typing import IO, Any
 
 import msgspec
 
-from jobs.azure_ml_v1.sdk import sdk_python
-from jobs.azure_ml_v1.worker import bare
 from jobs.blobs.credentials import MANAGEMENT_SCOPE
 from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.contracts.spec import Environment
 from jobs.engines.azure_ml.client import Wire
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing, explain
+from jobs.engines.azure_ml_v1.sdk import sdk_python
+from jobs.engines.azure_ml_v1.worker import bare
 
 WORKER = Path(__file__).with_name("worker.py")
 _OTHER_ENGINE = 'the engine azureml: `"engine": "azureml"` in the environment'

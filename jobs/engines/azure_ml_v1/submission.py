@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.azure_ml_v1.run_configuration import plan_run, v1_request
-from jobs.azure_ml_v1.session import Session
 from jobs.contracts.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
 from jobs.engines.azure_ml.client import Wire
 from jobs.engines.azure_ml.code_listing import IGNORE_FILE, Code
 from jobs.engines.azure_ml.submission import Submission, submit_run
+from jobs.engines.azure_ml_v1.run_configuration import plan_run, v1_request
+from jobs.engines.azure_ml_v1.session import Session
 
 
 def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.azure_ml_v1.run_configuration import plan_run, v1_request
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
+from jobs.engines.azure_ml_v1.run_configuration import plan_run, v1_request
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 
@@ -112,7 +112,7 @@ def test_planning_loads_no_azure_package():
     program = (
         "import sys, msgspec\n"
         "from jobs.engines import load_engine\n"
-        "from tests.jobs.azure_ml_v1.test_run_configuration import ENVIRONMENT, job\n"
+        "from tests.jobs.engines.azure_ml_v1.test_run_configuration import ENVIRONMENT, job\n"
         "load_engine(ENVIRONMENT).plan(job())\n"
         "print([name for name in sys.modules if name.split('.')[0] in {'azure', 'azureml'}])"
     )
