@@ -31,7 +31,7 @@ def configure(parser: CommandParser) -> None:
 
 def cancel(*, runs: list[str], stack: str, env: Path | None) -> int:
     """End runs."""
-    from jobs.follow import wait_until_over
+    from jobs.launching.follow import wait_until_over
 
     environment = options.open_environment(stack, env)
     # All names are looked up before the first run is touched.

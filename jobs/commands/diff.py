@@ -11,7 +11,7 @@ from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.engines.base import Runs
-    from jobs.rundiff import RunDiff, RunSide
+    from jobs.launching.compare import RunDiff, RunSide
 
 MAX_CELL = 60
 
@@ -30,7 +30,7 @@ def configure(parser: CommandParser) -> None:
 
 def diff(*, a: str, b: str, json: bool, stack: str, env: Path | None) -> None:
     """Show what parts two runs."""
-    from jobs.rundiff import compare
+    from jobs.launching.compare import compare
 
     store = options.open_store(options.open_environment(stack, env))
     result = compare(_side(store, a), _side(store, b))
@@ -41,7 +41,7 @@ def diff(*, a: str, b: str, json: bool, stack: str, env: Path | None) -> None:
 
 
 def _side(store: Runs, name: str) -> RunSide:
-    from jobs.rundiff import RunSide
+    from jobs.launching.compare import RunSide
     from jobs.runs.report import read_curves
 
     handle = store.find(name)

@@ -66,15 +66,15 @@ def logs(
     """Print the log lines of all ranks, merged by time."""
     import time
 
-    from jobs.follow import (
+    from jobs.launching.follow import (
         lines_to_the_end,
         wait_until_over,
         wait_until_started,
         write_lines,
     )
+    from jobs.launching.start import detached, say_summary
     from jobs.runs.logs import since_time
     from jobs.runs.outcome import exit_code
-    from jobs.starting import detached, say_summary
 
     pattern = _pattern(grep)
     earliest = since_time(since, time.time()) if since is not None else None

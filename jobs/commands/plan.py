@@ -38,14 +38,14 @@ def plan(
     import msgspec
 
     from jobs.jobfile.read import load_job
-    from jobs.plan_text import listing_text, plan_text
-    from jobs.planning import (
+    from jobs.launching.plan import (
         code_listing,
         measure_code,
         missing_notes,
         plan_job,
         secret_folders,
     )
+    from jobs.launching.plan_text import listing_text, plan_text
 
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)

@@ -47,10 +47,10 @@ def rerun(
     from msgspec import structs
 
     from jobs.jobfile.read import decode_job, override
-    from jobs.planning import plan_on, secret_folders
-    from jobs.rerun import differences, recorded_job, refuse_other_code, resume_point
-    from jobs.secret_values import find_secrets
-    from jobs.starting import Wish, start
+    from jobs.launching.plan import plan_on, secret_folders
+    from jobs.launching.rerun import differences, recorded_job, refuse_other_code, resume_point
+    from jobs.launching.secrets import find_secrets
+    from jobs.launching.start import Wish, start
 
     environment = options.open_priced(stack, env)
     store = options.open_store(environment)

@@ -44,9 +44,9 @@ def run(
     """Run a job and follow its ranks' logs."""
     from jobs.commands import plan
     from jobs.jobfile.read import load_job
-    from jobs.planning import plan_job, secret_folders
-    from jobs.secret_values import find_secrets
-    from jobs.starting import Wish, start
+    from jobs.launching.plan import plan_job, secret_folders
+    from jobs.launching.secrets import find_secrets
+    from jobs.launching.start import Wish, start
 
     if dry_run:
         plan.plan(

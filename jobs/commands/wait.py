@@ -35,7 +35,7 @@ def wait(
     env: Path | None,
 ) -> int:
     """Wait for the end of a run."""
-    from jobs.follow import see_through
+    from jobs.launching.follow import see_through
     from jobs.runs.outcome import exit_code, headline
 
     timeout_s = _seconds(timeout) if timeout is not None else None

@@ -15,7 +15,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Plan, RunRecord
 from jobs.engines.azure_ml.code_listing import read_code
 from jobs.jobfile.read import CodeLocation
-from jobs.rerun import recorded_job
+from jobs.launching.rerun import recorded_job
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec
 from tests.fakes.launching import Launching, use_fake_engine

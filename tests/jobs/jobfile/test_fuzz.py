@@ -78,7 +78,7 @@ def test_any_bytes_are_a_plan_or_one_message(
         message = f"no dataset `{name}` in the store"
         raise NotFound(message, hint="launch data push")
 
-    monkeypatch.setattr("jobs.planning._version", no_dataset)  # there is no store
+    monkeypatch.setattr("jobs.launching.plan._version", no_dataset)  # there is no store
     Path("train.py").touch()
     Path("job.yaml").write_bytes(content)
     typed = launching.type("plan", "job.yaml", "--json")

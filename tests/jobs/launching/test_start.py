@@ -14,7 +14,7 @@ from jobs.engines.azure_ml.client import Wire
 from jobs.engines.azure_ml.request import plan_job
 from jobs.engines.azure_ml.submission import submit_run
 from jobs.engines.base import Engine
-from jobs.starting import Wish, start
+from jobs.launching.start import Wish, start
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 from tests.fakes.launching import Launching

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from jobs.contracts.errors import ExitCode, LaunchError, Refused
 from jobs.contracts.spec import Environment, Plan, RunHandle, RunStatus
 from jobs.engines.base import Attended, Engine
-from jobs.follow import follow
 from jobs.host import console
 from jobs.host.console import size_text, styled
-from jobs.plan_text import plan_text
-from jobs.planning import measure_code
+from jobs.launching.follow import follow
+from jobs.launching.plan import measure_code
+from jobs.launching.plan_text import plan_text
 from jobs.runs.attempts import attempts_of
 from jobs.runs.outcome import (
     COLOURS,
@@ -140,7 +140,7 @@ def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
 
 
 def _follow(engine: Engine, handle: RunHandle, *, is_quiet: bool) -> RunStatus:
-    from jobs.follow import see_through, wait_until_started
+    from jobs.launching.follow import see_through, wait_until_started
 
     if not is_quiet:
         return follow(engine, handle)

@@ -101,7 +101,7 @@ def missing_notes(
     """
     from jobs.host.project import sources_folder
     from jobs.images.runtimes import runtime_python
-    from jobs.secret_values import find_secrets
+    from jobs.launching.secrets import find_secrets
 
     notes: list[str] = []
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.rundiff import changed_files
+from jobs.launching.compare import changed_files
 
 
 @pytest.mark.parametrize(

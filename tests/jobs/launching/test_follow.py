@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from jobs import follow as following
 from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
-from jobs.follow import follow, see_through, wait_until_over, write_lines
+from jobs.launching import follow as following
+from jobs.launching.follow import follow, see_through, wait_until_over, write_lines
 
 HANDLE = RunHandle(id="r", engine="local", run_dir="/r")
 
@@ -117,7 +117,7 @@ def test_who_waits_begins_again_too():
 
 @pytest.mark.parametrize(("is_terminal", "length"), [(True, 4075), (False, 10 << 20)])
 def test_line_of_ten_megabytes_is_cut_on_a_terminal_alone(capsys, monkeypatch, is_terminal, length):
-    monkeypatch.setattr("jobs.follow.console.is_terminal", lambda _: is_terminal)
+    monkeypatch.setattr("jobs.launching.follow.console.is_terminal", lambda _: is_terminal)
     write_lines([LogLine(ts="t", rank=0, text="x" * (10 << 20))], 1)
     shown = capsys.readouterr().out.removesuffix("\n").split(" ", 1)[1]
     assert shown.startswith("x" * 4000)

@@ -5,7 +5,7 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import KeyVault
-from jobs.secret_values import find_secrets
+from jobs.launching.secrets import find_secrets
 from tests.fakes.gangs import make_environment, make_spec
 
 

@@ -1,0 +1,1 @@
+"""Plans a job on an environment, starts it and follows the run."""
