@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Collection, Sequence
 from importlib import import_module
 
-from jobs.command_parser import Act, CommandParser
+from jobs.commands.parser import Act, CommandParser
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.host import console
 
@@ -191,7 +191,7 @@ def _unexpected(error: Exception) -> LaunchError:
 def _complete(line: str) -> int:
     """Answer the shell; whatever goes wrong, the line being typed stays undisturbed."""
     try:
-        from jobs.completion import answer
+        from jobs.commands.completers import answer
 
         answer(build_parser({_verb_in(line.split()[1:])} & VERBS.keys() or VERBS))
     except Exception:  # noqa: BLE001 - see above

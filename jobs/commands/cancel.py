@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs import completion
-from jobs.command_parser import CommandParser
+from jobs.commands import completers as completion
 from jobs.commands import options
+from jobs.commands.parser import CommandParser
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.contracts.spec import RunHandle, RunState, RunStatus
 from jobs.engines.base import Engine

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import completion
-from jobs.command_parser import CommandParser, whole_number
+from jobs.commands import completers as completion
 from jobs.commands import options
+from jobs.commands.parser import CommandParser, whole_number
 from jobs.contracts.errors import NotFound, Refused
 from jobs.host import console
 from jobs.stacks.cost import as_of_text, money_text

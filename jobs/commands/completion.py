@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.command_parser import CommandParser
+from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 # What a shell reads at its start has to hold this line; docs/command-line.md names the file.

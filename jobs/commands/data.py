@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import completion
-from jobs.command_parser import CommandParser
+from jobs.commands import completers as completion
 from jobs.commands import data_options, data_programs, data_versions, options
+from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import completion
-from jobs.command_parser import CommandParser
+from jobs.commands import completers as completion
 from jobs.commands import options
+from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:

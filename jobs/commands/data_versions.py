@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import completion
-from jobs.command_parser import CommandParser
+from jobs.commands import completers as completion
 from jobs.commands import data_options, options
+from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:

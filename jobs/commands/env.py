@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import completion
-from jobs.command_parser import CommandParser
+from jobs.commands import completers as completion
 from jobs.commands import env_import, options
+from jobs.commands.parser import CommandParser
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.host import console
 

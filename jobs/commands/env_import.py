@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:

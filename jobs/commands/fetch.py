@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from jobs import completion
-from jobs.command_parser import CommandParser
+from jobs.commands import completers as completion
 from jobs.commands import options
+from jobs.commands.parser import CommandParser
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 

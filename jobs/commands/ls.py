@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.command_parser import CommandParser, whole_number
 from jobs.commands import options
+from jobs.commands.parser import CommandParser, whole_number
 from jobs.host import console
 
 if TYPE_CHECKING:

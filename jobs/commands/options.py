@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs import completion
+from jobs.commands import completers as completion
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import Environment, RunHandle

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs.command_parser import CommandParser
 from jobs.commands import options
+from jobs.commands.parser import CommandParser
 
 
 def configure(parser: CommandParser) -> None:

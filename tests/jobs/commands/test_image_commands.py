@@ -12,7 +12,7 @@ from jobs.images.recipes import read_recipe
 from tests.fakes import fake_container_engine
 from tests.jobs.images.test_registry import DIGEST, serving
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

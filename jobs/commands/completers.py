@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jobs.contracts.errors import LaunchError
 
 if TYPE_CHECKING:
-    from jobs.command_parser import CommandParser
+    from jobs.commands.parser import CommandParser
     from jobs.contracts.spec import DatasetVersion, Environment
 
 # What can be typed, and a word about each.

@@ -9,8 +9,8 @@ from argparse import Namespace
 import msgspec
 import pytest
 
+from jobs.commands.completers import dataset_versions
 from jobs.commands.data import bytes_per_s
-from jobs.completion import dataset_versions
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
 from jobs.datasets import datasets as data
