@@ -57,6 +57,8 @@ class PulumiProject:
         for name in ("Pulumi.yaml", "infra/__main__.py", TOOLS):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPO / name, self.root / name)
+        # As in a clone: what the runtimes of this machine are known by.
+        shutil.copytree(REPO / "images", self.root / "images")
         (self.root / ".venv" / "bin").mkdir(parents=True)
         pulumi = Path(json.loads(tools.read_text())["pulumi"]).parent
         write_wrapper(Project(root=self.root, cache=self.root / "cache"), pulumi)

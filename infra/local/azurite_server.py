@@ -116,7 +116,8 @@ def read_own(folder: Path, node: str = "", azurite: str = "") -> Server:
             if status.st_uid != os.geteuid() or status.st_mode & open_to:
                 message = (
                     f"{path} is another user's, or can be written by others (uid {status.st_uid}, "
-                    f"mode {stat.S_IMODE(status.st_mode):04o}): what it says is not started"
+                    f"mode {stat.S_IMODE(status.st_mode):04o}): what it says is not started; a disk "
+                    "without modes, as WSL's /mnt/c, cannot hold a store"
                 )
                 raise AzuriteError(message)
     return replace(found, node=node or found.node, azurite=azurite or found.azurite).command

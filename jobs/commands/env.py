@@ -215,7 +215,7 @@ def trust(*, folder: Path) -> None:
     from jobs.host.trust import owner_of
 
     root, file = trust_project(folder)
-    console.say(f"trusted: {root}, of {owner_of(root)}; to undo it delete its line in {file}")
+    console.say(f"trusted: {root}, of {owner_of(root)}; to undo it remove its entry in {file}")
 
 
 def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCheck]:

@@ -69,7 +69,9 @@ def rerun(
     engine = options.open_engine(environment)
     planned = plan_on(job, recorded.code, environment, engine, recorded.pinned, resume=begin)
     planned = structs.replace(planned, folder=record.plan.folder)
-    folders = secret_folders(Path(planned.folder or ""))
+    # A record of Azure may have been written by anybody of the stack: no path of it is read.
+    own = planned.folder if environment.engine == "local" else None
+    folders = secret_folders(Path(own or ""))
     secrets = find_secrets(planned.spec, environment, folders)
     words = options.stack_words(stack, env)
     wish = Wish(

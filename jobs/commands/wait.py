@@ -55,6 +55,8 @@ def _seconds(text: str) -> float:
     from jobs.contracts.spec import Duration
     from jobs.jobfile.resolve import duration_s
 
+    if text == "0":  # only to look
+        return 0.0
     with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
     try:
         return duration_s(msgspec.convert(with_unit, Duration))

@@ -20,9 +20,8 @@ _ENVIRONMENT = {
 }
 # The user's own say; other GIT_ variables would lead to another repository.
 _KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES")
-# Configuration that did not come with the repository.
-_OWN_SCOPES = ("system", "global", "command")
 # In a submodule git would ask its configuration, too, which no setting of ours reaches.
+_PARTS = ("objects", "refs")
 _NO_SUBMODULES = "--ignore-submodules=dirty"
 
 
@@ -54,6 +53,20 @@ class Repository:
         if not history.is_relative_to(top) and not self._is_claimed_by(history, top):
             message = f"its history is in `{history}`"
             raise GitFailure(message)
+        # A worktree's own part of the history lies below the one that it shares.
+        shared = self._path("--git-common-dir")
+        below = [(history, shared), *((self._path("--git-path", each), shared) for each in _PARTS)]
+        for part, whole in below:
+            if not part.is_relative_to(whole):
+                message = f"its history is in `{whole}` and `{part}`"
+                raise GitFailure(message)
+        if (shared / "objects/info/alternates").exists():
+            message = "its history is borrowed from another repository"
+            raise GitFailure(message)
+
+    def _path(self, *words: str) -> Path:
+        told = self._ask("rev-parse", *words).rstrip("\n")
+        return (self._folder / told).resolve()
 
     def diff(self, names: list[str], *options: str) -> bytes:
         """Give `git diff HEAD` of the names, each taken literally."""
@@ -68,12 +81,12 @@ class Repository:
 
     @cached_property
     def _without_filters(self) -> tuple[str, ...]:
-        """The options that switch off the filters which the repository brings along."""
-        words = self._ask("config", "--list", "-z", "--name-only", "--show-scope").split("\0")
-        found: dict[str, None] = {}
-        for scope, name in zip(words[::2], words[1::2], strict=False):
-            if scope not in _OWN_SCOPES and name.startswith("filter."):
-                found[name.rpartition(".")[0]] = None
+        """The options that switch off all filters.
+
+        The user's own, too: git-lfs starts what a repository names as its extensions.
+        """
+        names = self._ask("config", "--list", "-z", "--name-only").split("\0")
+        found = {name.rpartition(".")[0]: None for name in names if name.startswith("filter.")}
         if any("=" in name or "\n" in name for name in found):
             message = "its filters have names that cannot be switched off"
             raise GitFailure(message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from errno import ENOTDIR
 from pathlib import Path
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -18,7 +19,10 @@ def make_folder(folder: Path) -> None:
     # `parents=True` would give the ones above the usual mode.
     for each in [*reversed(folder.parents), folder]:
         if not each.is_dir():
-            each.mkdir(mode=0o700, exist_ok=True)
+            try:
+                each.mkdir(mode=0o700, exist_ok=True)
+            except FileExistsError as error:
+                raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(each)) from error
 
 
 def close_folder(folder: Path) -> bool:

@@ -84,6 +84,11 @@ def trust(project: Path) -> Path:
             draft.unlink()
         message = f"the list of trusted projects, {file}, cannot be written: {error.strerror}"
         raise EnvironmentFailure(message, hint="XDG_CACHE_HOME names another folder") from error
+    if _owners(project) is not None and not is_trusted(
+        project
+    ):  # as on a disk without owners and modes
+        message = f"{file} is not believed: {why_foreign(file) or 'it was changed meanwhile'}"
+        raise EnvironmentFailure(message, hint="XDG_CACHE_HOME names another folder")
     return file
 
 

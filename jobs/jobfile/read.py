@@ -171,9 +171,11 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
     programs for a `module: trainer.*`, and nothing for the rest.
     """
     if job.code is None and job.module and job.module.split(".")[0] == TRAINER:
-        from jobs.host.project import sources_folder
+        from jobs.host.project import require_trusted, sources_folder
 
-        return CodeLocation(folder=str(sources_folder()), only=(TRAINER,))
+        folder_of_ours = sources_folder()
+        require_trusted(folder_of_ours)
+        return CodeLocation(folder=str(folder_of_ours), only=(TRAINER,))
     if job.code is None and job.script is None:
         _refuse_forgotten_code(job, folder, source)
         return None

@@ -181,7 +181,9 @@ def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:
     if fitting[1] != processes:
         options.append(f"--processes-per-node {fitting[1]}")
     hint = f"what fits: {' '.join(options)}"
-    if fitting[1] != processes and not (cluster.gpus_per_node or environment.is_imported):
+    if fitting[1] != processes and cluster.gpus_per_node:
+        hint += f" (one process a GPU, and a node has {cluster.gpus_per_node})"
+    elif fitting[1] != processes and not (cluster.gpus_per_node or environment.is_imported):
         hint += f"; the maximum is the cluster's `processes_per_node` in Pulumi.{environment.stack}.yaml"
     return Refused(message, hint=hint)
 

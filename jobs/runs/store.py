@@ -367,7 +367,11 @@ def _decode(path: Path, kind: type[T]) -> T:
     except OSError as error:
         raise _unreadable(path, error) from error
     except msgspec.DecodeError as error:
-        raise _damaged(path, str(error)) from None
+        if isinstance(error, msgspec.ValidationError):
+            raise _damaged(path, str(error)) from None
+        message = f"`{path}` is damaged: {error}"
+        hint = f"what its ranks wrote is in {path.parent}; rm -r {path.parent} forgets the run"
+        raise EnvironmentFailure(message, hint=hint) from None
 
 
 def _is_time(text: str) -> bool:

@@ -161,6 +161,16 @@ def test_run_whose_folder_is_gone_can_be_cancelled(
         assert gangs.wait(gangs.submit(["true"])).state is RunState.COMPLETED
 
 
+def test_run_whose_record_is_damaged_can_be_cancelled(gangs: Gangs) -> None:
+    handle = gangs.python("import time; time.sleep(3600)")
+    gangs.wait_for_file(handle, "ranks/00001.json")
+    Path(handle.run_dir, "run.json").write_bytes(b"{")
+    gangs.engine.cancel(handle)
+    wait_until_all_gone(gangs, handle)
+    # Its nodes are free again.
+    assert gangs.wait(gangs.submit(["true"])).state is RunState.COMPLETED
+
+
 def test_cancel_of_a_lost_run_without_processes_touches_nothing(
     gangs: Gangs, bystanders: list[Process]
 ) -> None:

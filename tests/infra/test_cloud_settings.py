@@ -151,7 +151,7 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
         ({"allowed_ips": ["8.8.8.8/24"]}, "allowed_ips[0]: 8.8.8.8/24 is no range, did you mean `8.8.8.0/24`?"),
         ({"allowed_ips": [f"8.8.{each // 200}.{each % 200 + 1}" for each in range(401)]}, "allowed_ips: 401 are more than Azure's 400"),
         ({"budget": {"monthly_amount": 1, "contacts": [f"a{each}@example.org" for each in range(51)]}}, "budget.contacts: 51 are more than Azure's 50"),
-        ({"images": {"py torch": PINNED}}, "runtimes.py torch: is no name (small letters, digits, dashes; 32 at most)"),
+        ({"images": {"py torch": PINNED}}, "images.py torch: is no name (small letters, digits, dashes; 32 at most)"),
         ({"budget": {"monthly_amount": 0}}, "budget.monthly_amount: 0 is not between 1 and 10000000"),
         ({"budget": {"monthly_amount": 1, "amount": 2}}, "budget.amount: unknown key, did you mean `monthly_amount`?"),
         ({"clusters": {}}, "clusters: names no cluster"),

@@ -12,7 +12,7 @@ from tests.fakes.gangs import Gangs
 
 PROGRAM = """
 import json, os, sys
-names = ("RANK", "WORLD_", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCH", "OMP_NUM_")
+names = ("RANK", "WORLD_", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "OMP_NUM_")
 told = {name: value for name, value in os.environ.items() if name.startswith(names)}
 with open(os.path.join(sys.argv[1], told["RANK"] + ".json"), "w") as file:
     json.dump(told, file)

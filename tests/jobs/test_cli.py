@@ -676,7 +676,7 @@ def damaged(launching):
 def test_one_damaged_record_keeps_no_other_run_from_being_shown(launching, damaged):
     older, newer = damaged
     path = launching.workspace / "runs" / newer / "run.json"
-    told = f"`{path}` is not what this version writes: it is nested too deeply"
+    told = f"`{path}` is damaged: it is nested too deeply"
     listed = launching.type("ls", "--json")
     assert (listed.code, [each["id"] for each in listed.json()]) == (0, [older])
     assert listed.err == f"warning: {told}\n"

@@ -11,7 +11,7 @@ from re import Pattern
 
 import msgspec
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
 from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.engines.local.launchers import gang_request
@@ -109,7 +109,12 @@ class LocalEngine:
         if not _has_record(run_dir):
             _end_without_record(run_dir)
             return
-        state = self.status(handle).state
+        try:
+            state = self.status(handle).state
+        except (
+            EnvironmentFailure
+        ):  # a damaged record; the lock tells whether the run is looked after
+            state = RunState.RUNNING if supervision.is_supervised(run_dir) else RunState.LOST
         if state is RunState.LOST:
             # Supervisor and watcher were both killed: nobody else ends what they left behind.
             kill_leftovers(None, run_dir, timeout_s=KILL_TIMEOUT_S)

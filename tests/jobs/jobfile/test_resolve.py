@@ -159,7 +159,9 @@ def test_one_rank_a_gpu_is_a_maximum_that_no_setting_moves():
     clusters = {"gpu": cluster(gpus_per_node=2, processes_per_node=8)}
     with pytest.raises(Refused) as caught:
         decide(job(nodes=1, processes_per_node=4), environment(**clusters))
-    assert caught.value.hint == "what fits: --processes-per-node 2"
+    assert caught.value.hint == (
+        "what fits: --processes-per-node 2 (one process a GPU, and a node has 2)"
+    )
 
 
 def test_the_largest_cluster_is_named_when_none_fits():

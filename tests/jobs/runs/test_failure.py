@@ -21,7 +21,10 @@ from jobs.runs.failure import (
     why_it_left,
 )
 
-PEER = "Traceback (most recent call last):\n  x\nRuntimeError: Connection closed by peer"
+PEER = (
+    "Traceback (most recent call last):\n  x\n"
+    "RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:3000"
+)
 OWN = 'Traceback (most recent call last):\n  File "/a/train.py", line 7, in f\nValueError: boom'
 
 
@@ -54,6 +57,9 @@ def test_rank_that_lost_its_peer_is_no_cause_though_it_ended_first() -> None:
     "line",
     [
         "subprocess.TimeoutExpired: Command '['rsync']' timed out after 30 seconds",
+        "RuntimeError: download timed out after 30 seconds",
+        "redis.exceptions.ConnectionError: Connection refused",
+        "ConnectionRefusedError: [Errno 111] Connection refused",
         "requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected())",
         "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>",
     ],
@@ -63,6 +69,22 @@ def test_rank_that_lost_somebody_else_than_a_rank_failed_by_itself(line: str) ->
     guilty = ended(0, 1.0, exit_code=1, traceback=text, traceback_s=1.0)
     later = ended(1, 2.0, exit_code=1, traceback=OWN, traceback_s=2.0)
     assert cause_of(guilty, later) == (0, "uncaught exception", f"{line} (train.py:7)")
+
+
+def test_group_of_exceptions_is_told_by_its_name_and_place() -> None:
+    group = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/a/train.py", line 20, in f\n'
+        "  | ExceptionGroup: many (2 sub-exceptions)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | ValueError: a\n"
+        "    +---------------- 2 ----------------\n"
+        "    | ValueError: b\n"
+        "    +------------------------------------\n"
+    )
+    told = ended(0, 1.0, exit_code=1, traceback=group, traceback_s=1.0)
+    message = "ExceptionGroup: many (2 sub-exceptions) (train.py:20)"
+    assert cause_of(told) == (0, "uncaught exception", message)
 
 
 def test_torchs_store_that_timed_out_is_a_peer_that_is_gone() -> None:
