@@ -20,6 +20,7 @@ def launching(tmp_path, capsys, monkeypatch):
     shutil.copytree(ROOT / "images", project / "images")
     (project / "trainer").mkdir()
     monkeypatch.setattr(trust, "INSTALLED", project)
+    monkeypatch.chdir(tmp_path)  # the clone that the tests are in would be taken
     with buildah_storage(tmp_path / "buildah", monkeypatch):
         yield Launching(tmp_path, capsys)
 
