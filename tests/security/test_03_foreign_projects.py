@@ -186,6 +186,10 @@ def test_nothing_of_a_repository_is_started_until_it_is_named(laid, capsys):
         "`launch`\n"
     )
     assert main(["image", "install", "pytorch"]) == 3
+    # Its trainers would be what a job of the catalog runs.
+    for verb in ("plan", "run"):
+        assert main([verb, "mnist-synthetic", "--env", "no-file"]) == 3
+        assert "nothing in it is started" in capsys.readouterr().err
     assert not laid.ran.exists()
 
     assert main(["env", "trust", "../.."]) == 0

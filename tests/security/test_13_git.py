@@ -124,6 +124,35 @@ def test_a_missing_object_is_not_fetched_by_a_program(repo: Path) -> None:
     assert (state.dirty_diff or "").startswith("not known: ")
 
 
+def test_a_filter_of_the_users_own_is_not_run_either(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git-lfs, installed for the user, starts what the repository names as its extensions."""
+    made = tmp_path / "made"
+    (tmp_path / "global").write_text(f'[filter "x"]\n  clean = touch {made}; cat\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
+    (repo / ".git" / "info" / "attributes").write_text("*.py filter=x\n")
+    state = git_state(repo, repo)
+    assert state is not None
+    assert (state.dirty_diff or "").splitlines()[-2:] == ["-ours", "+changed"]
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("way", ["commondir", "objects", "refs", "alternates"])
+def test_a_history_that_is_borrowed_tells_nothing(repo: Path, tmp_path: Path, way: str) -> None:
+    private = make_repository(tmp_path / "private", "secret") / ".git"
+    if way == "commondir":
+        (repo / ".git/commondir").write_text(f"{private}\n")
+    elif way == "alternates":
+        (repo / ".git/objects/info/alternates").write_text(f"{private}/objects\n")
+    else:
+        (repo / ".git" / way).rename(tmp_path / "away")
+        (repo / ".git" / way).symlink_to(private / way)
+    with pytest.raises(GitFailure, match="its history is "):
+        Repository(repo).require_own()
+    assert git_state(repo, repo) is None
+
+
 @pytest.mark.parametrize("way", ["core.worktree", ".git file", ".git link"])
 def test_a_repository_that_leads_elsewhere_tells_nothing(
     repo: Path, tmp_path: Path, way: str
