@@ -21,23 +21,13 @@ HANG_EXIT_CODE = 124  # as of timeout(1): a limit of the job ended it
 PREEMPTED_EXIT_CODE = 75
 TEARDOWN_S = 30.0  # a traceback older than this at the rank's end was not its end
 
-# What frameworks say of a rank that went away ...
 PEER_LOSS = re.compile(
-    r"HorovodInternalError|remote process exited|NCCL communicator was aborted|ncclRemoteError"
-    r"|recvValue failed|sendBytes failed|failed to recv|DistNetworkError|DistStoreError"
-    r"|connectFullMesh failed|MPI_ABORT was invoked|errors_impl\.(Unavailable|Aborted)Error"
-    r"|Collective ops is aborted by|The client socket has timed out"
-)
-# ... and what any connection says: of a rank only where a framework was connected.
-CONNECTION_LOSS = re.compile(
-    r"[Cc]onnection (was )?(closed|reset|refused|aborted)|closed by peer|Timed out waiting"
+    r"HorovodInternalError|[Cc]onnection (was )?(closed|reset|refused|aborted)|closed by peer"
     r"|Connection(Reset|Refused|Aborted)Error|Broken ?[Pp]ipe|Socket (closed|Timeout)"
-    r"|timed out after \d+ ?(ms|seconds)"
-)
-BETWEEN_RANKS = re.compile(
-    r"torch/distributed|torch/nn/parallel|torch/autograd|torch/_tensor|c10d|gloo|nccl|horovod|mpi4py"
-    r"|tensorflow/|TCPStore",
-    re.IGNORECASE,
+    r"|remote process exited|NCCL communicator was aborted|ncclRemoteError|Timed out waiting"
+    r"|recvValue failed|sendBytes failed|failed to recv|DistNetworkError|DistStoreError"
+    r"|connectFullMesh failed|timed out after \d+ ?(ms|seconds)|MPI_ABORT was invoked"
+    r"|errors_impl\.(Unavailable|Aborted)Error|Collective ops is aborted by"
 )
 COLLECTIVE = re.compile(
     r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
@@ -46,6 +36,11 @@ PREEMPTED = re.compile(r"^preempted: ", re.MULTILINE)
 SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
 DIVERGED = re.compile(r"^training has diverged: (?P<how>(?:.*? rank (?P<rank>\d+) )?.*)")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
+# Whose last line is of these spoke to no rank.
+ELSEWHERE = re.compile(
+    r"^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
+    r"|pymongo|paramiko|concurrent\.futures)\."
+)
 LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps to less by itself
 GROUP = re.compile(r"^ *\| (?P<last>[A-Za-z_][\w.]*(: .*)?)\r?$", re.MULTILINE)
 FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -108,9 +103,8 @@ class RankReport(Struct, frozen=True, kw_only=True):
         text = self.traceback or self.last_lines
         # A signal after it was told to stop was ours, and says nothing of why it had failed.
         is_own_end = self.signal in (None, signal.SIGABRT) or self.stopped_s is not None
-        is_between_ranks = self.traceback is None or BETWEEN_RANKS.search(text)
-        is_lost = PEER_LOSS.search(text) or (is_between_ranks and CONNECTION_LOSS.search(text))
-        return is_own_end and bool(is_lost)
+        is_about_others = ELSEWHERE.match(_last_line(self.traceback)) is not None
+        return is_own_end and not is_about_others and bool(PEER_LOSS.search(text))
 
     @property
     def shell_exit_code(self) -> int | None:
