@@ -45,8 +45,8 @@ class Repository:
 
     def require_own(self) -> None:
         """Raise GitFailure where the repository leads to files or to a history elsewhere."""
-        top = Path(self._ask("rev-parse", "--show-toplevel").rstrip("\n")).resolve()
-        history = Path(self._ask("rev-parse", "--absolute-git-dir").rstrip("\n")).resolve()
+        top = self._path("--show-toplevel")
+        history = self._path("--absolute-git-dir")
         if not self._folder.resolve().is_relative_to(top):
             message = f"its files are in `{top}`"
             raise GitFailure(message)
@@ -55,18 +55,13 @@ class Repository:
             raise GitFailure(message)
         # A worktree's own part of the history lies below the one that it shares.
         shared = self._path("--git-common-dir")
-        below = [(history, shared), *((self._path("--git-path", each), shared) for each in _PARTS)]
-        for part, whole in below:
-            if not part.is_relative_to(whole):
-                message = f"its history is in `{whole}` and `{part}`"
+        for part in (history, *(self._path("--git-path", each) for each in _PARTS)):
+            if not part.is_relative_to(shared):
+                message = f"its history is in `{shared}` and `{part}`"
                 raise GitFailure(message)
         if (shared / "objects/info/alternates").exists():
             message = "its history is borrowed from another repository"
             raise GitFailure(message)
-
-    def _path(self, *words: str) -> Path:
-        told = self._ask("rev-parse", *words).rstrip("\n")
-        return (self._folder / told).resolve()
 
     def diff(self, names: list[str], *options: str) -> bytes:
         """Give `git diff HEAD` of the names, each taken literally."""
@@ -101,6 +96,10 @@ class Repository:
             # Git went by it to find `top`.
             return bool(self._ask("config", "--default", "", "--get", "core.worktree").strip())
         return Path(told).parent.resolve() == top
+
+    def _path(self, *words: str) -> Path:
+        told = self._ask("rev-parse", *words).rstrip("\n")
+        return (self._folder / told).resolve()
 
     def _ask(self, *words: str) -> str:
         return os.fsdecode(self._run(*words))
