@@ -68,7 +68,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def judge(project: Project, stack: str) -> int:
-    from tools import policy
+    from tests.environments import policy
 
     code = policy.main([stack], project=project)
     if code == ExitCode.REFUSED:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.host.cache import cache_root
 from jobs.host.private import make_folder
+from jobs.host.trust import INSTALLED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,18 +40,5 @@ class Project:
 
 
 def this_project(environ: Mapping[str, str]) -> Project:
-    root = Path(__file__).resolve().parent.parent
-    return Project(root=root, cache=cache_root(environ))
-
-
-def clean_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The caller's environment without another project's virtual environment."""
-    foreign = {
-        "VIRTUAL_ENV",
-        "UV_PROJECT",
-        "UV_PROJECT_ENVIRONMENT",
-        "UV_SYSTEM_PYTHON",
-        "PYTHONHOME",
-    }
-    kept = {name: value for name, value in environ.items() if name not in foreign}
-    return {**kept, "UV_PYTHON_DOWNLOADS": "never"}
+    """The clone that this program lies in."""
+    return Project(root=INSTALLED, cache=cache_root(environ))

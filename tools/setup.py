@@ -15,12 +15,12 @@ from pathlib import Path
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.host.private import close_folder
 from jobs.images.runtimes import OF_SET_UP, build_runtime
-from tools.azurite import Azurite, ensure_azurite
+from tools.install_azurite import Azurite, ensure_azurite
+from tools.install_pulumi import ensure_pulumi
+from tools.install_uv import ensure_uv, require_python, sync_environment
 from tools.local_stack import ensure_local_stack, write_wrapper
 from tools.phases import Phases
 from tools.project import Project, this_project
-from tools.pulumi import ensure_pulumi
-from tools.uv import ensure_uv, require_python, sync_environment
 
 UNWRITABLE = "XDG_CACHE_HOME names the folder for the cache; it and the clone must be writable"
 HINTS = {

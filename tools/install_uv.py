@@ -11,8 +11,9 @@ from pathlib import Path
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.cache import exclusive, run_logged
+from jobs.images.runtimes import uv_environment
 from tools.phases import Phases
-from tools.project import Project, clean_environment
+from tools.project import Project
 
 LOCK = "images/uv.txt"
 OLDEST = (0, 9)
@@ -102,7 +103,7 @@ def sync_environment(project: Project, uv: Path, phases: Phases) -> None:
             command,
             what="uv sync",
             log=project.log("uv-sync"),
-            env={**clean_environment(), **environment},
+            env={**uv_environment(uv), **environment},
             cwd=project.root,
             keep=[lock],
             hint="is the package index within reach, and the disk not full? then try again",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from tools.azurite import MAIN, ensure_azurite
+from tools.install_azurite import MAIN, ensure_azurite
 from tools.phases import Phases
 from tools.project import Project
 

@@ -1,4 +1,4 @@
-"""Lays what only tests need, where that is possible: `python3 -m tools.testbed`.
+"""Lays what only tests need, where that is possible: `python3 -m tests.environments.testbed`.
 
 Debian packages, a container registry's program, and the runtimes that set-up does not make. Never
 a reason to fail: a test whose tool is missing says so and is skipped.

@@ -1,4 +1,4 @@
-"""Judges dev, test and prod by the policy pack: `python -m tools.policy [STACK...]`.
+"""Judges dev, test and prod by the policy pack: `python -m tests.environments.policy [STACK...]`.
 
 The pack's own server judges what a preview shows, as under `pulumi preview --policy-pack`. The
 preview runs against a stand-in for Azure, so it needs no account and shows a stack that is not
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.host import console
-from tools.analyzer import Diagnostic, Policy, start_analyzer
+from tests.environments.analyzer import Diagnostic, Policy, start_analyzer
+from tests.environments.stand_in_preview import preview
 from tools.project import Project, this_project
-from tools.stand_in_preview import preview
 
 STACKS = ("dev", "test", "prod")
 PACK = "infra/policy"

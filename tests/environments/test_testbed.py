@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from tools import testbed
+from tests.environments import testbed
 
 
 @pytest.fixture

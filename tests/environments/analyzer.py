@@ -16,8 +16,8 @@ from typing import IO, Any, cast
 
 import grpc
 from google.protobuf import empty_pb2, json_format, struct_pb2
-from pulumi.runtime import proto  # noqa: TID253  # the protocol that this module speaks
-from pulumi.runtime.proto import analyzer_pb2_grpc  # noqa: TID253
+from pulumi.runtime import proto  # the protocol that this module speaks
+from pulumi.runtime.proto import analyzer_pb2_grpc
 
 from jobs.contracts.errors import EnvironmentFailure
 

@@ -1,6 +1,6 @@
 """Makes jobs/stacks/list_prices.csv: Azure's list prices of the sizes that a cluster can have.
 
-    .venv/bin/python -m tools.price_table zz_generated.pricing.go COMMIT
+    .venv/bin/python -m tests.environments.price_table zz_generated.pricing.go COMMIT
 
 The file is pkg/providers/pricing/zz_generated.pricing.go of github.com/Azure/karpenter-provider-azure,
 which is generated from Azure's retail-price service (pay as you go, Linux, USD an hour).
@@ -15,7 +15,7 @@ from pathlib import Path
 from infra.regions import REGIONS
 from infra.skus import SIZES
 
-TABLE = Path(__file__).parents[1] / "jobs" / "stacks" / "list_prices.csv"
+TABLE = Path(__file__).parents[2] / "jobs" / "stacks" / "list_prices.csv"
 _DATE = re.compile(r"// generated at (\d{4}-\d\d-\d\d)T")
 _REGION = re.compile(r'initialOnDemandPrices\["(\w+)"\] = map')
 _PRICE = re.compile(r'"(\w+)":\s+([0-9.]+),')
@@ -28,7 +28,7 @@ def main(generated: str, commit: str) -> None:
     assert dated
     sizes = sorted(SIZES)
     lines = [
-        "# USD an hour and node: pay as you go, Linux. Made by tools/price_table.py",
+        "# USD an hour and node: pay as you go, Linux. Made by tests/environments/price_table.py",
         f"# from github.com/Azure/karpenter-provider-azure at {commit}",
         f"date,{dated[1]}",
         ",".join(["region", *sizes]),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import bootstrap_state
+from infra import bootstrap_state
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 GROUP = "aaaaaaaa-2222-3333-4444-555555555555"
@@ -130,7 +130,7 @@ def test_a_second_run_comes_to_the_same(azure):
 def test_a_run_that_was_killed_after_any_step_is_ended_by_the_next(azure, tmp_path):
     assert bootstrap_state.main(ARGUMENTS) == 0
     whole = things(azure)
-    program = [sys.executable, "-m", "tools.bootstrap_state", *ARGUMENTS]
+    program = [sys.executable, "-m", "infra.bootstrap_state", *ARGUMENTS]
     for step in range(1, NUM_STEPS):
         cloud = tmp_path / f"killed-{step}"
         environ = {**os.environ, "FAKE_CLOUD": str(cloud), "FAKE_DIES_AFTER": str(step)}

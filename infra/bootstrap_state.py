@@ -4,7 +4,7 @@ A storage account and a key vault in a group of their own, before any stack exis
 declare the place of its own state. A step whose thing is there changes nothing, so the program can
 be started again after anything: a lost line, a `kill -9`, a colleague who did half of it.
 
-    python -m tools.bootstrap_state --name yard --location westeurope --allow-ip 203.0.113.7
+    python -m infra.bootstrap_state --name yard --location westeurope --allow-ip 203.0.113.7
 """
 
 from __future__ import annotations
