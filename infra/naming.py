@@ -123,5 +123,5 @@ class Names:
         )
 
     def assignment_name(self, *parts: str) -> str:
-        """The GUID that names a role assignment: the same for the same scope, role and receiver."""
+        """The GUID that names a role assignment: the same for the same scope, role and principal."""
         return str(uuid.uuid5(_ASSIGNMENTS, "/".join((self.group_id, *parts))))

@@ -68,7 +68,7 @@ def _local_cluster(cluster: LocalCluster) -> dict[str, Any]:
 
 def cloud_environment(platform: CloudPlatform) -> dict[str, Any]:
     """All that `launch` may know of a stack on Azure; plain text, known at preview."""
-    settings, names = platform.site.settings, platform.site.names
+    settings, names = platform.context.settings, platform.context.names
     return {
         "schema": SCHEMA,
         "stack": settings.stack,

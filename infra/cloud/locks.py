@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import authorization
 
-from infra.cloud.ties import tied
+from infra.cloud.resource_options import replaced_with
 
 _NOTES = "Holds what cannot be made again. To delete it on purpose remove this lock first."
 
@@ -36,7 +36,7 @@ class Locks(pulumi.ComponentResource):
                 scope=target_id,
                 level="CanNotDelete",
                 notes=_NOTES,
-                opts=tied(self, *args.depends_on),
+                opts=replaced_with(self, *args.depends_on),
             )
             for target, target_id in args.targets.items()
         }

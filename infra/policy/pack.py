@@ -10,8 +10,8 @@ from pulumi_policy.proxy import UnknownValueError
 
 from infra.policy import (
     access,
-    keeping,
     key_vault,
+    lifecycle,
     machine_learning,
     network,
     registry,
@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
     *machine_learning.RULES,
     *access.RULES,
     *network.RULES,
-    *keeping.RULES,
+    *lifecycle.RULES,
     *stack.RULES,
 )
 

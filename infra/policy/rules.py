@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
 
-from infra.policy.wishes import Wish
+from infra.policy.conditions import Condition
 
 Stage = Literal["dev", "test", "prod"]
 STAGES: tuple[Stage, ...] = ("dev", "test", "prod")
@@ -163,14 +163,14 @@ def stage_of(stack: str) -> Stage:
     return stage if stage in STAGES else "prod"
 
 
-def in_private(wish: Wish) -> Mapping[Stage, Wish]:
-    """Wished for in the stages that no public network reaches."""
-    return {"test": wish, "prod": wish}
+def in_private(condition: Condition) -> Mapping[Stage, Condition]:
+    """The condition, in the stages that no public network reaches."""
+    return {"test": condition, "prod": condition}
 
 
-def in_prod(wish: Wish) -> Mapping[Stage, Wish]:
-    """Wished for in prod only."""
-    return {"prod": wish}
+def in_prod(condition: Condition) -> Mapping[Stage, Condition]:
+    """The condition, in prod only."""
+    return {"prod": condition}
 
 
 def property_rule(
@@ -178,27 +178,29 @@ def property_rule(
     name: str,
     row: str,
     path: str,
-    wish: Wish | Mapping[Stage, Wish],
+    condition: Condition | Mapping[Stage, Condition],
     *,
     sources: str,
     why: str = "",
 ) -> ResourceRule:
-    """A rule on one property; a stage without a wish is not judged."""
-    wishes: Mapping[Stage, Wish] = dict.fromkeys(STAGES, wish) if isinstance(wish, Wish) else wish
+    """A rule on one property; a stage without a condition is not judged."""
+    conditions: Mapping[Stage, Condition] = (
+        dict.fromkeys(STAGES, condition) if isinstance(condition, Condition) else condition
+    )
 
     def check(resource: Resource) -> Iterable[str]:
-        wanted, value = wishes[resource.stage], look_up(resource.inputs, path)
+        wanted, value = conditions[resource.stage], look_up(resource.inputs, path)
         if not wanted.holds(value):
             yield f"{path} is {show(value)}, but must be {wanted.text}"
 
     return ResourceRule(
         name=name,
         row=row,
-        says=f"{type.rpartition(':')[2]}.{path}: {_describe(wishes)}{why and f' ({why})'}",
+        says=f"{type.rpartition(':')[2]}.{path}: {_describe(conditions)}{why and f' ({why})'}",
         sources=sources,
         types=(type,),
         check=check,
-        stages=tuple(wishes),
+        stages=tuple(conditions),
         path=path,
     )
 
@@ -226,8 +228,8 @@ def show(value: Any) -> str:
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
-def _describe(wishes: Mapping[Stage, Wish]) -> str:
-    texts = {stage: wish.text for stage, wish in wishes.items()}
+def _describe(conditions: Mapping[Stage, Condition]) -> str:
+    texts = {stage: condition.text for stage, condition in conditions.items()}
     if len(texts) == len(STAGES) and len(set(texts.values())) == 1:
         return texts["dev"]
     return "; ".join(

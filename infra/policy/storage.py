@@ -6,6 +6,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from infra.policy.conditions import (
+    Condition,
+    at_least,
+    empty,
+    equal,
+    is_narrow,
+    lasting_at_most,
+    matching,
+    one_of,
+)
 from infra.policy.rules import (
     Resource,
     ResourceRule,
@@ -15,16 +25,6 @@ from infra.policy.rules import (
     look_up,
     property_rule,
     show,
-)
-from infra.policy.wishes import (
-    Wish,
-    at_least,
-    empty,
-    equal,
-    is_narrow,
-    lasting_at_most,
-    matching,
-    one_of,
 )
 
 ACCOUNT = "azure-native:storage:StorageAccount"
@@ -38,7 +38,7 @@ OLD_DAYS: Mapping[Stage, int] = {"dev": 7, "test": 14, "prod": 90}
 _account = partial(property_rule, ACCOUNT)
 _blobs = partial(property_rule, BLOBS)
 _files = partial(property_rule, FILES)
-_week_or_month: Mapping[Stage, Wish] = {
+_week_or_month: Mapping[Stage, Condition] = {
     "dev": at_least(7),
     "test": at_least(7),
     "prod": at_least(30),

@@ -16,40 +16,42 @@ WIDEST_PREFIX = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class Condition:
     """A demand on one value; a property that is not set is None."""
 
     text: str
     holds: Callable[[Any], bool]
 
 
-def equal(wanted: str | bool) -> Wish:
+def equal(wanted: str | bool) -> Condition:
     """The value itself; words in whatever case, as Azure reads them."""
     if isinstance(wanted, bool):
-        return Wish(text=str(wanted).lower(), holds=lambda value: value is wanted)
+        return Condition(text=str(wanted).lower(), holds=lambda value: value is wanted)
     return one_of(wanted)
 
 
-def one_of(*wanted: str) -> Wish:
+def one_of(*wanted: str) -> Condition:
     known = {each.lower() for each in wanted}
-    return Wish(
+    return Condition(
         text=" or ".join(wanted),
         holds=lambda value: isinstance(value, str) and value.lower() in known,
     )
 
 
-def at_least(least: int) -> Wish:
-    return Wish(text=f"at least {least}", holds=lambda value: _is_number(value) and value >= least)
+def at_least(least: int) -> Condition:
+    return Condition(
+        text=f"at least {least}", holds=lambda value: _is_number(value) and value >= least
+    )
 
 
-def between(least: int, most: int) -> Wish:
-    return Wish(
+def between(least: int, most: int) -> Condition:
+    return Condition(
         text=f"{least} to {most}",
         holds=lambda value: _is_number(value) and least <= value <= most,
     )
 
 
-def lasting_at_most(most: str) -> Wish:
+def lasting_at_most(most: str) -> Condition:
     """A duration above zero and not above another, both in either way of writing."""
     limit_s = seconds(most)
     assert limit_s is not None
@@ -58,27 +60,27 @@ def lasting_at_most(most: str) -> Wish:
         length_s = seconds(value)
         return length_s is not None and 0 < length_s <= limit_s
 
-    return Wish(text=f"at most {most}", holds=holds)
+    return Condition(text=f"at most {most}", holds=holds)
 
 
-def matching(pattern: str) -> Wish:
-    return Wish(
+def matching(pattern: str) -> Condition:
+    return Condition(
         text=f"text like {pattern}",
         holds=lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None,
     )
 
 
-def given() -> Wish:
-    return Wish(text="set", holds=bool)
+def given() -> Condition:
+    return Condition(text="set", holds=bool)
 
 
-def absent() -> Wish:
-    return Wish(text="not set", holds=lambda value: value is None)
+def absent() -> Condition:
+    return Condition(text="not set", holds=lambda value: value is None)
 
 
-def empty() -> Wish:
+def empty() -> Condition:
     """Not set, or a list without elements."""
-    return Wish(
+    return Condition(
         text="empty", holds=lambda value: value is None or (isinstance(value, Sized) and not value)
     )
 

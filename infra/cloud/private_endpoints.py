@@ -8,18 +8,18 @@ import pulumi
 from pulumi_azure_native import resources
 
 from infra.cloud.access import Scope
+from infra.cloud.context import Context
 from infra.cloud.network import Network, NetworkArgs
 from infra.cloud.registry import Registry
-from infra.cloud.site import Site
 from infra.cloud.storage import Storage
 from infra.cloud.vault import Vault
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoorsArgs:
+class PrivateEndpointsArgs:
     """What is reached."""
 
-    site: Site
+    context: Context
     resource_group: resources.ResourceGroup
     data: Storage
     workspace_storage: Storage
@@ -27,12 +27,12 @@ class DoorsArgs:
     registry: Registry
 
 
-class Doors:
+class PrivateEndpoints:
     """A network and what it leads to; `ready` is what needs a way in to all of it waits for."""
 
-    def __init__(self, name: str, args: DoorsArgs, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, name: str, args: PrivateEndpointsArgs, opts: pulumi.ResourceOptions) -> None:
         self._network = Network(
-            name, NetworkArgs(site=args.site, resource_group=args.resource_group), opts
+            name, NetworkArgs(context=args.context, resource_group=args.resource_group), opts
         )
         data, own = args.data, args.workspace_storage
         blob, dfs = (
@@ -52,9 +52,9 @@ class Doors:
             "file": Scope(id=own_file.endpoint_id, resource=own_file.endpoint),
         }
         self.ready: list[pulumi.Resource] = [
-            door.names for door in (blob, dfs, own_blob, own_file, vault, registry)
+            endpoint.names for endpoint in (blob, dfs, own_blob, own_file, vault, registry)
         ]
 
     def open_workspace(self, workspace: Scope) -> None:
-        """The workspace's own door, which comes after the workspace."""
+        """The workspace's own endpoint, which comes after the workspace."""
         self._network.connect("workspace", workspace.id, "amlworkspace", [workspace.resource])

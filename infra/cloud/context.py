@@ -10,7 +10,7 @@ from infra.naming import Names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class Context:
     """Made once, by the platform; all of it is plain text at preview."""
 
     settings: CloudSettings
@@ -23,8 +23,8 @@ class Site:
         return self.settings.network == "private"
 
 
-def make_site(settings: CloudSettings, *, subscription_id: str) -> Site:
-    """The site of a stack in a subscription."""
+def make_context(settings: CloudSettings, *, subscription_id: str) -> Context:
+    """The context of a stack in a subscription."""
     names = Names(
         prefix=settings.name,
         stack=settings.stack,
@@ -37,4 +37,4 @@ def make_site(settings: CloudSettings, *, subscription_id: str) -> Site:
         "stage": settings.stage,
         "owner": settings.owner,
     }
-    return Site(settings=settings, names=names, tags=tags)
+    return Context(settings=settings, names=names, tags=tags)

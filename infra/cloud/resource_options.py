@@ -1,14 +1,14 @@
-"""Options of a resource that names others in plain text: the engine cannot see those names' owners."""
+"""Builds the options of a resource that names others in plain text, which the engine cannot see."""
 
 from __future__ import annotations
 
 import pulumi
 
 
-def tied(
+def replaced_with(
     parent: pulumi.Resource, *others: pulumi.Resource, retained: bool = False
 ) -> pulumi.ResourceOptions:
-    """Made after the others, and made again with any of them.
+    """Have a resource made after the others, and made again with any of them.
 
     Azure deletes what is in a resource with the resource, so a replaced account needs its
     containers again although none of their inputs changed. Old before new: both have one name,

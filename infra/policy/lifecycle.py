@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from infra.policy import key_vault, registry, storage
 from infra.policy.access import GROUP
+from infra.policy.conditions import at_least, equal
 from infra.policy.machine_learning import COMPUTE, INSIGHTS, WORKSPACE
 from infra.policy.rules import (
     AZURE,
@@ -21,7 +22,6 @@ from infra.policy.rules import (
     property_rule,
     show,
 )
-from infra.policy.wishes import at_least, equal
 
 BUDGET = "azure-native:consumption:Budget"
 LOCK = "azure-native:authorization:ManagementLockByScope"
