@@ -17,8 +17,9 @@ import pulumi
 from pulumi import dynamic
 
 from infra.local import azurite_server
-from infra.local.azurite_server import AzuriteError, Server
+from infra.local.azurite_server import Server
 from infra.local.running import find_running
+from infra.local.storage_folder import AzuriteError
 
 ACCOUNT = "trainyard"
 DATA_CONTAINER = "data"
