@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
-from jobs.stacks.losses import what_is_lost
-from jobs.stacks.pulumi_failures import pulumi_failed
+from jobs.stacks.preview import Preview, ResourceState, Step, decode_preview
 
 Change = Literal["replaced", "deleted", "goes along"]
 _Lost = Literal["replaced", "deleted"]
@@ -27,6 +25,54 @@ _PREVIEW_FAILED = "preview failed"
 # The engine's reason for what is made again with another resource.
 _WITH_ANOTHER = "replaceWith"
 _CRASHED = "an unhandled error occurred"
+# What a resource of a kind holds, by module and kind of Pulumi's type. Gone in either case, a new one begins empty.
+_HELD = {
+    "resources:ResourceGroup": (
+        "all that is in the group, what this stack does not know of too; the vault keeps its name, so "
+        "a new group needs another `trainyard:generation` as well"
+    ),
+    "storage:StorageAccount": (
+        "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
+    ),
+    "storage:BlobContainer": (
+        "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
+    ),
+    "keyvault:Vault": "every secret in it; a deleted vault can be recovered until its retention ends",
+    "containerregistry:Registry": (
+        "every image in it; no job that names one starts until it is pushed again"
+    ),
+    "machinelearningservices:Workspace": (
+        "job history, metrics, registered data assets and models; running jobs end"
+    ),
+    "machinelearningservices:Compute": "running jobs end; their checkpoints stay in the store",
+    "operationalinsights:Workspace": "the logs in it",
+    "applicationinsights:Component": "the telemetry that is found through it",
+    # The local store's server.
+    "dynamic:Azurite": "access to the store until another serves it; its data stays in its folder",
+}
+# There while the resource is: a replacement only interrupts it.
+_GIVEN = {
+    "managedidentity:UserAssignedIdentity": "the access of all that runs as it",
+    "authorization:RoleAssignment": "the access that it gives",
+    "authorization:RoleDefinition": "the access that is given by it",
+    "authorization:ManagementLockByScope": "protection from deletion",
+    "authorization:ManagementLockAtResourceLevel": "protection from deletion",
+    "consumption:Budget": "warnings that money runs out",
+    "monitor:DiagnosticSetting": "the record of what happens there",
+    "storage:ManagementPolicy": "deletion of temporary files and old checkpoints",
+    "storage:BlobServiceProperties": "recovery of blobs that are deleted",
+    "storage:FileServiceProperties": "recovery of shares that are deleted",
+    "machinelearningservices:Datastore": "jobs' access by the datastore's name (the blobs stay)",
+    "machinelearningservices:ManagedNetworkSettingsRule": "the clusters' connections through it",
+    "network:VirtualNetwork": "the connections in it, private endpoints included",
+    "network:Subnet": "the connections in it, private endpoints included",
+    "network:NetworkSecurityGroup": "the rules for what may connect",
+    "network:PrivateEndpoint": "the connections through it",
+    "network:PrivateDnsZoneGroup": "the names of what is connected to",
+    "privatedns:PrivateZone": "the names of what is connected to",
+    "privatedns:VirtualNetworkLink": "the names of what is connected to",
+}
+_UNKNOWN = "what it holds; this check does not know its kind"
 
 
 class Loss(Struct, frozen=True, kw_only=True):
@@ -67,7 +113,7 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
     `allowed` are names of clusters or resources. Raises EnvironmentFailure where the preview
     failed, LaunchError for a name that is not in the stack.
     """
-    said = _decode(preview, stack)
+    said = decode_preview(preview, stack)
     protected = _find_protected(said, stack)
     resources = _resources(said.steps, protected)
     gone = [each for each in resources if each.change and each.id and not each.is_retained]
@@ -110,32 +156,6 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
     return Refused(message, hint=f"where that is meant: {' '.join([*typed, *options])}")
 
 
-class _State(Struct, frozen=True, kw_only=True, rename="camel"):
-    id: str = ""
-    parent: str = ""
-    custom: bool = False
-    retain_on_delete: bool = False
-
-
-class _Step(Struct, frozen=True, kw_only=True, rename="camel"):
-    op: str
-    urn: str
-    old_state: _State | None = None
-    new_state: _State | None = None
-    replace_reasons: tuple[str, ...] | None = None
-    detailed_diff: dict[str, Any] | None = None
-
-
-class _Diagnostic(Struct, frozen=True, kw_only=True):
-    severity: str
-    message: str
-
-
-class _Preview(Struct, frozen=True, kw_only=True):
-    steps: tuple[_Step, ...] = ()
-    diagnostics: tuple[_Diagnostic, ...] = ()
-
-
 class _Resource(Struct, frozen=True, kw_only=True):
     """One resource in the cloud, with all that a preview says of it."""
 
@@ -155,16 +175,7 @@ class _Resource(Struct, frozen=True, kw_only=True):
         return other.id.lower().startswith(f"{self.id.lower()}/")
 
 
-def _decode(preview: bytes, stack: str) -> _Preview:
-    try:
-        return msgspec.json.decode(preview, type=_Preview)
-    except msgspec.DecodeError as error:
-        command = f"pulumi preview --json -s {stack}"
-        message = f"`{command}` says what cannot be read: {error}"
-        raise pulumi_failed(str(error), command=command, message=message) from error
-
-
-def _find_protected(said: _Preview, stack: str) -> dict[str, _Lost]:
+def _find_protected(said: Preview, stack: str) -> dict[str, _Lost]:
     """What is lost by URN of all that Pulumi fails for as it is protected.
 
     Raises EnvironmentFailure where it failed for anything else.
@@ -189,9 +200,9 @@ def _find_protected(said: _Preview, stack: str) -> dict[str, _Lost]:
     return protected
 
 
-def _resources(steps: Iterable[_Step], protected: Mapping[str, _Lost]) -> list[_Resource]:
+def _resources(steps: Iterable[Step], protected: Mapping[str, _Lost]) -> list[_Resource]:
     """Resources in the cloud by what happens to them; a resource of several steps once."""
-    steps_by_urn: dict[str, list[_Step]] = {}
+    steps_by_urn: dict[str, list[Step]] = {}
     for step in steps:
         steps_by_urn.setdefault(step.urn, []).append(step)
     resources = [
@@ -201,14 +212,14 @@ def _resources(steps: Iterable[_Step], protected: Mapping[str, _Lost]) -> list[_
     ]
     # Of what it refuses to replace before it is made again, Pulumi shows no step.
     unseen = (urn for urn in protected if urn not in steps_by_urn)
-    return resources + [_resource(urn, [_Step(op="refused", urn=urn)], protected) for urn in unseen]
+    return resources + [_resource(urn, [Step(op="refused", urn=urn)], protected) for urn in unseen]
 
 
-def _resource(urn: str, steps: Sequence[_Step], protected: Mapping[str, _Lost]) -> _Resource:
+def _resource(urn: str, steps: Sequence[Step], protected: Mapping[str, _Lost]) -> _Resource:
     resource_type, name = _split(urn)
     step = next((one for one in steps if one.op in _REPLACING | _DELETING), steps[0])
     change = "replaced" if step.op in _REPLACING else "deleted" if step.op in _DELETING else None
-    old = step.old_state or _State()
+    old = step.old_state or ResourceState()
     names = _names(name, _state(step).parent)
     return _Resource(
         urn=urn,
@@ -238,15 +249,15 @@ def _split(urn: str) -> tuple[str, str]:
     return types.rpartition("$")[2], name
 
 
-def _state(step: _Step) -> _State:
-    return step.new_state or step.old_state or _State()
+def _state(step: Step) -> ResourceState:
+    return step.new_state or step.old_state or ResourceState()
 
 
 def _named(resources: Iterable[_Resource], op: str) -> tuple[str, ...]:
     return tuple(sorted({each.name for each in resources if each.op == op}))
 
 
-def _because(step: _Step) -> tuple[str, ...]:
+def _because(step: Step) -> tuple[str, ...]:
     """Properties that force a replacement, before the others that change."""
     paths = [*(step.replace_reasons or ()), *sorted(step.detailed_diff or {})]
     names = (path.rpartition(".")[2].partition("[")[0] for path in paths if path != _WITH_ANOTHER)
@@ -269,6 +280,17 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
         is_protected=each.is_protected,
         is_allowed=not each.names.union(*(one.names for one in around)).isdisjoint(allowed),
     )
+
+
+def what_is_lost(resource_type: str, *, is_replaced: bool) -> str:
+    """What a resource takes with it when it is replaced or deleted."""
+    rest, _, kind = resource_type.rpartition(":")
+    # azure-native:storage, or of a pinned API version azure-native:storage/v20240101
+    module = rest.rpartition(":")[2].partition("/")[0]
+    key = f"{module}:{kind}"
+    if key in _GIVEN:
+        return f"{_GIVEN[key]}, until the new one works" if is_replaced else _GIVEN[key]
+    return _HELD.get(key, _UNKNOWN)
 
 
 def _gravity(loss: Loss) -> tuple[Any, ...]:

@@ -21,11 +21,10 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import LaunchError, hint_for_file
 from jobs.contracts.spec import Environment
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
-from jobs.stacks.hints import for_file
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
 # A runtime's packages take 6 GB, Pulumi's build 2 GB; a run writes megabytes.
@@ -93,7 +92,7 @@ def diagnose(stack: str, env_file: Path | None) -> Iterator[Check]:
         yield from check_folders(project, stack)
     for check in check_environment_of(stack, env_file):
         if env_file is not None and check.mend is not None:
-            yield structs.replace(check, mend=for_file(check.mend, env_file))
+            yield structs.replace(check, mend=hint_for_file(check.mend, env_file))
         else:
             yield check
 
@@ -188,7 +187,7 @@ def check_space(project: Project, wanted_gb: int) -> Check:
 
 def check_environment_of(stack: str, env_file: Path | None) -> Iterator[Check]:
     """The stack: is it up, and do its parts answer."""
-    from jobs.stacks.stack import load_environment
+    from jobs.stacks.read import load_environment
 
     try:
         environment = load_environment(stack, env_file)

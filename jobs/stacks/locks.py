@@ -76,16 +76,15 @@ def read_locks(folder: Path) -> list[StackLock]:
 
 def _started_s(pid: int) -> float | None:
     """When a living process started, in seconds since 1970; 0 where that cannot be known."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-    except FileNotFoundError:
-        return None if Path("/proc/self").exists() else _probe(pid)
-    fields = stat.rpartition(")")[2].split()
-    if fields[0] in "ZX":
+    if not Path("/proc/self").exists():
+        return _probe(pid)
+    from jobs.host.processes import read_process
+
+    process = read_process(pid)
+    if process is None or process.state in "ZX":
         return None
-    age_s = uptime_s - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.time() - age_s
+    uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    return time.time() - uptime_s + process.start / os.sysconf("SC_CLK_TCK")
 
 
 def _probe(pid: int) -> float | None:

@@ -11,8 +11,7 @@ import json
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.stacks.changes import Changes, Loss, find_refusal, judge_preview
-from jobs.stacks.losses import what_is_lost
+from jobs.stacks.changes import Changes, Loss, find_refusal, judge_preview, what_is_lost
 
 GROUP = "/subscriptions/s/resourceGroups/g"
 ACCOUNT = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/ty"

@@ -1,4 +1,6 @@
-"""Takes over creates that were cut off: whether Azure has made the resource is looked at.
+"""Adopts creates that were cut off, so that a refresh looks whether Azure has made the resource.
+
+    python -P -m infra.pending_creates find|adopt|declare < JSON
 
 When `pulumi` is killed while Azure makes a resource, its record says no more than "creating".
 To forget that would leave a resource that nobody owns, and whose name the provider would refuse to
@@ -8,7 +10,9 @@ record as if it were made, and a refresh takes it out again where it was not.
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -44,6 +48,27 @@ PATHS = {
     "machinelearningservices:Datastore": "Microsoft.MachineLearningServices/workspaces/{workspaceName}/datastores/{name}",
     "machinelearningservices:Compute": "Microsoft.MachineLearningServices/workspaces/{workspaceName}/computes/{computeName}",
 }
+
+
+def main(argv: Sequence[str]) -> int:
+    """Read a record (an exported deployment) as JSON, print what `launch env repair` goes on with.
+
+    `find` prints the unsettled operations, `adopt` and `declare` the record that is to be imported;
+    `declare` reads {"record": ..., "operations": ...}.
+    """
+    given: dict[str, Any] = json.load(sys.stdin.buffer)
+    match argv:
+        case ["find"]:
+            answer: object = find_unsettled(given)
+        case ["adopt"]:
+            answer = adopt(given)
+        case ["declare"]:
+            answer = declare_again(given["record"], given["operations"])
+        case _:
+            print(__doc__, file=sys.stderr)  # noqa: T201
+            return 2
+    json.dump(answer, sys.stdout)
+    return 0
 
 
 def adopt(deployment: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,3 +178,7 @@ def _insert(resources: list[dict[str, Any]], made: dict[str, Any]) -> None:
             resources[index : index + 1] = [made, *old]
             return
     resources.append(made)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

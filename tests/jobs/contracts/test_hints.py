@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import main
+from jobs.contracts.errors import hint_for_file
 from jobs.contracts.spec import Containers, Storage
 from jobs.host.environment_file import write_environment
 from jobs.host.project import project_root
-from jobs.stacks.hints import for_file
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.local_server import name_server
 
@@ -45,7 +45,7 @@ OWNERS = "for whoever owns the stack: "
     ],
 )
 def test_a_hint_for_a_stack_becomes_one_for_the_file(hint, said):
-    assert for_file(hint, FILE) == said
+    assert hint_for_file(hint, FILE) == said
 
 
 def hints_with_a_stack():
@@ -64,7 +64,7 @@ def hints_with_a_stack():
 
 @pytest.mark.parametrize(("source", "text"), hints_with_a_stack())
 def test_no_text_of_launch_names_a_stack_to_who_has_a_file(source, text):
-    told = for_file(text, FILE)
+    told = hint_for_file(text, FILE)
     assert told.startswith(OWNERS) or not re.search(r"launch [^;,`]*-s X", told), source
 
 

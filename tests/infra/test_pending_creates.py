@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.stacks.pending_creates import adopt, declare_again, find_unsettled
+from infra.pending_creates import adopt, declare_again, find_unsettled
 
 IDENTIFIER = "/subscriptions/s/resourceGroups/g"
 
