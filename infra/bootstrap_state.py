@@ -41,12 +41,12 @@ PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.
 
 
 class BootstrapError(Exception):
-    """What stopped the bootstrap, and what to type."""
+    """A failure that stopped the bootstrap, with what to type next."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Names and ids of what is made: the same for everybody who types the same `--name`."""
+    """Names and ids of the backend's resources, equal for everybody who types the same `--name`."""
 
     subscription: str
     group: str
@@ -69,7 +69,7 @@ class Names:
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """Who may use the state: an object of Entra ID."""
+    """An object of Entra ID that may use the state."""
 
     kind: str
     object_id: str
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def name_everything(name: str, subscription: str) -> Names:
-    """Account and vault names are the whole world's: six digits of the subscription part them."""
+    """Derive all names; six digits of the subscription make the global ones unique."""
     digest = hashlib.sha256(f"{subscription.lower()}/state".encode()).hexdigest()[:6]
     return Names(
         subscription=subscription,
@@ -123,7 +123,7 @@ def name_everything(name: str, subscription: str) -> Names:
 def plan(
     names: Names, region: Region, allow_ips: Sequence[str], principals: Sequence[Principal]
 ) -> list[Step]:
-    """Every command, each after what it needs."""
+    """List every command, each after what it needs."""
     group = ("group", "create", "--name", names.group, "--location", region.name)
     group += ("--subscription", names.subscription, "--tags", "project=trainyard", "holds=state")
     return [
@@ -135,7 +135,7 @@ def plan(
 
 
 def as_shell(step: Step) -> str:
-    """The step as a line of shell, with its title as a comment."""
+    """Write the step as a line of shell, with its title as a comment."""
     command = shlex.join(("az", *step.command))
     if step.unless is not None:
         command = f"{shlex.join(('az', *step.unless))} > /dev/null 2>&1 || {command}"
@@ -143,7 +143,7 @@ def as_shell(step: Step) -> str:
 
 
 def how_to_go_on(names: Names) -> str:
-    """What a shell needs before `pulumi`; no key is in it, Pulumi asks as who is logged in."""
+    """Write the exports that a shell needs before `pulumi`; no key is among them."""
     keys = "AZURE_STORAGE_ACCOUNT AZURE_STORAGE_KEY AZURE_STORAGE_SAS_TOKEN"
     provider = f"azurekeyvault://{names.vault}.vault.azure.net/keys/{KEY}"
     return (
@@ -238,7 +238,7 @@ def _roles(names: Names, principal: Principal) -> list[Step]:
 
 
 def _lifecycle() -> str:
-    """Each `up` writes its state some hundred times; what is overwritten is kept for a while."""
+    """Build the rule that deletes old versions: each `up` writes its state some hundred times."""
     version = {"delete": {"daysAfterCreationGreaterThan": OLD_VERSIONS_KEPT_DAYS}}
     filters = {"blobTypes": ["blockBlob"], "prefixMatch": [f"{CONTAINER}/"]}
     rule = {
@@ -263,7 +263,7 @@ def _carry_out(step: Step) -> None:
 
 
 def _ask(*command: str) -> str:
-    """The id of what is shown: the subscription of `az login`, or who logged in."""
+    """Ask `az` for an id: of the subscription, or of the user who logged in."""
     answer = _az(*command, "--query", "id", "--output", "tsv")
     if answer.returncode != 0:
         raise BootstrapError(_failure(answer))
@@ -333,7 +333,7 @@ def _guid(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Storage firewalls take IPv4 ranges up to /30, single addresses without a prefix."""
+    """Parse an address as storage firewalls take it: IPv4, ranges up to /30, no prefix for one."""
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:

@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def adopt(deployment: Mapping[str, Any]) -> dict[str, Any]:
-    """Make resources of the creates that were cut off, where the id is known.
+    """Turn creates that were cut off into resources, where their id is known.
 
     Of Pulumi's exported deployment; creates of other providers stay pending.
     """
@@ -95,7 +95,7 @@ def adopt(deployment: Mapping[str, Any]) -> dict[str, Any]:
 def declare_again(
     deployment: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Give what was taken over its declared inputs back, without the tags.
+    """Restore the declared inputs of what was adopted, without the tags.
 
     The refresh has added to them all that Azure fills in by itself; that a program does not declare
     those could look like a replacement. The tags that are missing have the next `up` send the whole
@@ -120,7 +120,7 @@ def declare_again(
 
 
 def find_unsettled(deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Operations that were cut off, and adoptions that no refresh has looked at since."""
+    """List operations that were cut off, and adoptions that no refresh has checked since."""
     return [
         *cast("list[dict[str, Any]]", deployment.get("pending_operations") or []),
         *(
@@ -132,7 +132,7 @@ def find_unsettled(deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def resource_id(resource: Mapping[str, Any], subscription: str | None) -> str | None:
-    """The id that Azure gives to a declared resource; None where it cannot be known."""
+    """Build the id that Azure gives to a declared resource; None where it cannot be known."""
     kind = str(resource.get("type", ""))
     path = PATHS.get(kind.removeprefix(PREFIX)) if kind.startswith(PREFIX) else None
     if path is None:
@@ -147,7 +147,7 @@ def resource_id(resource: Mapping[str, Any], subscription: str | None) -> str | 
 
 
 def _find_subscription(deployment: Mapping[str, Any]) -> str | None:
-    """From the platform's inputs, else from the first id or scope that says it."""
+    """Read the subscription from the platform's inputs, else from the first id or scope."""
     operations = cast("list[dict[str, Any]]", deployment.get("pending_operations") or [])
     resources = [
         *cast("list[dict[str, Any]]", deployment.get("resources") or []),
@@ -167,7 +167,7 @@ def _find_subscription(deployment: Mapping[str, Any]) -> str | None:
 
 
 def _insert(resources: list[dict[str, Any]], made: dict[str, Any]) -> None:
-    """Put a resource where it belongs; one of the same name, which it was to replace, is behind it.
+    """Insert a resource at its place, before one of the same name that it was to replace.
 
     What depends on the old one finds the new one before it; the old one is still to be deleted,
     unless it was deleted before this one's create began.

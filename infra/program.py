@@ -1,4 +1,4 @@
-"""The table of contents: settings -> platform -> outputs."""
+"""Declares the stack: settings -> platform -> outputs."""
 
 from __future__ import annotations
 

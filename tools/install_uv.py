@@ -20,7 +20,7 @@ OLDEST = (0, 9)
 
 
 def ensure_uv(project: Project, phases: Phases) -> Path:
-    """The uv on PATH when it is new enough, else one in .trainyard/uv."""
+    """Find uv on PATH where it is new enough, else install one into .trainyard/uv."""
     with phases.phase("uv") as phase:
         own = project.state / "uv" / "bin" / "uv"
         for candidate in (shutil.which("uv"), str(own)):
@@ -35,7 +35,7 @@ def ensure_uv(project: Project, phases: Phases) -> Path:
 
 
 def uv_version(uv: str | None) -> tuple[int, ...]:
-    """The version of a uv program; () when it is none."""
+    """Ask a uv program for its version; () when it is none."""
     if uv is None or not Path(uv).exists():
         return ()
     answer = subprocess.run(
@@ -78,7 +78,7 @@ def install_uv(project: Project) -> None:
 
 
 def sync_environment(project: Project, uv: Path, phases: Phases) -> None:
-    """Make .venv what uv.lock says."""
+    """Install the packages of uv.lock into .venv."""
     unfinished = project.state / "sync.unfinished"
     with (
         phases.phase("Python packages of uv.lock") as phase,

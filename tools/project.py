@@ -1,4 +1,4 @@
-"""Where set-up reads from and writes to."""
+"""Locates the folders that set-up reads from and writes to."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Project:
 
     @property
     def state(self) -> Path:
-        """What belongs to this clone alone: Pulumi's home and state, logs, tools."""
+        """The folder of this clone alone: Pulumi's home and state, logs, tools."""
         return self.root / ".trainyard"
 
     def log(self, name: str) -> Path:
-        """An empty log file for one phase; only the last set-up's logs are kept."""
+        """Create an empty log file for one phase; only the last set-up's logs are kept."""
         path = self.state / "logs" / f"{name}.log"
         make_folder(path.parent)
         path.write_text("", encoding="utf-8")
@@ -40,5 +40,5 @@ class Project:
 
 
 def this_project(environ: Mapping[str, str]) -> Project:
-    """The clone that this program lies in."""
+    """Build the project of the clone that this program lies in."""
     return Project(root=INSTALLED, cache=cache_root(environ))

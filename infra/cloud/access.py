@@ -1,4 +1,4 @@
-"""Who may do what: the least roles of the identities and of people, each on the smallest scope."""
+"""Grants the least roles to identities and people, each on the smallest scope."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What a role is given on: its id, plain text so that a preview shows it, and the resource."""
+    """An object that a role is given on; its id is plain text, so that a preview shows it."""
 
     id: str
     resource: pulumi.Resource
@@ -45,7 +45,7 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Scopes:
-    """All that roles are given on but the workspace, which needs some of them to be made."""
+    """Every scope of a role but the workspace, which needs some of them to be made."""
 
     data_account: Scope
     data_container: Scope
@@ -59,7 +59,7 @@ class Scopes:
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """Who gets a role: `key` names it in a plan, the id may be known after it is made only."""
+    """An identity or group that gets a role; `key` names it in a plan, before its id is known."""
 
     key: str
     principal_id: pulumi.Input[str]
@@ -68,7 +68,7 @@ class Principal:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessArgs:
-    """Who gets the roles, and on what."""
+    """Identities that get roles, and the scopes."""
 
     context: Context
     identities: Identities
@@ -76,7 +76,7 @@ class AccessArgs:
 
 
 class Access(pulumi.ComponentResource):
-    """The roles that must be there before the workspace, and those of the clusters."""
+    """Roles that must be there before the workspace, and those of the clusters."""
 
     def __init__(
         self, name: str, args: AccessArgs, opts: pulumi.ResourceOptions | None = None
@@ -134,7 +134,7 @@ class Access(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleArgs:
-    """What the groups of the settings get roles on."""
+    """Scopes of the roles of the settings' groups."""
 
     context: Context
     scopes: Scopes
@@ -142,7 +142,7 @@ class PeopleArgs:
 
 
 class People(pulumi.ComponentResource):
-    """What the groups of the settings may do: launch runs and bring data, scale clusters, or look."""
+    """Roles of the settings' groups: launch runs and bring data, scale clusters, or look."""
 
     def __init__(
         self, name: str, args: PeopleArgs, opts: pulumi.ResourceOptions | None = None
@@ -192,7 +192,7 @@ def grant(
     scope: Scope,
     parent: pulumi.Resource,
 ) -> authorization.RoleAssignment:
-    """One role on one scope; made again with what it is given on, which takes it along."""
+    """Give one role on one scope; replaced together with the scope's resource."""
     return authorization.RoleAssignment(
         name,
         role_assignment_name=context.names.assignment_name(scope.id, role, principal.key),
@@ -207,7 +207,7 @@ def grant(
 
 
 def identity_principal(key: str, principal_id: pulumi.Input[str]) -> Principal:
-    """One of the stack's own identities as a principal."""
+    """Build the principal of one of the stack's own identities."""
     return Principal(
         key=key,
         principal_id=principal_id,
@@ -223,7 +223,7 @@ def _grant_all(
     *,
     parent: pulumi.Resource,
 ) -> list[authorization.RoleAssignment]:
-    """Roles of one principal, each under a key of its own."""
+    """Give a principal several roles, each under a key of its own."""
     return [
         grant(f"{name}-{key}", context, principal=principal, role=role, scope=scope, parent=parent)
         for key, role, scope in roles

@@ -1,4 +1,4 @@
-"""The month's money: mails at its milestones. It only warns; the clusters' maxima are what stops."""
+"""Declares the monthly budget, which mails at its thresholds and stops nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BudgetArgs:
 
 
 class Budget(pulumi.ComponentResource):
-    """Of all that is in the group, the group's life long."""
+    """The budget of the resource group, for as long as the group lives."""
 
     def __init__(
         self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None

@@ -1,4 +1,4 @@
-"""One autoscaling cluster of the workspace, and what holds prod's together."""
+"""Declares an autoscaling cluster of the workspace, and the hold on prod's clusters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PRIORITIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class CloudClusterArgs:
-    """The cluster's `key` in the settings, those settings, and what must be there before it."""
+    """The cluster's `key` in the settings, those settings, and what must be made before it."""
 
     context: Context
     key: str
@@ -114,6 +114,6 @@ class ClusterHold(pulumi.ComponentResource):
 
 
 def iso_duration(seconds: int) -> str:
-    """120 becomes `PT2M`, the form in which Azure gives it back."""
+    """Write seconds as ISO 8601, in the form that Azure returns (120 as `PT2M`)."""
     minutes, rest = divmod(seconds, 60)
     return "PT" + (f"{minutes}M" if minutes else "") + (f"{rest}S" if rest else "")

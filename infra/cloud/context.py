@@ -1,4 +1,4 @@
-"""What every part of a cloud stack needs to know: settings, names, tags."""
+"""Holds what every part of a cloud stack needs: settings, names, tags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infra.naming import Names
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Made once, by the platform; all of it is plain text at preview."""
+    """Settings, names and tags of one stack, made once by the platform; plain text at preview."""
 
     settings: CloudSettings
     names: Names
@@ -24,7 +24,7 @@ class Context:
 
 
 def make_context(settings: CloudSettings, *, subscription_id: str) -> Context:
-    """The context of a stack in a subscription."""
+    """Derive the context of a stack in a subscription."""
     names = Names(
         prefix=settings.name,
         stack=settings.stack,

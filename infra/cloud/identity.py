@@ -1,4 +1,4 @@
-"""Whom the workspace and the clusters' nodes act as: one user-assigned identity each."""
+"""Declares the user-assigned identities of the workspace and of the clusters' nodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
 @dataclass(frozen=True, kw_only=True)
 class IdentitiesArgs:
-    """The group that they are made in."""
+    """The group that the identities are made in."""
 
     context: Context
     resource_group: resources.ResourceGroup
 
 
 class Identities(pulumi.ComponentResource):
-    """Two identities with no rights: `infra/cloud/access.py` gives them theirs."""
+    """Two identities without rights; `infra/cloud/access.py` gives them roles."""
 
     def __init__(
         self, name: str, args: IdentitiesArgs, opts: pulumi.ResourceOptions | None = None

@@ -1,4 +1,4 @@
-"""Locks that keep prod's storage, vault and registry from being deleted by hand."""
+"""Locks prod's storage, vault and registry against deletion by hand."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ _NOTES = "Holds what cannot be made again. To delete it on purpose remove this l
 
 @dataclass(frozen=True, kw_only=True)
 class LocksArgs:
-    """What is locked: a short name and the resource's id. Never the group: clusters could not
-    scale any more."""
+    """Resources to lock, by short name and id; never the group, whose clusters could not scale."""
 
     targets: Mapping[str, str]
     depends_on: Sequence[pulumi.Resource]
 
 
 class Locks(pulumi.ComponentResource):
-    """One lock a resource."""
+    """Delete locks, one on each resource."""
 
     def __init__(
         self, name: str, args: LocksArgs, opts: pulumi.ResourceOptions | None = None

@@ -1,4 +1,4 @@
-"""Where logs and measurements go, and which resources send theirs there."""
+"""Declares where logs and measurements go, and which resources send theirs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORKSPACE_CATEGORIES = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Lifecycle:
-    """How long a stage's logs are kept and how many a day are taken in."""
+    """Days that a stage's logs are kept, and gigabytes taken in a day."""
 
     kept_days: int
     daily_gb: int
@@ -46,7 +46,7 @@ _LIFECYCLES: Mapping[Stage, _Lifecycle] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringArgs:
-    """Where the logs are kept."""
+    """The group that the logs are kept in."""
 
     context: Context
     resource_group: ResourceGroup
@@ -114,7 +114,7 @@ def diagnose(
     depends_on: Sequence[pulumi.Resource],
     parent: pulumi.Resource,
 ) -> monitor.DiagnosticSetting:
-    """Send these kinds of a resource's log lines to Log Analytics."""
+    """Send these categories of a resource's logs to Log Analytics."""
     return monitor.DiagnosticSetting(
         name,
         name="trainyard",

@@ -1,4 +1,6 @@
-"""The virtual network of a private stack: a subnet of private endpoints and the names they answer to."""
+"""Declares the virtual network of a private stack: a subnet of private endpoints and their DNS
+zones.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ _SUBNET = "endpoints"
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """Where the network is."""
+    """The group that the network is made in."""
 
     context: Context
     resource_group: ResourceGroup
@@ -49,7 +51,7 @@ class NetworkArgs:
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """A private endpoint and its names in DNS; whoever needs the way in waits for `names`."""
+    """A private endpoint and its DNS names; clients of the endpoint wait for `names`."""
 
     endpoint: network.PrivateEndpoint
     endpoint_id: str
@@ -163,7 +165,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _zone(self, zone: str) -> privatedns.PrivateZone:
-        """A zone that the network's machines look names up in."""
+        """Declare a private DNS zone and link it to the network."""
         short = zone.removeprefix("privatelink.").partition(".")[0]
         made = privatedns.PrivateZone(
             f"{self._name}-zone-{short}",
@@ -191,7 +193,7 @@ class Network(pulumi.ComponentResource):
 
 
 def _rules() -> list[network.SecurityRuleArgs]:
-    """Https from the network and from what is peered with it, nothing else."""
+    """Allow https from the network and from peered networks, nothing else."""
     return [
         network.SecurityRuleArgs(
             name="https-from-network",

@@ -1,4 +1,4 @@
-"""The private ways in: the network's endpoints to the accounts, vault, registry and workspace."""
+"""Declares the private endpoints of the accounts, vault, registry and workspace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.cloud.vault import Vault
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateEndpointsArgs:
-    """What is reached."""
+    """Resources that get a private endpoint."""
 
     context: Context
     resource_group: resources.ResourceGroup
@@ -28,7 +28,7 @@ class PrivateEndpointsArgs:
 
 
 class PrivateEndpoints:
-    """A network and what it leads to; `ready` is what needs a way in to all of it waits for."""
+    """A network with its endpoints; whatever uses one of them waits for `ready`."""
 
     def __init__(self, name: str, args: PrivateEndpointsArgs, opts: pulumi.ResourceOptions) -> None:
         self._network = Network(
@@ -56,5 +56,5 @@ class PrivateEndpoints:
         ]
 
     def open_workspace(self, workspace: Scope) -> None:
-        """The workspace's own endpoint, which comes after the workspace."""
+        """Add the workspace's endpoint, once the workspace is declared."""
         self._network.connect("workspace", workspace.id, "amlworkspace", [workspace.resource])

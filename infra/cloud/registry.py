@@ -1,4 +1,4 @@
-"""The container registry: pulled from and pushed to by identities only."""
+"""Declares the container registry, which only identities pull from and push to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNTAGGED_DAYS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryArgs:
-    """Where the registry is."""
+    """The group that the registry is made in."""
 
     context: Context
     resource_group: ResourceGroup
@@ -66,7 +66,9 @@ class Registry(pulumi.ComponentResource):
 
 
 def _prod_policies() -> containerregistry.PoliciesArgs:
-    """ARM-audience tokens stay allowed (checklist A6): nodes may have no others to pull with."""
+    """Build prod's policies; ARM-audience tokens stay allowed (checklist A6), as nodes may have no
+    others to pull with.
+    """
     return containerregistry.PoliciesArgs(
         export_policy=containerregistry.ExportPolicyArgs(status="disabled"),
         retention_policy=containerregistry.RetentionPolicyArgs(

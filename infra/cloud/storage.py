@@ -1,4 +1,4 @@
-"""A storage account: no keys, nothing public, and what is deleted by mistake can be brought back."""
+"""Declares a storage account without keys or public access, with recovery of deleted blobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AZURE_ML_RUNS = "azureml/"
 
 @dataclass(frozen=True, kw_only=True)
 class _Lifecycle:
-    """How well a stage's data is kept."""
+    """Redundancy, versions and retention of a stage's data."""
 
     sku: str
     deleted_days: int
@@ -75,7 +75,7 @@ _LIFECYCLES: Mapping[Stage, _Lifecycle] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StorageArgs:
-    """Which account, what for, and its containers (the workspace's own makes its own)."""
+    """The account's name and purpose, and its containers (the workspace makes its own)."""
 
     context: Context
     account_name: str
@@ -190,7 +190,9 @@ class Storage(pulumi.ComponentResource):
 
 
 def _rules(context: Context) -> storage.NetworkRuleSetArgs:
-    """Nobody but Azure's own trusted services and, where the account is public, who is allowed."""
+    """Build the firewall: trusted services of Azure and, on a public account, the allowed
+    addresses.
+    """
     return storage.NetworkRuleSetArgs(
         default_action=storage.DefaultAction.DENY,
         bypass="AzureServices",
@@ -206,7 +208,7 @@ def _deleted(lifecycle: _Lifecycle) -> storage.DeleteRetentionPolicyArgs:
 
 
 def _studio() -> storage.CorsRulesArgs:
-    """What Azure ML adds to its account for its studio; a later write without it takes it away."""
+    """Build what Azure ML adds to its account for its studio; a write without it removes it."""
     return storage.CorsRulesArgs(
         cors_rules=[
             storage.CorsRuleArgs(
@@ -255,7 +257,7 @@ def _rule(
     version: storage.ManagementPolicyVersionArgs | None = None,
     appended: bool = False,
 ) -> storage.ManagementPolicyRuleArgs:
-    """A rule; only deletions reach blobs that are appended to."""
+    """Build a lifecycle rule; append blobs take deletions only."""
     return storage.ManagementPolicyRuleArgs(
         name=name,
         enabled=True,

@@ -1,4 +1,4 @@
-"""The key vault: roles instead of access policies, and secrets that come back after a deletion."""
+"""Declares the key vault: roles instead of access policies, and recovery of deleted secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DELETED_DAYS: Mapping[Stage, int] = {"dev": 7, "test": 7, "prod": 90}
 
 @dataclass(frozen=True, kw_only=True)
 class VaultArgs:
-    """Where the vault is and whose tenant it trusts."""
+    """The group that the vault is made in, and the tenant it trusts."""
 
     context: Context
     tenant_id: str
@@ -30,7 +30,7 @@ class VaultArgs:
 
 
 class Vault(pulumi.ComponentResource):
-    """One vault for the workspace's secrets and for those that clusters may read."""
+    """A vault for the workspace's secrets and for those that clusters may read."""
 
     def __init__(
         self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None

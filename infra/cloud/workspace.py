@@ -1,4 +1,4 @@
-"""The Azure ML workspace, its datastores and its role on itself."""
+"""Declares the Azure ML workspace, its datastores and its role on itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.cloud.resource_options import replaced_with
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceArgs:
-    """Whom it acts as, what it is made from, and all that must be there before it."""
+    """The workspace's identity, its parts, and what must be made before it."""
 
     context: Context
     identities: Identities
@@ -95,7 +95,7 @@ class Workspace(pulumi.ComponentResource):
     def _datastore(
         self, name: str, context: Context, datastore: str, container: str
     ) -> machinelearningservices.Datastore:
-        """A container by its name in jobs; a job reads and writes it as the cluster's identity."""
+        """Declare a container under its name in jobs, used as the cluster's identity."""
         return machinelearningservices.Datastore(
             name,
             name=datastore,
@@ -124,7 +124,7 @@ class Workspace(pulumi.ComponentResource):
 def _managed_network(
     context: Context, scopes: Scopes
 ) -> machinelearningservices.ManagedNetworkSettingsArgs:
-    """Private endpoints from the nodes' network to what stands behind a firewall.
+    """Build the private endpoints from the nodes' network to what stands behind a firewall.
 
     Where only approved traffic goes out, Azure adds those to the workspace's own resources by
     itself; where all goes out it adds none for a resource that is open to some addresses. No rule

@@ -66,17 +66,17 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives; it may not answer yet."""
+        """Whether its process lives, even if it does not answer yet."""
         return is_alive(self.pid, self.identity)
 
     @property
     def command(self) -> Server:
-        """The same without the process."""
+        """The record without the process."""
         return replace(self, pid=None, identity=None)
 
 
 def read_server(folder: Path) -> Server | None:
-    """What was last started in this folder, alive or not; None when nothing ever was."""
+    """Read how the server was last started, dead or alive; None when it never was."""
     try:
         fields: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text(encoding="utf-8"))
         fields["containers"] = tuple(fields["containers"])
@@ -89,7 +89,7 @@ def read_server(folder: Path) -> Server | None:
 
 
 def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
-    """Its containers that are not there; None when no server of ours answers to our key."""
+    """List the containers that are not there; None when no server of ours answers to our key."""
     from infra.local.shared_key import StoreError, list_containers
 
     # Another user's would answer to any key.
@@ -103,7 +103,7 @@ def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
 
 
 def read_own(folder: Path, node: str = "", azurite: str = "") -> Server:
-    """Give how the server was started last, with these programs where they are named.
+    """Read how the server was last started, with these programs where they are named.
 
     Raises AzuriteError where none ever was, or another user may have written what is said there.
     """
@@ -122,7 +122,7 @@ def read_own(folder: Path, node: str = "", azurite: str = "") -> Server:
 
 
 def start(folder: Path, wanted: Server | None = None) -> Server:
-    """Have the server run as wanted (as last time, when None) and its containers there.
+    """Run the server as wanted (as last time, when None) with its containers.
 
     Safe to repeat and to race: one that runs as wanted is left alone, one that runs with other
     settings is restarted. Blocks until it answers. Raises AzuriteError.

@@ -21,7 +21,7 @@ class AzuriteError(Exception):
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, and what is missing above it, for us alone; shut one that is there.
+    """Create the folder and its parents for us alone; close one that is there.
 
     Raises AzuriteError for a folder of another user, who could read the key and the blobs.
     """
@@ -36,7 +36,7 @@ def make_private(folder: Path) -> None:
 
 @contextmanager
 def explained(folder: Path) -> Generator[None]:
-    """Turn the disk's errors (full, read-only, a file in the way) into ours."""
+    """Turn errors of the disk (full, read-only, a file in the way) into AzuriteError."""
     try:
         yield
     except OSError as error:
@@ -75,7 +75,7 @@ def check_free_space(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """All of it or nothing, and readable by its owner only."""
+    """Write a file by a rename, readable by its owner only."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""Rules G1 to G3: who may do what, and where."""
+"""Holds rules G1 to G3: roles, their principals and scopes."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ _PARTS = {
 
 
 def role_of(assignment: Resource) -> str:
-    """The GUID of the role that is given."""
+    """Read the GUID of the role that is given."""
     return str(assignment.inputs.get("roleDefinitionId")).lower().rpartition("/")[2]
 
 
 def kind_of(scope: object, stack: Stack) -> str:
-    """What a scope is, by its id: a kind of the tables above, or `other`."""
+    """Classify a scope by its id: a kind of the tables above, or `other`."""
     text = str(scope).lower()
     if re.fullmatch(r"/subscriptions/[^/]+/resourcegroups/[^/]+", text):
         return "group"
@@ -108,13 +108,13 @@ def kind_of(scope: object, stack: Stack) -> str:
 
 
 def kind_of_account(account: Resource, stack: Stack) -> str:
-    """Whether an account is the one that the workspace keeps its own things in."""
+    """Tell the workspace's own storage account from that of the data."""
     own = [stack.by_id(each.inputs.get("storageAccount")) for each in stack.of(WORKSPACE)]
     return "workspace account" if account in own else "data account"
 
 
 def _given_to(principal: str, stack: Stack) -> Iterator[Resource]:
-    """The assignments to clusters, the workspace, people, or to nobody of this stack."""
+    """Find the assignments to clusters, the workspace, people, or to nobody of this stack."""
     actors = _find_actors(stack)
     for each in stack.of(ASSIGNMENT):
         if each.inputs.get("principalType") == "Group":
@@ -128,7 +128,7 @@ def _given_to(principal: str, stack: Stack) -> Iterator[Resource]:
 
 
 def _find_actors(stack: Stack) -> Mapping[str, str]:
-    """Who acts as an identity, by the identity's urn."""
+    """Map each identity's urn to the resources that act as it."""
     found: dict[str, str] = {}
     for each in stack.of(WORKSPACE):
         identity = stack.by_id(each.inputs.get("primaryUserAssignedIdentity"))

@@ -1,4 +1,4 @@
-"""What a property may be: a text for people, and whether a value is so."""
+"""Builds conditions on a property's value, each with its text for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Condition:
 
 
 def equal(wanted: str | bool) -> Condition:
-    """The value itself; words in whatever case, as Azure reads them."""
+    """Demand this value; words in any case, as Azure reads them."""
     if isinstance(wanted, bool):
         return Condition(text=str(wanted).lower(), holds=lambda value: value is wanted)
     return one_of(wanted)
@@ -52,7 +52,7 @@ def between(least: int, most: int) -> Condition:
 
 
 def lasting_at_most(most: str) -> Condition:
-    """A duration above zero and not above another, both in either way of writing."""
+    """Demand a duration above zero and up to a limit, in either notation."""
     limit_s = seconds(most)
     assert limit_s is not None
 
@@ -79,14 +79,14 @@ def absent() -> Condition:
 
 
 def empty() -> Condition:
-    """Not set, or a list without elements."""
+    """Demand no value, or a list without elements."""
     return Condition(
         text="empty", holds=lambda value: value is None or (isinstance(value, Sized) and not value)
     )
 
 
 def seconds(value: Any) -> int | None:
-    """A duration in seconds; None for what is none."""
+    """Parse a duration; None for anything else."""
     if not isinstance(value, str):
         return None
     found = _ISO.fullmatch(value) or _SPAN.fullmatch(value)
@@ -97,7 +97,7 @@ def seconds(value: Any) -> int | None:
 
 
 def is_narrow(addresses: Any) -> bool:
-    """Whether a firewall's entry is an IPv4 address or a range that is not too wide."""
+    """Tell whether a firewall's entry is an IPv4 address or a range that is not too wide."""
     try:
         return ipaddress.IPv4Network(str(addresses)).prefixlen >= WIDEST_PREFIX
     except ValueError:

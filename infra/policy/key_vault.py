@@ -1,4 +1,4 @@
-"""Rules K: the vault, and secrets and keys that a stack declares."""
+"""Holds rules K: the vault, and secrets and keys that a stack declares."""
 
 from __future__ import annotations
 

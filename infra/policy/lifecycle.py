@@ -1,4 +1,4 @@
-"""Rules G5 to G7 and tags: what is spent, what cannot be deleted by mistake, whose it is."""
+"""Holds rules G5 to G7 and C9: budgets, locks and protection, tags."""
 
 from __future__ import annotations
 

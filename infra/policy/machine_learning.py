@@ -1,4 +1,4 @@
-"""Rules W, C and I: workspace, datastores, clusters, and what reports on them."""
+"""Holds rules W, C and I: workspace, datastores, clusters, and monitoring."""
 
 from __future__ import annotations
 

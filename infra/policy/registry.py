@@ -1,4 +1,4 @@
-"""Rules A: the container registry that images are pulled from."""
+"""Holds rules A: the container registry."""
 
 from __future__ import annotations
 

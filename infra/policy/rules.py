@@ -1,4 +1,4 @@
-"""What a rule is: data where a property says it all, a small function where not."""
+"""Defines rules: data for a condition on one property, a small function for any other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ID_PARTS = {
 # eq=False: a comparison would read inputs that may be unknown.
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resource:
-    """One resource as the program declares it; a read of an unknown input may raise."""
+    """A resource as the program declares it; a read of an unknown input may raise."""
 
     urn: str
     type: str
@@ -63,7 +63,7 @@ class Resource:
 
     @cached_property
     def id_ending(self) -> str:
-        """What this resource's id ends with, in small letters; '' for a type without a row."""
+        """The end of this resource's id, in small letters; '' for a type without a row."""
         if self.type not in ID_PARTS:
             return ""
         kind, name = ID_PARTS[self.type]
@@ -73,7 +73,7 @@ class Resource:
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """All resources of one stack, and its outputs as far as they are known."""
+    """Resources of one stack, and its outputs as far as they are known."""
 
     name: str
     resources: tuple[Resource, ...]
@@ -93,7 +93,7 @@ class Stack:
         return [each for type_ in types for each in self._by_type.get(type_, ())]
 
     def by_id(self, resource_id: object) -> Resource | None:
-        """The declared resource that an id means."""
+        """Find the declared resource of an id."""
         _, group, rest = str(resource_id).lower().partition("/resourcegroups/")
         return self._by_id_ending.get(group + rest)
 
@@ -111,7 +111,7 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What is wrong, and with which resource; '' means the stack."""
+    """A violation and the resource's urn; '' means the stack."""
 
     message: str
     urn: str = ""
@@ -139,7 +139,7 @@ class ResourceRule:
 
 @dataclass(frozen=True, kw_only=True)
 class StackRule:
-    """Judges a stack as a whole: what must be there, and what belongs together."""
+    """Judges a stack as a whole, by resources that are missing or do not fit together."""
 
     name: str
     row: str
@@ -158,18 +158,18 @@ Rule = ResourceRule | StackRule
 
 
 def stage_of(stack: str) -> Stage:
-    """The stack's name up to its first dash; any other name is held to what prod is held to."""
+    """Cut a stack's name at its first dash; a name of no stage is judged as prod."""
     stage = stack.partition("-")[0]
     return stage if stage in STAGES else "prod"
 
 
 def in_private(condition: Condition) -> Mapping[Stage, Condition]:
-    """The condition, in the stages that no public network reaches."""
+    """Demand the condition in the stages that no public network reaches."""
     return {"test": condition, "prod": condition}
 
 
 def in_prod(condition: Condition) -> Mapping[Stage, Condition]:
-    """The condition, in prod only."""
+    """Demand the condition in prod only."""
     return {"prod": condition}
 
 
@@ -183,7 +183,7 @@ def property_rule(
     sources: str,
     why: str = "",
 ) -> ResourceRule:
-    """A rule on one property; a stage without a condition is not judged."""
+    """Build a rule on one property; a stage without a condition is not judged."""
     conditions: Mapping[Stage, Condition] = (
         dict.fromkeys(STAGES, condition) if isinstance(condition, Condition) else condition
     )
@@ -206,7 +206,7 @@ def property_rule(
 
 
 def look_up(inputs: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path; None where a part of it is missing."""
+    """Read the value at a dotted path; None where a part of it is missing."""
     value: Any = inputs
     for key in path.split("."):
         if not isinstance(value, Mapping):
@@ -216,7 +216,7 @@ def look_up(inputs: Mapping[str, Any], path: str) -> Any:
 
 
 def show(value: Any) -> str:
-    """A value as a message names it; never long, since it may come from anywhere."""
+    """Write a value for a message, cut to 80 characters, since it may come from anywhere."""
     if value is None:
         return "not set"
     if isinstance(value, bool):

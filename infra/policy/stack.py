@@ -1,4 +1,4 @@
-"""Rules on a stack as a whole: what must be there, and what must belong together."""
+"""Holds the rules on a stack as a whole: resources it must have, and how they fit together."""
 
 from __future__ import annotations
 

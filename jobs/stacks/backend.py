@@ -16,7 +16,7 @@ LOCAL_STACK = "local"
 
 
 def state_file(root: Path, stack: str) -> Path | None:
-    """The stack's record where the backend is a folder; None where it is a service or a bucket."""
+    """Find the stack's record where the backend is a folder; None for a service or a bucket."""
     if stack == LOCAL_STACK:
         backend = root / ".trainyard" / "state"
     else:

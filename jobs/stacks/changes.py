@@ -1,4 +1,4 @@
-"""What `pulumi up` would replace or delete, read from a preview's JSON, and who allowed it (pure)."""
+"""Judges by a preview what `pulumi up` would replace or delete, and who allowed it (pure)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _UNKNOWN = "what it holds; this check does not know its kind"
 
 
 class Loss(Struct, frozen=True, kw_only=True):
-    """A resource that would be gone after `pulumi up`, itself or all that it holds.
+    """A resource that would be gone after `pulumi up`, itself or its contents.
 
     `name` is what `--allow-replace` takes. `because` names the properties that force it. `within`
     is another loss that it is inside of, so that to allow that one is to allow this one; where
@@ -95,7 +95,7 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """All that `pulumi up` would do to a stack; `idle_allowances` allow what is not lost.
+    """Effects of `pulumi up` on a stack; `idle_allowances` allow what is not lost.
 
     Where it `is_cut_short`, Pulumi met something protected and looked no further.
     """
@@ -108,7 +108,7 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes:
-    """What the JSON of `pulumi preview --show-sames` says would be lost.
+    """Read from the JSON of `pulumi preview --show-sames` what would be lost.
 
     `allowed` are names of clusters or resources. Raises EnvironmentFailure where the preview
     failed, LaunchError for a name that is not in the stack.
@@ -138,7 +138,7 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
 
 
 def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused | None:
-    """Why `pulumi up` must not be typed now; `typed` is the command that would allow it."""
+    """Build the error against a `pulumi up` now; `typed` is the command that would allow it."""
     protected = [each.name for each in changes.losses if each.is_protected]
     if protected:
         message = (
@@ -157,7 +157,7 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
 
 
 class _Resource(Struct, frozen=True, kw_only=True):
-    """One resource in the cloud, with all that a preview says of it."""
+    """A resource in the cloud, with what a preview says of it."""
 
     urn: str
     name: str
@@ -171,12 +171,12 @@ class _Resource(Struct, frozen=True, kw_only=True):
     is_retained: bool
 
     def holds(self, other: _Resource) -> bool:
-        """Whether the other one is inside this one, by Azure's ids."""
+        """Tell whether the other one is inside this one, by Azure's ids."""
         return other.id.lower().startswith(f"{self.id.lower()}/")
 
 
 def _find_protected(said: Preview, stack: str) -> dict[str, _Lost]:
-    """What is lost by URN of all that Pulumi fails for as it is protected.
+    """Map the URN of each protected resource that Pulumi fails for to its loss.
 
     Raises EnvironmentFailure where it failed for anything else.
     """
@@ -201,7 +201,7 @@ def _find_protected(said: Preview, stack: str) -> dict[str, _Lost]:
 
 
 def _resources(steps: Iterable[Step], protected: Mapping[str, _Lost]) -> list[_Resource]:
-    """Resources in the cloud by what happens to them; a resource of several steps once."""
+    """Group steps by resource in the cloud; a resource of several steps appears once."""
     steps_by_urn: dict[str, list[Step]] = {}
     for step in steps:
         steps_by_urn.setdefault(step.urn, []).append(step)
@@ -236,7 +236,7 @@ def _resource(urn: str, steps: Sequence[Step], protected: Mapping[str, _Lost]) -
 
 
 def _names(name: str, parent: str) -> list[str]:
-    """What a person may call a resource, first what we call it: a cluster by its own name."""
+    """List what a person may call a resource, our own name first (a cluster by its key)."""
     component_type, component = _split(parent) if parent else ("", "")
     if component_type.endswith(_CLUSTER):
         return [component.removeprefix("cluster-"), component, name]
@@ -244,7 +244,7 @@ def _names(name: str, parent: str) -> list[str]:
 
 
 def _split(urn: str) -> tuple[str, str]:
-    """The type and the name of urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME."""
+    """Cut type and name out of urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME."""
     types, _, name = urn.split("::", 2)[2].partition("::")
     return types.rpartition("$")[2], name
 
@@ -258,14 +258,14 @@ def _named(resources: Iterable[_Resource], op: str) -> tuple[str, ...]:
 
 
 def _because(step: Step) -> tuple[str, ...]:
-    """Properties that force a replacement, before the others that change."""
+    """List the properties that force a replacement, before the others that change."""
     paths = [*(step.replace_reasons or ()), *sorted(step.detailed_diff or {})]
     names = (path.rpartition(".")[2].partition("[")[0] for path in paths if path != _WITH_ANOTHER)
     return tuple(dict.fromkeys(names))
 
 
 def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) -> Loss:
-    """`around` are the resources that it is inside of and that are lost themselves."""
+    """Build the loss of a resource that is inside of the resources `around`, lost themselves."""
     costs = what_is_lost(each.type, is_replaced=each.change == "replaced")
     if each.is_retained and not around:
         costs = "stays where it is with what it holds, and the stack forgets it"
@@ -283,7 +283,7 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
 
 
 def what_is_lost(resource_type: str, *, is_replaced: bool) -> str:
-    """What a resource takes with it when it is replaced or deleted."""
+    """Describe what a resource takes with it when it is replaced or deleted."""
     rest, _, kind = resource_type.rpartition(":")
     # azure-native:storage, or of a pinned API version azure-native:storage/v20240101
     module = rest.rpartition(":")[2].partition("/")[0]
@@ -294,7 +294,7 @@ def what_is_lost(resource_type: str, *, is_replaced: bool) -> str:
 
 
 def _gravity(loss: Loss) -> tuple[Any, ...]:
-    """What is not allowed first, then by name: Pulumi's order is another one every time."""
+    """Order what is not allowed first, then by name: Pulumi's order differs every time."""
     within = loss.within or loss.name
     return (not loss.is_protected, loss.is_allowed, within, loss.within or "", loss.name, loss.type)
 

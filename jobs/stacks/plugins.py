@@ -59,7 +59,7 @@ def _has_cli_above(process: Process, table: Mapping[int, Process]) -> bool:
 
 
 def _names(pid: int) -> list[bytes]:
-    """The words of a process's command, paths by their last part."""
+    """List the words of a process's command, paths by their last part."""
     return [word.rpartition(b"/")[2] for word in _read_words(pid, "cmdline")]
 
 

@@ -52,7 +52,7 @@ class Preview(Struct, frozen=True, kw_only=True):
 
 
 def preview(stack: str) -> bytes:
-    """The JSON of `pulumi preview` with all resources, also where it failed; changes nothing.
+    """Run `pulumi preview` and return its JSON, also where it failed; changes nothing.
 
     Blocks for about a second, on Azure for a minute. Raises LaunchError (no such stack),
     EnvironmentFailure (Pulumi is missing or says nothing that can be read).

@@ -1,4 +1,4 @@
-"""Runs Pulumi's command line in a project, and tells what its failures mean."""
+"""Runs Pulumi's command line in a project and explains its failures."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def start_pulumi(
 
 
 def export_record(root: Path, stack: str) -> dict[str, Any]:
-    """What Pulumi exports: the record is its `deployment`, None before the first `up`."""
+    """Export the stack: its `deployment` is the record, None before the first `up`."""
     return msgspec.json.decode(run_pulumi(root, ["stack", "export", "-s", stack]))
 
 
 def last_words(output: bytes) -> str:
-    """Pulumi's own error, else its last line; what follows an error are its details."""
+    """Find Pulumi's own error, else its last line; what follows an error are its details."""
     lines = output.decode(errors="replace").strip().splitlines()
     told = next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else "")
     return told.removeprefix("error: ").strip() or "it said nothing"
 
 
 def pulumi_failed(said: str, *, command: str, message: str = "") -> EnvironmentFailure:
-    """The error for a command that failed, by what it `said`; `message` where that is told better."""
+    """Build the error for a failed command by what it `said`; `message` replaces the usual text."""
     if _NO_LOGIN.search(said):
         message = f"`{command}` failed: Pulumi is not logged in"
         return EnvironmentFailure(message, hint=_LOGIN_HINT)

@@ -31,7 +31,7 @@ MAX_CACHE_AGE_S = 600
 def load_environment(
     stack: str, env_file: Path | None = None, *, refresh: bool = False
 ) -> Environment:
-    """The environment of a stack, or of the file where one is given.
+    """Read the environment of a stack, or of the file where one is given.
 
     `refresh` leaves the cache aside. May start Pulumi and then blocks for about a second.
     Raises LaunchError (no project, no stack up, another schema, damaged), Refused (the project is
@@ -60,7 +60,7 @@ def load_environment(
 
 
 def list_stacks() -> list[tuple[str, bool | None]]:
-    """Every stack that has settings, and whether it is up; None where no folder tells."""
+    """List the stacks that have settings, and whether each is up; None where no folder tells."""
     root = project_root()
     names = stack_names(root)
     states = [state_file(root, name) for name in names]

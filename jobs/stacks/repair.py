@@ -69,7 +69,7 @@ def _end_what_died(root: Path, stack: str, state: Path | None) -> list[str]:
 
 
 def _remove_torn_notes(state: Path) -> list[str]:
-    """Pulumi notes each file's type beside it, in place: cut off, a note hides its whole file."""
+    """Remove notes of a file's type that were cut off: each hides the whole file beside it."""
     done: list[str] = []
     for note in (state.parents[2] / "meta.yaml.attrs", *state.parent.glob(f"{state.name}*.attrs")):
         try:
@@ -97,7 +97,7 @@ def _of_pending_creates(verb: str, value: object) -> Any:
 def _edit_record(
     root: Path, stack: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Change the stack's record on any backend; what it is then. Nothing is written for nothing."""
+    """Change the stack's record on any backend and return it; no import without a change."""
     exported = export_record(root, stack)
     old: dict[str, Any] = exported["deployment"] or {}
     new = change(old)

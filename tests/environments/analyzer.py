@@ -41,7 +41,7 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostic:
-    """What a rule says of a resource; `urn` is '' where it speaks of the stack."""
+    """A violation of a rule by a resource; `urn` is '' for the stack."""
 
     policy: str
     urn: str
@@ -50,7 +50,7 @@ class Diagnostic:
 
 
 class Analyzer:
-    """A pack that runs; made by `start_analyzer`."""
+    """A running pack, made by `start_analyzer`."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._stub: Any = analyzer_pb2_grpc.AnalyzerStub(channel)
@@ -89,7 +89,7 @@ class Analyzer:
 
 @contextmanager
 def start_analyzer(pack: Path, *, project: str, stack: str) -> Generator[Analyzer]:
-    """Run the pack in a folder for one stack; ended afterwards.
+    """Run the pack in a folder for one stack; it ends with the context.
 
     Raises EnvironmentFailure, with what the pack said, when it does not come up.
     """
@@ -123,7 +123,7 @@ def start_analyzer(pack: Path, *, project: str, stack: str) -> Generator[Analyze
 
 
 def _read_port(server: subprocess.Popen[bytes], pack: Path) -> int:
-    """The first line that the server prints, as the engine reads it."""
+    """Read the port from the server's first line, as the engine does."""
     out = server.stdout
     assert out is not None
     deadline = time.monotonic() + START_TIMEOUT_S

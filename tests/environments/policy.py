@@ -26,7 +26,7 @@ PACK = "infra/policy"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the pack says of one stack."""
+    """Violations of one stack by the pack."""
 
     stack: str
     num_resources: int
@@ -76,7 +76,7 @@ def judge(project: Project, stack: str, pack: Path) -> Verdict:
 
 
 def summarize(verdict: Verdict) -> str:
-    """One line: how much was judged by how many rules, and how it ended."""
+    """Write one line: how much was judged by how many rules, and how it ended."""
     rules = [each for each in verdict.policies if each.is_mandatory]
     found = len(verdict.diagnostics)
     ending = "no violation" if not found else console.count_text(found, "violation")
@@ -87,7 +87,9 @@ def summarize(verdict: Verdict) -> str:
 
 
 def rows(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
-    """What is broken. A rule that could not run is: at `up` nobody would see its warning."""
+    """List the violations, a rule that could not run among them: at `up` nobody would see its
+    warning.
+    """
     descriptions = {each.name: each.description for each in verdict.policies}
     return [
         (
@@ -102,7 +104,7 @@ def rows(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
 
 
 def _source(description: str) -> str:
-    """The checklist's row and the ids behind a rule, which its description names."""
+    """Cut the checklist's row and the ids out of a rule's description."""
     row = description.partition(". ")[0]
     return f"{row}: {description.rpartition('Sources: ')[2].rstrip('.')}"
 

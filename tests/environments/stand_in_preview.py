@@ -1,4 +1,4 @@
-"""Previews a cloud stack without an account: the real engine and SDK, a stand-in for Azure."""
+"""Previews a cloud stack without an account: real engine and SDK, stand-in for Azure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """Each resource as the engine would have it, the stack's own with its outputs."""
+    """Resources as the engine would have them, the stack's own with its outputs."""
 
     resources: tuple[Mapping[str, Any], ...]
 
 
 def preview(project: Project, stack: str, folder: Path) -> Preview:
-    """What `up` of a new stack would make, from the project's Pulumi.STACK.yaml.
+    """Preview `up` of a new stack from the project's Pulumi.STACK.yaml.
 
     `folder`, empty, holds a copy of what Pulumi reads, the state and the stand-in's subscription.
     Raises EnvironmentFailure with what the engine said.
@@ -107,7 +107,7 @@ def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
 
 
 def _explain(done: subprocess.CompletedProcess[str]) -> str:
-    """The errors of a digest, else all that was said."""
+    """Collect the errors of a digest, else all output."""
     _, brace, rest = done.stdout.partition("{")
     try:
         digest = cast("dict[str, Any]", json.loads(brace + rest))
@@ -119,7 +119,7 @@ def _explain(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _stack_outputs(events: Path) -> dict[str, Any]:
-    """The outputs of the stack's own resource, by its urn."""
+    """Read the outputs of the stack's own resource, by its urn."""
     found: dict[str, Any] = {}
     for line in events.read_text(encoding="utf-8").splitlines():
         metadata = json.loads(line).get("resOutputsEvent", {}).get("metadata", {})

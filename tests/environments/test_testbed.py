@@ -1,4 +1,4 @@
-"""What only tests need is a wish, never a demand."""
+"""Set-up of tools that only tests need never fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lays what only tests need, where that is possible: `python3 -m tests.environments.testbed`.
+"""Installs what only tests need, where that is possible: `python3 -m tests.environments.testbed`.
 
 Debian packages, a container registry's program, and the runtimes that set-up does not make. Never
 a reason to fail: a test whose tool is missing says so and is skipped.
@@ -31,7 +31,7 @@ REGISTRY = "docker-registry"
 
 
 def main() -> int:
-    """Lay what is missing, saying so; always exits 0."""
+    """Install what is missing, saying so; always exits 0."""
     project = this_project(os.environ)
     with Phases(sys.stdout, environ=os.environ) as phases:
         lay_packages(project, phases)
@@ -105,7 +105,7 @@ def lay_registry(project: Project, phases: Phases) -> None:
 
 
 def lay_runtimes(project: Project, phases: Phases) -> None:
-    """Make the runtimes that neither set-up nor the demo needs; 3 GB and minutes the first time."""
+    """Build the runtimes that neither set-up nor the demo needs; 3 GB and minutes the first time."""
     for image in list_images(project.root):
         if image in OF_SET_UP or describe(image, project.root)["built"]:
             continue
