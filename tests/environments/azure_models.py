@@ -1,4 +1,4 @@
-"""Prints, as JSON, the constraints of Microsoft's own models on a request.
+"""Prints, as JSON, what Microsoft's own models say a request may hold.
 
 Run by the Python of the environment that azure_models.txt locks, with lines of
 `NAME PACKAGE CLASS PATH` on stdin (PATH may be `-`, for a body alone). Of a client library only
@@ -28,7 +28,7 @@ RULES += ("maximum", "minimum", "max_items", "min_items", "unique")
 
 
 class Model:
-    """Base class of the older models; msrest's own would bring an HTTP client along."""
+    """What the older models derive from; msrest's own would bring an HTTP client along."""
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def bare_parents(package: str) -> str:
 
 
 def reachable(models: Any, root: str) -> dict[str, Any]:
-    """Collect the tables of a class and of all that it can hold."""
+    """The tables of a class and of all that it can hold."""
     found: dict[str, Any] = {}
     wanted = [root]
     while wanted:
@@ -99,7 +99,7 @@ def describe(models: Any, cls: Any) -> dict[str, Any]:
 
 
 def enums_of(models: Any, cls: Any) -> dict[str, list[str]]:
-    """Map attributes to the values of their enumerations, by the annotations of `__init__`."""
+    """Attribute -> the values of its enumeration, by the annotations of `__init__`."""
     module = sys.modules[models.__name__.rpartition(".")[0]]
     found = {}
     for name, annotation in cls.__init__.__annotations__.items():
@@ -111,7 +111,7 @@ def enums_of(models: Any, cls: Any) -> dict[str, list[str]]:
 
 
 def path_parameters(package: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Collect the rules of a path's parameters, from the operation that puts to it."""
+    """The rules of what a path takes, from the operation that puts to it."""
     folder = Path(next(iter(sys.modules[package].__path__))) / "operations"
     wanted = re.sub(r"{\w+}", "{}", path).lower()
     for file in sorted(folder.glob("_*.py")):
