@@ -16,7 +16,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
 class SettingsError(Exception):
-    """All problems of the settings, one line each."""
+    """Problems of the settings, one line each."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems

@@ -19,7 +19,7 @@ class Context:
 
     @property
     def is_private(self) -> bool:
-        """Whether the parts are reached through private endpoints only."""
+        """True where the parts are reached through private endpoints only."""
         return self.settings.network == "private"
 
 

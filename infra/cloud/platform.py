@@ -33,7 +33,7 @@ DATA_CONTAINER = "data"
 
 
 class CloudPlatform(pulumi.ComponentResource):
-    """All resources that `launch` needs on Azure; in prod a `destroy` deletes none of them."""
+    """The resources that `launch` needs on Azure; in prod a `destroy` deletes none of them."""
 
     def __init__(
         self, name: str, settings: CloudSettings, opts: pulumi.ResourceOptions | None = None

@@ -74,7 +74,7 @@ class PeopleSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CloudSettings:
-    """All settings of a cloud stack."""
+    """Checked settings of a cloud stack."""
 
     stack: str
     stage: Stage

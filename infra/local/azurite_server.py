@@ -54,7 +54,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How one server is started (`port` on 127.0.0.1), and the process that runs it, if any."""
+    """Settings of a server (`port` on 127.0.0.1), and the process that runs it, if any."""
 
     account: str
     port: int
@@ -66,7 +66,7 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives, even if it does not answer yet."""
+        """True while its process lives, even if it does not answer yet."""
         return is_alive(self.pid, self.identity)
 
     @property

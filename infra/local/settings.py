@@ -47,7 +47,7 @@ class Tools:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSettings:
-    """All settings of the local stack."""
+    """Checked settings of the local stack."""
 
     storage: StorageSettings
     workspace: WorkspaceSettings

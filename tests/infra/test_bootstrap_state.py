@@ -109,7 +109,7 @@ def test_what_is_made_is_what_the_dry_run_says(azure, capsys):
 
 
 def test_the_dry_run_as_a_script_stops_at_the_step_that_fails(azure, capsys, monkeypatch):
-    """What follows would lock and open to people a storage that is not as it should be."""
+    """Later steps would lock, and open to people, a storage that is not as it should be."""
     assert bootstrap_state.main([*ARGUMENTS, "--dry-run"]) == 0
     script = capsys.readouterr().out
     monkeypatch.setenv("FAKE_REFUSED", "storage account network-rule add")

@@ -1,4 +1,4 @@
-"""What dev, test and prod declare, in whole values, and what settings change of it."""
+"""The stacks dev, test and prod declare these whole values, and settings change them so."""
 
 from __future__ import annotations
 

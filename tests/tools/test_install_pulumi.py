@@ -1,4 +1,4 @@
-"""Where Pulumi comes from: PATH, the cache, the official release, or Go modules."""
+"""Pulumi comes from PATH, the cache, the official release, or Go modules."""
 
 import gc
 import hashlib

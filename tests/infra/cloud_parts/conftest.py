@@ -52,7 +52,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a part of a stage's stack declares: the context it is on, and all by name."""
+    """Declarations of a part of a stage's stack by name, with its context."""
 
     context: Context
     seen: dict[str, Seen]

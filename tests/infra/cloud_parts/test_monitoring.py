@@ -1,4 +1,4 @@
-"""Where each stage's logs go, every input; and the locks of prod."""
+"""Logs of each stage go to their place, every input compared; prod has its locks."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def workspace(context, group, opts):
 
 
 def account(stage: str, name: str) -> dict[str, object]:
-    """What all stages share, and then what each has for itself."""
+    """Build the inputs that all stages share, with those of one stage."""
     allowed = [
         {"iPAddressOrRange": address, "action": "Allow"}
         for address in (("198.51.100.7", "203.0.113.0/24") if stage == "dev" else ())

@@ -152,7 +152,7 @@ def test_an_empty_stack_on_azure_lacks_what_every_stack_has():
 
 
 def declared(stack: str, **changed: object) -> Stack:
-    """What a program declares, with the options that a recording engine does not see."""
+    """List a program's declarations, with the options that a recording engine does not see."""
     seen = declare_stack(stack, **changed)
     urns = {each.name: f"urn:pulumi:{stack}::trainyard::{each.type}::{each.name}" for each in seen}
     return Stack(

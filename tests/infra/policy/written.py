@@ -27,7 +27,7 @@ from tests.infra.policy.mutants import (
 
 
 def mutants_of(rule: Rule, whole: Stack) -> Iterator[Mutant]:
-    """All that is to be tried for a rule on one stack."""
+    """List the mutants of a rule on one stack."""
     if isinstance(rule, ResourceRule) and rule.path:
         yield from of_property(rule, whole)
     for make in WRITTEN.get(rule.name, ()):
