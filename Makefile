@@ -3,39 +3,39 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null \
 	&& echo $$p && break; done)
-TOOLS = "$(or $(PYTHON),python3)" -m tools
+BARE = "$(or $(PYTHON),python3)" -m
 BIN = .venv/bin
 
 .PHONY: setup setup-v1 demo test check bench faults policy
 
 setup:
-	@$(TOOLS).setup
+	@$(BARE) tools.setup
 
 # What the engine azureml_v1 asks: azureml-core, in an environment of its own.
 setup-v1: setup
 	$(BIN)/python -P -m jobs.engines.azure_ml_v1.sdk
 
 demo:
-	@$(TOOLS).demo
+	@$(BARE) tools.demo
 
 test: setup
-	@$(TOOLS).testbed
+	@$(BARE) tests.environments.testbed
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=15
 
 check:
-	@$(TOOLS).setup environment
+	@$(BARE) tools.setup environment
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
 bench: setup
-	@$(TOOLS).testbed
+	@$(BARE) tests.environments.testbed
 	$(BIN)/python -m tests.bench
 
 faults: setup
-	@$(TOOLS).testbed
+	@$(BARE) tests.environments.testbed
 	$(BIN)/pytest -rs -m faults
 
 policy: setup
-	$(BIN)/python -m tools.policy
+	$(BIN)/python -P -m tests.environments.policy

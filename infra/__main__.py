@@ -1,4 +1,4 @@
-"""Where Pulumi enters: `main` of Pulumi.yaml."""
+"""Starts the Pulumi program of the stack (`main` of Pulumi.yaml)."""
 
 from infra.program import main
 

@@ -1,4 +1,4 @@
-"""Names of all that a stack makes: plain text before anything exists, so that a preview shows it."""
+"""Names all resources of a stack in plain text before they exist, so that a preview shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASSIGNMENTS = uuid.UUID("5b9d7d3e-52c1-4d2b-9a54-6f0c6f1f7a10")
 
 
 def physical_name(name: str, fixed: Mapping[str, str | int]) -> str:
-    """`gpu` becomes `gpu-1a2b3c`: a change of what is fixed makes another thing beside it."""
+    """Append a digest of what cannot change (`gpu-1a2b3c`), so that a change makes a new resource."""
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
     # Azure ML takes no compute whose name ends in a dash and digits alone.
     windows = (digest[start : start + 6] for start in range(len(digest)))
@@ -37,18 +37,18 @@ class Names:
 
     @property
     def stage(self) -> str:
-        """What the stack's name begins with."""
+        """The stage that the stack's name begins with."""
         return self.stack.partition("-")[0]
 
     @property
     def digest(self) -> str:
-        """Tells this stack's global names from those of other stacks and subscriptions."""
+        """Digits that tell this stack's global names from those of other stacks and subscriptions."""
         text = f"{self.subscription_id}/{self.stack}"
         return hashlib.sha256(text.encode()).hexdigest()[:4]
 
     @property
     def resource_group(self) -> str:
-        """The group of everything."""
+        """The resource group of the stack."""
         return f"rg-{self.prefix}-{self.stack}"
 
     @property
@@ -58,7 +58,7 @@ class Names:
 
     @property
     def workspace_account(self) -> str:
-        """The storage account that the workspace keeps its own things in."""
+        """The storage account of the workspace's own files."""
         return f"st{self.prefix}{self.stage}ml{self.digest}"
 
     @property
@@ -93,12 +93,12 @@ class Names:
 
     @property
     def workspace_identity(self) -> str:
-        """Whom the workspace acts as."""
+        """The identity of the workspace."""
         return f"id-{self.prefix}-{self.stack}-workspace"
 
     @property
     def cluster_identity(self) -> str:
-        """Whom the clusters' nodes act as."""
+        """The identity of the clusters' nodes."""
         return f"id-{self.prefix}-{self.stack}-cluster"
 
     @property
@@ -112,16 +112,16 @@ class Names:
         return f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
 
     def id_of(self, type_: str, name: str) -> str:
-        """The id of a resource in the group: `Microsoft.Storage/storageAccounts` and its name."""
+        """Build the id of a resource in the group from its type and name."""
         return f"{self.group_id}/providers/{type_}/{name}"
 
     def role_definition_id(self, guid: str) -> str:
-        """The id of a built-in role."""
+        """Build the id of a built-in role."""
         return (
             f"/subscriptions/{self.subscription_id}"
             f"/providers/Microsoft.Authorization/roleDefinitions/{guid}"
         )
 
     def assignment_name(self, *parts: str) -> str:
-        """The GUID that names a role assignment: the same for the same scope, role and receiver."""
+        """Derive the GUID of a role assignment from scope, role and principal."""
         return str(uuid.uuid5(_ASSIGNMENTS, "/".join((self.group_id, *parts))))

@@ -1,4 +1,4 @@
-"""The only place where output names are written (docs/schemas/environment-1.json)."""
+"""Writes the stack's outputs, whose names stand nowhere else (docs/schemas/environment-1.json)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 def local_environment(stack: str, platform: LocalPlatform) -> dict[str, Any]:
-    """All that `launch` may know of the local stack; never a key or a connection string."""
+    """Build the output `environment` of the local stack; no key or connection string is in it."""
     settings = platform.settings
     return {
         "schema": SCHEMA,
@@ -67,8 +67,8 @@ def _local_cluster(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def cloud_environment(platform: CloudPlatform) -> dict[str, Any]:
-    """All that `launch` may know of a stack on Azure; plain text, known at preview."""
-    settings, names = platform.site.settings, platform.site.names
+    """Build the output `environment` of a stack on Azure; plain text, known at preview."""
+    settings, names = platform.context.settings, platform.context.names
     return {
         "schema": SCHEMA,
         "stack": settings.stack,

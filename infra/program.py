@@ -1,4 +1,4 @@
-"""The table of contents: settings -> platform -> outputs."""
+"""Declares the stack: settings -> platform -> outputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main() -> None:
         from infra.cloud.platform import CloudPlatform
 
         platform = CloudPlatform("cloud", settings)
-        subscription_id = platform.site.names.subscription_id
+        subscription_id = platform.context.names.subscription_id
         unpinned = why_unpinned(config, stack=stack, subscription_id=subscription_id)
         for doubt in filter(None, (*doubts(settings), unpinned)):
             pulumi.log.warn(f"Pulumi.{stack}.yaml: {doubt}")

@@ -1,4 +1,4 @@
-"""Azure's public regions: which have availability zones, and where each keeps its second copy.
+"""Lists Azure's public regions with their availability zones and paired regions.
 
 Names, zones and pairs: "List of Azure regions" (learn.microsoft.com/azure/reliability/regions-list,
 2025-09-23), read 2026-11-21, without the one that was still to come (denmarkeast). Storage over
@@ -25,12 +25,12 @@ class Region:
 
 
 def find_region(name: str) -> Region | None:
-    """The region of exactly this name."""
+    """Find the region of exactly this name."""
     return REGIONS.get(name)
 
 
 def why_no_region(name: str) -> str:
-    """Why `find_region` knows none, and what to write instead."""
+    """Explain why a name is no region, and what to write instead."""
     key = re.sub(r"[\W_]", "", name.lower())
     near = [key] if key in REGIONS else difflib.get_close_matches(key, REGIONS, n=1)
     hint = near[0] if near else "a name that `az account list-locations` prints, westeurope say"
@@ -38,7 +38,7 @@ def why_no_region(name: str) -> str:
 
 
 def _table(text: str) -> Mapping[str, Region]:
-    """Rows of name, `zones` or `-`, pair or `-`."""
+    """Parse rows of name, `zones` or `-`, pair or `-`."""
     regions: dict[str, Region] = {}
     for row in text.split("\n"):
         name, zones, pair = row.split()

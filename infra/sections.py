@@ -16,7 +16,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
 class SettingsError(Exception):
-    """All that is wrong with the settings, one line each."""
+    """Problems of the settings, one line each."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -40,7 +40,7 @@ class Section:
 
     @property
     def mapping(self) -> dict[str, Any] | None:
-        """The values; None where there are none to judge."""
+        """The values; None without any."""
         return cast("dict[str, Any] | None", self.values)
 
     def refuse(self, key: str, reason: str) -> None:
@@ -48,12 +48,12 @@ class Section:
         self.problems.append(f"{(self.path + key).rstrip('.:')}: {reason}")
 
     def has(self, key: str) -> bool:
-        """Whether a key that may be left out is there; known from now on."""
+        """Tell whether an optional key is there; marks it as known."""
         self.known.add(key)
         return (self.mapping or {}).get(key) is not None
 
     def names(self) -> list[str]:
-        """All keys, for a mapping whose keys are names."""
+        """List all keys, for a mapping whose keys are names."""
         names = list(self.mapping or ())
         for name in names:
             if not NAME.fullmatch(name):
@@ -61,7 +61,7 @@ class Section:
         return names
 
     def take_section(self, key: str) -> Section:
-        """The mapping under a key."""
+        """Take the mapping under a key."""
         value = self._take(key)
         if value is None:
             # Noted once, above; nothing to judge inside.
@@ -71,7 +71,7 @@ class Section:
         return Section(f"{self.path}{key}.", value, self.problems)
 
     def take_number(self, key: str, low: int, high: int) -> int:
-        """A whole number within bounds."""
+        """Take a whole number within bounds."""
         value = self._take(key)
         if value is None:
             return low
@@ -84,7 +84,7 @@ class Section:
         return low
 
     def take_folder(self, key: str, root: Path) -> Path:
-        """A folder that is, or can be made, and can be written to; absolute, from `root`."""
+        """Take a folder that can be created or written to; absolute, from `root`."""
         value = self._take(key)
         fallback = root / ".unset" / f"{self.path}{key}"
         if value is None:
@@ -98,7 +98,7 @@ class Section:
         return folder
 
     def take_choice(self, key: str, choices: tuple[str, ...]) -> str:
-        """One of a few words."""
+        """Take one of a few words."""
         value = self._take(key)
         if value in choices:
             return value
@@ -107,7 +107,7 @@ class Section:
         return choices[0]
 
     def take_text(self, key: str, pattern: re.Pattern[str], wanted: str) -> str:
-        """A text of a form; `wanted` says which."""
+        """Take a text that matches a pattern; `wanted` describes it."""
         value = self._take(key)
         if value is None:
             return ""
@@ -117,7 +117,7 @@ class Section:
         return value
 
     def take_list(self, key: str, pattern: re.Pattern[str], wanted: str) -> tuple[str, ...]:
-        """Texts of a form, each once whatever its case; none when absent."""
+        """Take texts that match a pattern, without duplicates in any case; none when absent."""
         self.known.add(key)
         values = (self.mapping or {}).get(key)
         if values is None:
@@ -136,7 +136,7 @@ class Section:
         return tuple(texts)
 
     def take_texts(self, key: str) -> dict[str, str]:
-        """A mapping of texts; empty when absent."""
+        """Take a mapping of texts; empty when absent."""
         self.known.add(key)
         value = (self.mapping or {}).get(key, {})
         section = Section(f"{self.path}{key}.", value, self.problems)
@@ -167,7 +167,7 @@ class Section:
 
 
 def open_sections(config: Mapping[str, str], problems: list[str]) -> Section:
-    """Our part of a configuration as Pulumi hands it over (`trainyard:key` -> value).
+    """Select our part of a configuration that Pulumi hands over (`trainyard:key` -> value).
 
     Objects come as JSON; keys of other namespaces are not ours to judge.
     """

@@ -1,4 +1,4 @@
-"""Typed settings of a stack from its configuration; every wrong key in one message.
+"""Parses a stack's configuration into settings; every wrong key in one message.
 
 Checked before anything is declared, so that a wrong setting creates nothing.
 """
@@ -17,7 +17,7 @@ ENGINES = ("local", "azureml")
 
 
 def find_project_root() -> Path:
-    """The folder of Pulumi.yaml: the working folder, which Pulumi sets to main's, or above it."""
+    """Find the folder of Pulumi.yaml: the working folder, which Pulumi sets to main's, or above."""
     for folder in (Path.cwd(), *Path.cwd().parents):
         if (folder / "Pulumi.yaml").is_file():
             return folder

@@ -1,4 +1,4 @@
-"""The VM sizes of clusters: what each holds, where that is written, and which ones are gone.
+"""Lists the VM sizes of clusters with their hardware and sources, and the retired ones.
 
 Offered: Azure ML's page "What are compute targets" (learn.microsoft.com/azure/machine-learning/
 concept-compute-target, 2025-11-13) lists the series that clusters take; NC_A100_v4 and
@@ -56,12 +56,12 @@ class Gone:
 
 
 def find_size(name: str) -> Size | None:
-    """The size that is meant, in any case and with or without `Standard_`."""
+    """Find the size that is meant, in any case and with or without `Standard_`."""
     return _BY_KEY.get(_key(name))
 
 
 def why_not(name: str) -> str:
-    """Why `find_size` knows no such size, and what to write instead."""
+    """Explain why a size is not known, and what to write instead."""
     gone = GONE.get(_key(name))
     if gone is not None:
         return f"{gone.name} {gone.reason}; hint: {gone.successor}"
@@ -86,7 +86,7 @@ def _series(
     rdma: bool = False,
     retires: str | None = None,
 ) -> Iterable[Size]:
-    """The rows of one page: (name, vCPUs, memory in GB, network in Gb/s), GPUs in the same order."""
+    """Build the rows of one page: (name, vCPUs, memory in GB, network in Gb/s), GPUs in order."""
     for index, (name, vcpus, memory_gb, network_gbps) in enumerate(sizes):
         yield Size(
             name=PREFIX + name,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 
 from jobs.commands.parser import Act, CommandParser
-from jobs.contracts.errors import ExitCode, LaunchError
+from jobs.contracts.errors import ExitCode, LaunchError, hint_for_file
 from jobs.host import console
 
 # In the order of `launch --help`. A verb's module loads only when it is the one asked for; it is
@@ -146,9 +146,7 @@ def _call(words: list[str]) -> int:
         return int(act(**values) or 0)
     except LaunchError as error:
         if error.hint and (file := values.get("env")):
-            from jobs.stacks.hints import for_file
-
-            error.hint = for_file(error.hint, file)
+            error.hint = hint_for_file(error.hint, file)
         raise
 
 

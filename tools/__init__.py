@@ -1,1 +1,1 @@
-"""What `make` calls: set-up and the demo. Standard library only, run before any environment exists."""
+"""Runs set-up and the demo for `make`. Standard library only, before any environment exists."""

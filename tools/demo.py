@@ -62,7 +62,7 @@ def main(
 
 
 def raise_environment(project: Project, phases: Phases) -> None:
-    """`pulumi up`, past what a killed one left behind."""
+    """Run `pulumi up` after a repair of what a killed one left behind."""
     log = project.log("demo-up")
     with phases.phase("pulumi up -s local"):
         call(project, log, "launch", "env", "repair", *STACK)
@@ -70,7 +70,7 @@ def raise_environment(project: Project, phases: Phases) -> None:
 
 
 def store_digits(project: Project, phases: Phases) -> None:
-    """Handwritten digits as MNIST's files, into the store as a dataset like any other."""
+    """Prepare handwritten digits as MNIST's files and push them as a dataset."""
     log = project.log("demo-data")
     folder = project.state / "demo" / JOB
     with phases.phase("real handwritten digits prepared"):
@@ -80,7 +80,7 @@ def store_digits(project: Project, phases: Phases) -> None:
 
 
 def job_words(project: Project, devices: Path) -> list[str]:
-    """The job as `launch run` takes it: on the CPU where its Horovod cannot use this machine's GPUs."""
+    """Build the job's words for `launch run`: on the CPU if its Horovod cannot use the GPUs here."""
     hides = count_gpus(devices) and horovod_lacks_nccl(runtime_python(IMAGE, project.root))
     return [JOB, *(ON_THE_CPU if hides else ())]
 
@@ -105,14 +105,14 @@ def train(project: Project, phases: Phases, job: Sequence[str]) -> str:
 
 
 def active_run(listed: str) -> str | None:
-    """The id of the newest run of the demo's job that is not over, from `launch ls --json`."""
+    """Find the newest unfinished run of the demo's job in the output of `launch ls --json`."""
     runs: list[dict[str, Any]] = json.loads(listed)
     active = [run["id"] for run in runs if run["name"] == JOB and run["state"] in ACTIVE]
     return active[0] if active else None
 
 
 def show_report(project: Project, run: str) -> None:
-    """The report of the run, as it prints itself."""
+    """Print the report of the run."""
     words = ["report", run, *STACK]
     done = subprocess.run([project.venv / "bin" / "launch", *words], cwd=project.root, check=False)
     if done.returncode != 0:
@@ -121,7 +121,7 @@ def show_report(project: Project, run: str) -> None:
 
 
 def next_commands(run: str, job: Sequence[str]) -> list[tuple[str, str]]:
-    """What to do with a trained model and an environment that is up."""
+    """List what to do with a trained model and an environment that is up."""
     return [
         ("let this shell find launch and pulumi", ". .venv/bin/activate"),
         ("every run", "launch ls"),
@@ -137,7 +137,7 @@ def next_commands(run: str, job: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def ask(project: Project, log: Path, name: str, *arguments: str | Path) -> str:
-    """What a command of the environment prints; what it says beside that goes to a log."""
+    """Return what a command of the environment prints on stdout; its stderr goes to a log."""
     with tempfile.TemporaryFile() as answer:
         call(project, log, name, *arguments, answer=answer)
         answer.seek(0)

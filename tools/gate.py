@@ -35,7 +35,7 @@ LETTERS = "defhjryQ"
 
 @dataclass(frozen=True, kw_only=True)
 class Up:
-    """What the gate has to know of one `up`."""
+    """Folder, stack and options of one `up`."""
 
     folder: Path
     stack: str
@@ -68,7 +68,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def judge(project: Project, stack: str) -> int:
-    from tools import policy
+    from tests.environments import policy
 
     code = policy.main([stack], project=project)
     if code == ExitCode.REFUSED:
@@ -77,7 +77,7 @@ def judge(project: Project, stack: str) -> int:
 
 
 def verb_of(arguments: Sequence[str]) -> str:
-    """The first word that is no option and no option's value, as Pulumi's parser finds it."""
+    """Find the first word that is no option and no option's value, as Pulumi's parser does."""
     words = iter(arguments)
     for word in words:
         if not word.startswith("-"):
@@ -90,7 +90,7 @@ def verb_of(arguments: Sequence[str]) -> str:
 
 
 def read_up(stack: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Up:
-    """Where it runs and on what; Pulumi takes every option from a variable, too."""
+    """Read folder, stack and settings of an `up`; Pulumi takes every option from a variable, too."""
     folders = [environ.get("PULUMI_OPTION_CWD", "."), *values_of("cwd", "C", arguments)]
     variables = ("PULUMI_OPTION_CONFIG", "PULUMI_OPTION_CONFIG_FILE")
     sets_config = (
@@ -107,7 +107,7 @@ def read_up(stack: str, arguments: Sequence[str], environ: Mapping[str, str]) ->
 
 
 def values_of(name: str, letter: str, arguments: Sequence[str]) -> list[str]:
-    """What an option is given in every way of writing it: `--name V`, `--name=V`, `-yl V`, `-lV`."""
+    """Collect an option's values in every notation: `--name V`, `--name=V`, `-yl V`, `-lV`."""
     short = rf"|-[{LETTERS}]*{letter}=?(?P<short>.*)" if letter else ""
     written = re.compile(rf"--{name}(=(?P<long>.*))?{short}", re.DOTALL)
     return [
@@ -118,13 +118,13 @@ def values_of(name: str, letter: str, arguments: Sequence[str]) -> list[str]:
 
 
 def find_root(folder: Path) -> Path | None:
-    """The project that Pulumi takes from a folder."""
+    """Find the project that Pulumi takes from a folder."""
     here = folder.resolve()
     return next((each for each in (here, *here.parents) if (each / "Pulumi.yaml").exists()), None)
 
 
 def find_selected(project: Project, folder: Path) -> str:
-    """The stack that Pulumi takes where none is named. Raises Refused where it asks which."""
+    """Find the stack that Pulumi takes if none is named. Raises Refused if it asks."""
     asked = subprocess.run(
         [project.venv / "bin" / "pulumi", "stack", "--show-name", "--non-interactive"],
         cwd=folder,
@@ -140,7 +140,7 @@ def find_selected(project: Project, folder: Path) -> str:
 
 
 def read_engine(settings: Path) -> str:
-    """The engine that a stack's settings name; '' where there are none."""
+    """Read the engine that a stack's settings name; '' without settings."""
     import yaml
 
     if not settings.is_file():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from pathlib import Path
 
 from jobs.host.cache import run_logged
+from jobs.host.project import NAME
 from jobs.host.trust import trust
 from tools.phases import Phases
 from tools.project import Project
@@ -72,11 +72,7 @@ def write_wrapper(project: Project, pulumi: Path) -> Path:
 
 def ensure_local_stack(project: Project, wrapper: Path, phases: Phases) -> None:
     """Make the empty stack `local`, so that `pulumi up -s local` works in a fresh clone."""
-    name = re.search(
-        r"^name: *(\S+)", (project.root / "Pulumi.yaml").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert name is not None, "Pulumi.yaml has no name"
-    record = project.state / "state" / ".pulumi" / "stacks" / name[1] / "local.json"
+    record = project.state / "state" / ".pulumi" / "stacks" / NAME / "local.json"
     if record.exists():
         return
     with phases.phase("Pulumi stack `local` recorded"):

@@ -17,7 +17,7 @@ FRAME_S = 0.1
 
 
 class Phase:
-    """A phase under way; `note` adds to its line what only its end can tell."""
+    """A phase under way; `note` adds a remark to its line."""
 
     def __init__(self, title: str, started: float) -> None:
         self.title = title
@@ -29,7 +29,7 @@ class Phase:
 
 
 class Phases:
-    """The phases of one program, some of them side by side. Safe to use from several threads."""
+    """The phases of one program, in parallel at times. Safe to use from several threads."""
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
-"""Where set-up reads from and writes to."""
+"""Locates the folders that set-up reads from and writes to."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.host.cache import cache_root
 from jobs.host.private import make_folder
+from jobs.host.trust import INSTALLED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,11 @@ class Project:
 
     @property
     def state(self) -> Path:
-        """What belongs to this clone alone: Pulumi's home and state, logs, tools."""
+        """The folder of this clone alone: Pulumi's home and state, logs, tools."""
         return self.root / ".trainyard"
 
     def log(self, name: str) -> Path:
-        """An empty log file for one phase; only the last set-up's logs are kept."""
+        """Create an empty log file for one phase; only the last set-up's logs are kept."""
         path = self.state / "logs" / f"{name}.log"
         make_folder(path.parent)
         path.write_text("", encoding="utf-8")
@@ -40,18 +40,5 @@ class Project:
 
 
 def this_project(environ: Mapping[str, str]) -> Project:
-    root = Path(__file__).resolve().parent.parent
-    return Project(root=root, cache=cache_root(environ))
-
-
-def clean_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The caller's environment without another project's virtual environment."""
-    foreign = {
-        "VIRTUAL_ENV",
-        "UV_PROJECT",
-        "UV_PROJECT_ENVIRONMENT",
-        "UV_SYSTEM_PYTHON",
-        "PYTHONHOME",
-    }
-    kept = {name: value for name, value in environ.items() if name not in foreign}
-    return {**kept, "UV_PYTHON_DOWNLOADS": "never"}
+    """Build the project of the clone that this program lies in."""
+    return Project(root=INSTALLED, cache=cache_root(environ))

@@ -15,12 +15,12 @@ from pathlib import Path
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.host.private import close_folder
 from jobs.images.runtimes import OF_SET_UP, build_runtime
-from tools.azurite import Azurite, ensure_azurite
+from tools.install_azurite import Azurite, ensure_azurite
+from tools.install_pulumi import ensure_pulumi
+from tools.install_uv import ensure_uv, require_python, sync_environment
 from tools.local_stack import ensure_local_stack, write_wrapper
 from tools.phases import Phases
 from tools.project import Project, this_project
-from tools.pulumi import ensure_pulumi
-from tools.uv import ensure_uv, require_python, sync_environment
 
 UNWRITABLE = "XDG_CACHE_HOME names the folder for the cache; it and the clone must be writable"
 HINTS = {
@@ -80,7 +80,7 @@ def lay_uv(project: Project, phases: Phases) -> Path:
 
 
 def lay_runtimes(project: Project, uv: Path, phases: Phases) -> Azurite:
-    """Lay the packages, then what they bring the tools for: Azurite, and the images' runtimes."""
+    """Install the packages, then Azurite and the images' runtimes, which need them."""
     sync_environment(project, uv, phases)
     azurite = ensure_azurite(project, phases)
     for image in OF_SET_UP:
@@ -89,7 +89,7 @@ def lay_runtimes(project: Project, uv: Path, phases: Phases) -> Azurite:
 
 
 def wait_for(*parts: Future[Path] | Future[Azurite], phases: Phases) -> None:
-    """Wait for all parts; a failure is explained when it happens, not when the last part ends."""
+    """Wait for all parts; explain a failure when it happens, not when the last part ends."""
     failed = False
     for part in as_completed(parts):
         error = part.exception()
@@ -104,7 +104,7 @@ def wait_for(*parts: Future[Path] | Future[Azurite], phases: Phases) -> None:
 
 
 def write_tools(project: Project, azurite: Azurite, pulumi: Path) -> None:
-    """Tell the local stack where its tools are, without its importing this package."""
+    """Write the paths of the tools for the local stack, which does not import this package."""
     tools = {
         "node": str(azurite.node),
         "azurite": str(azurite.azurite),
@@ -117,7 +117,7 @@ def write_tools(project: Project, azurite: Azurite, pulumi: Path) -> None:
 
 
 def explain(error: LaunchError | OSError) -> str:
-    """What happened and what to do about it."""
+    """Write an error's message with its hint."""
     if isinstance(error, OSError):
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{place}\nhint: {HINTS.get(error.errno or 0, OTHER_HINT)}"

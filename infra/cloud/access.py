@@ -1,4 +1,4 @@
-"""Who may do what: the least roles of the identities and of people, each on the smallest scope."""
+"""Grants the least roles to identities and people, each on the smallest scope."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from enum import StrEnum
 import pulumi
 from pulumi_azure_native import authorization
 
+from infra.cloud.context import Context
 from infra.cloud.identity import Identities
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.resource_options import replaced_with
 
 
 class Role(StrEnum):
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What a role is given on: its id, plain text so that a preview shows it, and the resource."""
+    """An object that a role is given on; its id is plain text, so that a preview shows it."""
 
     id: str
     resource: pulumi.Resource
@@ -45,7 +45,7 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Scopes:
-    """All that roles are given on but the workspace, which needs some of them to be made."""
+    """Every scope of a role but the workspace, which needs some of them to be made."""
 
     data_account: Scope
     data_container: Scope
@@ -58,8 +58,8 @@ class Scopes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Receiver:
-    """Who gets a role: `key` names it in a plan, the id may be known after it is made only."""
+class Principal:
+    """An identity or group that gets a role; `key` names it in a plan, before its id is known."""
 
     key: str
     principal_id: pulumi.Input[str]
@@ -68,27 +68,27 @@ class Receiver:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessArgs:
-    """Who gets the roles, and on what."""
+    """Identities that get roles, and the scopes."""
 
-    site: Site
+    context: Context
     identities: Identities
     scopes: Scopes
 
 
 class Access(pulumi.ComponentResource):
-    """The roles that must be there before the workspace, and those of the clusters."""
+    """Roles that must be there before the workspace, and those of the clusters."""
 
     def __init__(
         self, name: str, args: AccessArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Access", name, None, opts)
         scopes = args.scopes
-        workspace = identity_receiver("workspace", args.identities.workspace.principal_id)
+        workspace = identity_principal("workspace", args.identities.workspace.principal_id)
         # https://learn.microsoft.com/azure/machine-learning/how-to-identity-based-service-authentication
         # Its role on the workspace itself comes with the workspace.
         self.workspace = _grant_all(
             f"{name}-workspace",
-            args.site,
+            args.context,
             workspace,
             (
                 ("account", Role.CONTRIBUTOR, scopes.workspace_account),
@@ -107,18 +107,18 @@ class Access(pulumi.ComponentResource):
             ),
             parent=self,
         )
-        cluster = identity_receiver("cluster", args.identities.cluster.principal_id)
+        cluster = identity_principal("cluster", args.identities.cluster.principal_id)
         secrets: list[tuple[str, Role, Scope]] = [
             (
                 f"secret-{secret}",
                 Role.KEY_VAULT_SECRETS_USER,
                 replace(scopes.key_vault, id=f"{scopes.key_vault.id}/secrets/{secret}"),
             )
-            for secret in args.site.settings.secrets
+            for secret in args.context.settings.secrets
         ]
         self.cluster = _grant_all(
             f"{name}-cluster",
-            args.site,
+            args.context,
             cluster,
             (
                 ("workspace", Role.BLOB_DATA_CONTRIBUTOR, scopes.workspace_account),
@@ -134,21 +134,21 @@ class Access(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleArgs:
-    """What the groups of the settings get roles on."""
+    """Scopes of the roles of the settings' groups."""
 
-    site: Site
+    context: Context
     scopes: Scopes
     workspace: Scope
 
 
 class People(pulumi.ComponentResource):
-    """What the groups of the settings may do: launch runs and bring data, scale clusters, or look."""
+    """Roles of the settings' groups: launch runs and bring data, scale clusters, or look."""
 
     def __init__(
         self, name: str, args: PeopleArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:People", name, None, opts)
-        scopes, people = args.scopes, args.site.settings.people
+        scopes, people = args.scopes, args.context.settings.people
         practitioner = (
             ("workspace", Role.ML_DATA_SCIENTIST, args.workspace),
             ("data", Role.BLOB_DATA_CONTRIBUTOR, scopes.data_container),
@@ -174,41 +174,41 @@ class People(pulumi.ComponentResource):
             ("reader", people.readers, reader),
         ):
             for group in groups:
-                receiver = Receiver(
+                principal = Principal(
                     key=f"{kind}-{group}",
                     principal_id=group,
                     principal_type=authorization.PrincipalType.GROUP,
                 )
-                _grant_all(f"{name}-{kind}-{group}", args.site, receiver, roles, parent=self)
+                _grant_all(f"{name}-{kind}-{group}", args.context, principal, roles, parent=self)
         self.register_outputs({})
 
 
 def grant(
     name: str,
-    site: Site,
+    context: Context,
     *,
-    receiver: Receiver,
+    principal: Principal,
     role: Role,
     scope: Scope,
     parent: pulumi.Resource,
 ) -> authorization.RoleAssignment:
-    """One role on one scope; made again with what it is given on, which takes it along."""
+    """Give one role on one scope; replaced together with the scope's resource."""
     return authorization.RoleAssignment(
         name,
-        role_assignment_name=site.names.assignment_name(scope.id, role, receiver.key),
+        role_assignment_name=context.names.assignment_name(scope.id, role, principal.key),
         scope=scope.id,
-        role_definition_id=site.names.role_definition_id(role),
-        principal_id=receiver.principal_id,
+        role_definition_id=context.names.role_definition_id(role),
+        principal_id=principal.principal_id,
         # Said, so that Azure does not look a principal up that is not replicated yet.
-        principal_type=receiver.principal_type,
-        # Old before new: Azure knows one assignment of a role, scope and receiver.
-        opts=tied(parent, scope.resource),
+        principal_type=principal.principal_type,
+        # Old before new: Azure knows one assignment of a role, scope and principal.
+        opts=replaced_with(parent, scope.resource),
     )
 
 
-def identity_receiver(key: str, principal_id: pulumi.Input[str]) -> Receiver:
-    """One of the stack's own identities as a receiver."""
-    return Receiver(
+def identity_principal(key: str, principal_id: pulumi.Input[str]) -> Principal:
+    """Build the principal of one of the stack's own identities."""
+    return Principal(
         key=key,
         principal_id=principal_id,
         principal_type=authorization.PrincipalType.SERVICE_PRINCIPAL,
@@ -217,14 +217,14 @@ def identity_receiver(key: str, principal_id: pulumi.Input[str]) -> Receiver:
 
 def _grant_all(
     name: str,
-    site: Site,
-    receiver: Receiver,
+    context: Context,
+    principal: Principal,
     roles: Iterable[tuple[str, Role, Scope]],
     *,
     parent: pulumi.Resource,
 ) -> list[authorization.RoleAssignment]:
-    """Roles of one receiver, each under a key of its own."""
+    """Give a principal several roles, each under a key of its own."""
     return [
-        grant(f"{name}-{key}", site, receiver=receiver, role=role, scope=scope, parent=parent)
+        grant(f"{name}-{key}", context, principal=principal, role=role, scope=scope, parent=parent)
         for key, role, scope in roles
     ]

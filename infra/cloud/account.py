@@ -1,4 +1,4 @@
-"""Which subscription and tenant the stack is made in: those that you are logged in to."""
+"""Finds the subscription and tenant of the login, which the stack is made in."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pulumi_azure_native import authorization
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Known as plain text before anything is declared: every id is made from it."""
+    """Subscription and tenant in plain text, which every id is made from."""
 
     subscription_id: str
     tenant_id: str
 
 
 def find_account() -> Account:
-    """Ask the provider; a login that does not do ends in one clear sentence."""
+    """Ask the provider; raise one clear sentence where the login is not enough."""
     try:
         found = authorization.get_client_config()
     except Exception as error:  # the SDK raises nothing narrower
@@ -32,7 +32,7 @@ def find_account() -> Account:
 
 
 def why_unpinned(config: Mapping[str, str], *, stack: str, subscription_id: str) -> str | None:
-    """What may happen to a stack whose settings name no subscription; None where they do.
+    """Warn of settings that name no subscription; None where they name one.
 
     Every id is made from it: a forgotten `az account set` would make all anew in another one.
     """

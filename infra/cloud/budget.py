@@ -1,4 +1,4 @@
-"""The month's money: mails at its milestones. It only warns; the clusters' maxima are what stops."""
+"""Declares the monthly budget, which mails at its thresholds and stops nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import consumption, resources
 
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.context import Context
+from infra.cloud.resource_options import replaced_with
 
 # Azure allows five. The last one warns of what the month is going to be, before it is spent.
 _MILESTONES = (
@@ -24,18 +24,18 @@ _MILESTONES = (
 class BudgetArgs:
     """The group whose costs are counted."""
 
-    site: Site
+    context: Context
     resource_group: resources.ResourceGroup
 
 
 class Budget(pulumi.ComponentResource):
-    """Of all that is in the group, the group's life long."""
+    """The budget of the resource group, for as long as the group lives."""
 
     def __init__(
         self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Budget", name, None, opts)
-        settings, names = args.site.settings.budget, args.site.names
+        settings, names = args.context.settings.budget, args.context.names
         self.budget = consumption.Budget(
             f"{name}-budget",
             budget_name=names.budget,
@@ -55,7 +55,7 @@ class Budget(pulumi.ComponentResource):
                 for percent, kind in _MILESTONES
             },
             opts=pulumi.ResourceOptions.merge(
-                tied(self, args.resource_group),
+                replaced_with(self, args.resource_group),
                 # Azure takes a first month that is not over yet; from then on it stays.
                 pulumi.ResourceOptions(ignore_changes=["timePeriod"]),
             ),

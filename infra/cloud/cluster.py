@@ -1,4 +1,4 @@
-"""One autoscaling cluster of the workspace, and what holds prod's together."""
+"""Declares an autoscaling cluster of the workspace, and the hold on prod's clusters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import machinelearningservices
 
+from infra.cloud.context import Context
 from infra.cloud.identity import Identities
 from infra.cloud.settings import CloudClusterSettings
-from infra.cloud.site import Site
 from infra.naming import physical_name
 
 _PRIORITIES = {
@@ -21,9 +21,9 @@ _PRIORITIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class CloudClusterArgs:
-    """The cluster's `key` in the settings, those settings, and what must be there before it."""
+    """The cluster's `key` in the settings, those settings, and what must be made before it."""
 
-    site: Site
+    context: Context
     key: str
     settings: CloudClusterSettings
     identities: Identities
@@ -37,7 +37,7 @@ class CloudCluster(pulumi.ComponentResource):
         self, name: str, args: CloudClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Cluster", name, None, opts)
-        site, settings = args.site, args.settings
+        context, settings = args.context, args.settings
         self.args = args
         # Azure changes none of these in place, and the provider does not know it of the first two:
         # a new name makes it make another cluster beside the old one, and delete that one after.
@@ -46,22 +46,22 @@ class CloudCluster(pulumi.ComponentResource):
         fixed = {
             "size": settings.size,
             "priority": settings.priority,
-            "location": site.settings.location,
+            "location": context.settings.location,
         }
         self.compute_name = physical_name(args.key, fixed)
         self.compute = machinelearningservices.Compute(
             f"{name}-compute",
             compute_name=self.compute_name,
-            resource_group_name=site.names.resource_group,
-            workspace_name=site.names.workspace,
-            location=site.settings.location,
+            resource_group_name=context.names.resource_group,
+            workspace_name=context.names.workspace,
+            location=context.settings.location,
             identity=machinelearningservices.ManagedServiceIdentityArgs(
                 type=machinelearningservices.ManagedServiceIdentityType.USER_ASSIGNED,
                 user_assigned_identities=[args.identities.cluster_id],
             ),
             properties=machinelearningservices.AmlComputeArgs(
                 compute_type="AmlCompute",
-                compute_location=site.settings.location,
+                compute_location=context.settings.location,
                 disable_local_auth=True,
                 properties=machinelearningservices.AmlComputePropertiesArgs(
                     vm_size=settings.size,
@@ -80,7 +80,7 @@ class CloudCluster(pulumi.ComponentResource):
                 ),
             ),
             # The declared minimum is told by a tag: the live one is moved by pause and resume.
-            tags={**site.tags, "cluster": args.key, "min-nodes": str(settings.min_nodes)},
+            tags={**context.tags, "cluster": args.key, "min-nodes": str(settings.min_nodes)},
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=list(args.depends_on),
@@ -114,6 +114,6 @@ class ClusterHold(pulumi.ComponentResource):
 
 
 def iso_duration(seconds: int) -> str:
-    """120 becomes `PT2M`, the form in which Azure gives it back."""
+    """Write seconds as ISO 8601, in the form that Azure returns (120 as `PT2M`)."""
     minutes, rest = divmod(seconds, 60)
     return "PT" + (f"{minutes}M" if minutes else "") + (f"{rest}S" if rest else "")

@@ -1,4 +1,4 @@
-"""Whom the workspace and the clusters' nodes act as: one user-assigned identity each."""
+"""Declares the user-assigned identities of the workspace and of the clusters' nodes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import managedidentity, resources
 
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.context import Context
+from infra.cloud.resource_options import replaced_with
 
 _TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdentitiesArgs:
-    """The group that they are made in."""
+    """The group that the identities are made in."""
 
-    site: Site
+    context: Context
     resource_group: resources.ResourceGroup
 
 
 class Identities(pulumi.ComponentResource):
-    """Two identities with no rights: `infra/cloud/access.py` gives them theirs."""
+    """Two identities without rights; `infra/cloud/access.py` gives them roles."""
 
     def __init__(
         self, name: str, args: IdentitiesArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Identities", name, None, opts)
-        names = args.site.names
+        names = args.context.names
         self.workspace = self._identity(f"{name}-workspace", args, names.workspace_identity)
         self.workspace_id = names.id_of(_TYPE, names.workspace_identity)
         self.cluster = self._identity(f"{name}-cluster", args, names.cluster_identity)
@@ -41,11 +41,11 @@ class Identities(pulumi.ComponentResource):
         return managedidentity.UserAssignedIdentity(
             name,
             resource_name_=resource_name,
-            resource_group_name=args.site.names.resource_group,
-            location=args.site.settings.location,
-            tags=dict(args.site.tags),
+            resource_group_name=args.context.names.resource_group,
+            location=args.context.settings.location,
+            tags=dict(args.context.tags),
             opts=pulumi.ResourceOptions.merge(
-                tied(self, args.resource_group),
+                replaced_with(self, args.resource_group),
                 # While an identity is updated its principal counts as unknown: a preview of a new
                 # owner would say that every role is replaced, and in prod be refused for it.
                 pulumi.ResourceOptions(ignore_changes=["tags"]),

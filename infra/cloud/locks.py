@@ -1,4 +1,4 @@
-"""Locks that keep prod's storage, vault and registry from being deleted by hand."""
+"""Locks prod's storage, vault and registry against deletion by hand."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import authorization
 
-from infra.cloud.ties import tied
+from infra.cloud.resource_options import replaced_with
 
 _NOTES = "Holds what cannot be made again. To delete it on purpose remove this lock first."
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocksArgs:
-    """What is locked: a short name and the resource's id. Never the group: clusters could not
-    scale any more."""
+    """Resources to lock, by short name and id; never the group, whose clusters could not scale."""
 
     targets: Mapping[str, str]
     depends_on: Sequence[pulumi.Resource]
 
 
 class Locks(pulumi.ComponentResource):
-    """One lock a resource."""
+    """Delete locks, one on each resource."""
 
     def __init__(
         self, name: str, args: LocksArgs, opts: pulumi.ResourceOptions | None = None
@@ -36,7 +35,7 @@ class Locks(pulumi.ComponentResource):
                 scope=target_id,
                 level="CanNotDelete",
                 notes=_NOTES,
-                opts=tied(self, *args.depends_on),
+                opts=replaced_with(self, *args.depends_on),
             )
             for target, target_id in args.targets.items()
         }

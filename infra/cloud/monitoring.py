@@ -1,4 +1,4 @@
-"""Where logs and measurements go, and which resources send theirs there."""
+"""Declares where logs and measurements go, and which resources send theirs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pulumi
 from pulumi_azure_native import applicationinsights, monitor, operationalinsights
 
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.context import Context
+from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -28,8 +28,8 @@ WORKSPACE_CATEGORIES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Keeping:
-    """How long a stage's logs are kept and how many a day are taken in."""
+class _Lifecycle:
+    """Days that a stage's logs are kept, and gigabytes taken in a day."""
 
     kept_days: int
     daily_gb: int
@@ -37,18 +37,18 @@ class _Keeping:
 
 # Every read of the data account is a line of its log: training on millions of small files would
 # cost more than its storage does, so each stage has a daily limit.
-_KEEPING: Mapping[Stage, _Keeping] = {
-    "dev": _Keeping(kept_days=30, daily_gb=1),
-    "test": _Keeping(kept_days=30, daily_gb=2),
-    "prod": _Keeping(kept_days=90, daily_gb=10),
+_LIFECYCLES: Mapping[Stage, _Lifecycle] = {
+    "dev": _Lifecycle(kept_days=30, daily_gb=1),
+    "test": _Lifecycle(kept_days=30, daily_gb=2),
+    "prod": _Lifecycle(kept_days=90, daily_gb=10),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringArgs:
-    """Where the logs are kept."""
+    """The group that the logs are kept in."""
 
-    site: Site
+    context: Context
     resource_group: ResourceGroup
 
 
@@ -59,9 +59,9 @@ class Monitoring(pulumi.ComponentResource):
         self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Monitoring", name, None, opts)
-        site = args.site
-        names = site.names
-        keeping = _KEEPING[site.settings.stage]
+        context = args.context
+        names = context.names
+        lifecycle = _LIFECYCLES[context.settings.stage]
         self.log_analytics_id = names.id_of(
             "Microsoft.OperationalInsights/workspaces", names.log_analytics
         )
@@ -70,32 +70,32 @@ class Monitoring(pulumi.ComponentResource):
             f"{name}-log-analytics",
             workspace_name=names.log_analytics,
             resource_group_name=names.resource_group,
-            location=site.settings.location,
+            location=context.settings.location,
             sku=operationalinsights.WorkspaceSkuArgs(name="PerGB2018"),
-            retention_in_days=keeping.kept_days,
+            retention_in_days=lifecycle.kept_days,
             workspace_capping=operationalinsights.WorkspaceCappingArgs(
-                daily_quota_gb=keeping.daily_gb
+                daily_quota_gb=lifecycle.daily_gb
             ),
             features=operationalinsights.WorkspaceFeaturesArgs(
                 disable_local_auth=True,
                 enable_log_access_using_only_resource_permissions=True,
             ),
-            tags=site.tags,
-            opts=tied(self, args.resource_group),
+            tags=context.tags,
+            opts=replaced_with(self, args.resource_group),
         )
         self.app_insights = applicationinsights.Component(
             f"{name}-app-insights",
             resource_name_=names.app_insights,
             resource_group_name=names.resource_group,
-            location=site.settings.location,
+            location=context.settings.location,
             kind="web",
             application_type="web",
             ingestion_mode="LogAnalytics",
             workspace_resource_id=self.log_analytics_id,
-            disable_local_auth=site.settings.stage != "dev",
-            tags=site.tags,
+            disable_local_auth=context.settings.stage != "dev",
+            tags=context.tags,
             opts=pulumi.ResourceOptions.merge(
-                tied(self, self.log_analytics),
+                replaced_with(self, self.log_analytics),
                 # What Azure makes up by itself is a password for sending telemetry all the same.
                 pulumi.ResourceOptions(
                     additional_secret_outputs=["connectionString", "instrumentationKey"]
@@ -114,7 +114,7 @@ def diagnose(
     depends_on: Sequence[pulumi.Resource],
     parent: pulumi.Resource,
 ) -> monitor.DiagnosticSetting:
-    """Send these kinds of a resource's log lines to Log Analytics."""
+    """Send these categories of a resource's logs to Log Analytics."""
     return monitor.DiagnosticSetting(
         name,
         name="trainyard",
@@ -124,5 +124,5 @@ def diagnose(
             monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True)
             for category in categories
         ],
-        opts=tied(parent, monitoring.log_analytics, *depends_on),
+        opts=replaced_with(parent, monitoring.log_analytics, *depends_on),
     )

@@ -1,4 +1,6 @@
-"""The virtual network of a private stack: a subnet of private endpoints and the names they answer to."""
+"""Declares the virtual network of a private stack: a subnet of private endpoints and their DNS
+zones.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import pulumi
 from pulumi_azure_native import network, privatedns
 
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.context import Context
+from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -41,15 +43,15 @@ _SUBNET = "endpoints"
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """Where the network is."""
+    """The group that the network is made in."""
 
-    site: Site
+    context: Context
     resource_group: ResourceGroup
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """A private endpoint and its names in DNS; whoever needs the way in waits for `names`."""
+    """A private endpoint and its DNS names; clients of the endpoint wait for `names`."""
 
     endpoint: network.PrivateEndpoint
     endpoint_id: str
@@ -63,46 +65,48 @@ class Network(pulumi.ComponentResource):
         self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Network", name, None, opts)
-        site = args.site
+        context = args.context
         self._name = name
-        self._site = site
+        self._context = context
         self._group = args.resource_group
         self._last: dict[str, pulumi.Resource] = {}
-        self.network_id = site.names.id_of("Microsoft.Network/virtualNetworks", site.names.network)
+        self.network_id = context.names.id_of(
+            "Microsoft.Network/virtualNetworks", context.names.network
+        )
         self.subnet_id = f"{self.network_id}/subnets/{_SUBNET}"
-        addresses, endpoint_addresses = _ADDRESSES[site.settings.stage]
+        addresses, endpoint_addresses = _ADDRESSES[context.settings.stage]
         self.network = network.VirtualNetwork(
             f"{name}-vnet",
-            virtual_network_name=site.names.network,
-            resource_group_name=site.names.resource_group,
-            location=site.settings.location,
+            virtual_network_name=context.names.network,
+            resource_group_name=context.names.resource_group,
+            location=context.settings.location,
             address_space=network.AddressSpaceArgs(address_prefixes=[addresses]),
-            tags=site.tags,
-            opts=tied(self, args.resource_group),
+            tags=context.tags,
+            opts=replaced_with(self, args.resource_group),
         )
-        firewall_name = f"{site.names.network}-{_SUBNET}"
+        firewall_name = f"{context.names.network}-{_SUBNET}"
         firewall = network.NetworkSecurityGroup(
             f"{name}-firewall",
             network_security_group_name=firewall_name,
-            resource_group_name=site.names.resource_group,
-            location=site.settings.location,
+            resource_group_name=context.names.resource_group,
+            location=context.settings.location,
             security_rules=_rules(),
-            tags=site.tags,
-            opts=tied(self, args.resource_group),
+            tags=context.tags,
+            opts=replaced_with(self, args.resource_group),
         )
         self.subnet = network.Subnet(
             f"{name}-{_SUBNET}",
             subnet_name=_SUBNET,
-            virtual_network_name=site.names.network,
-            resource_group_name=site.names.resource_group,
+            virtual_network_name=context.names.network,
+            resource_group_name=context.names.resource_group,
             address_prefix=endpoint_addresses,
             default_outbound_access=False,
             network_security_group=network.NetworkSecurityGroupArgs(
-                id=site.names.id_of("Microsoft.Network/networkSecurityGroups", firewall_name)
+                id=context.names.id_of("Microsoft.Network/networkSecurityGroups", firewall_name)
             ),
             # Off, Azure's default, the rules above would not hold for private endpoints.
             private_endpoint_network_policies="NetworkSecurityGroupEnabled",
-            opts=tied(self, self.network, firewall),
+            opts=replaced_with(self, self.network, firewall),
         )
         self._zones = {zone: self._zone(zone) for zones in _ZONES.values() for zone in zones}
         self.register_outputs({"subnet_id": self.subnet_id})
@@ -119,14 +123,14 @@ class Network(pulumi.ComponentResource):
         Endpoints of one resource are made one after the other: a storage account refuses the
         second with StorageAccountOperationInProgress while the first is being made.
         """
-        site = self._site
+        context = self._context
         endpoint_name = f"pe-{target_id.rpartition('/')[2]}-{group_id}"
         before = [self._last[target_id]] if target_id in self._last else []
         endpoint = network.PrivateEndpoint(
             f"{self._name}-{name}",
             private_endpoint_name=endpoint_name,
-            resource_group_name=site.names.resource_group,
-            location=site.settings.location,
+            resource_group_name=context.names.resource_group,
+            location=context.settings.location,
             # No SubnetArgs: its defaults would ask for policies of their own on the subnet.
             subnet={"id": self.subnet_id},
             custom_network_interface_name=f"{endpoint_name}-nic",
@@ -137,59 +141,59 @@ class Network(pulumi.ComponentResource):
                     private_link_service_id=target_id,
                 )
             ],
-            tags=site.tags,
-            opts=tied(self, self.subnet, *before, *depends_on),
+            tags=context.tags,
+            opts=replaced_with(self, self.subnet, *before, *depends_on),
         )
         names = network.PrivateDnsZoneGroup(
             f"{self._name}-{name}-names",
             private_dns_zone_group_name="default",
             private_endpoint_name=endpoint_name,
-            resource_group_name=site.names.resource_group,
+            resource_group_name=context.names.resource_group,
             private_dns_zone_configs=[
                 network.PrivateDnsZoneConfigArgs(
                     name=zone.replace(".", "-"), private_dns_zone_id=self._zone_id(zone)
                 )
                 for zone in _ZONES[group_id]
             ],
-            opts=tied(self, endpoint, *(self._zones[zone] for zone in _ZONES[group_id])),
+            opts=replaced_with(self, endpoint, *(self._zones[zone] for zone in _ZONES[group_id])),
         )
         self._last[target_id] = names
         return Connection(
             endpoint=endpoint,
-            endpoint_id=site.names.id_of("Microsoft.Network/privateEndpoints", endpoint_name),
+            endpoint_id=context.names.id_of("Microsoft.Network/privateEndpoints", endpoint_name),
             names=names,
         )
 
     def _zone(self, zone: str) -> privatedns.PrivateZone:
-        """A zone that the network's machines look names up in."""
+        """Declare a private DNS zone and link it to the network."""
         short = zone.removeprefix("privatelink.").partition(".")[0]
         made = privatedns.PrivateZone(
             f"{self._name}-zone-{short}",
             private_zone_name=zone,
-            resource_group_name=self._site.names.resource_group,
+            resource_group_name=self._context.names.resource_group,
             location="Global",
-            tags=self._site.tags,
-            opts=tied(self, self._group),
+            tags=self._context.tags,
+            opts=replaced_with(self, self._group),
         )
         privatedns.VirtualNetworkLink(
             f"{self._name}-zone-{short}-link",
-            virtual_network_link_name=self._site.names.network,
+            virtual_network_link_name=self._context.names.network,
             private_zone_name=zone,
-            resource_group_name=self._site.names.resource_group,
+            resource_group_name=self._context.names.resource_group,
             location="Global",
             registration_enabled=False,
             virtual_network=privatedns.SubResourceArgs(id=self.network_id),
-            tags=self._site.tags,
-            opts=tied(self, made, self.network),
+            tags=self._context.tags,
+            opts=replaced_with(self, made, self.network),
         )
         return made
 
     def _zone_id(self, zone: str) -> str:
-        return self._site.names.id_of("Microsoft.Network/privateDnsZones", zone)
+        return self._context.names.id_of("Microsoft.Network/privateDnsZones", zone)
 
 
 def _rules() -> list[network.SecurityRuleArgs]:
-    """Https from the network and from what is peered with it, nothing else."""
+    """Allow https from the network and from peered networks, nothing else."""
     return [
         network.SecurityRuleArgs(
             name="https-from-network",

@@ -10,7 +10,7 @@ from infra.cloud.account import Account, find_account
 from infra.cloud.aliases import without_aliases
 from infra.cloud.budget import Budget, BudgetArgs
 from infra.cloud.cluster import CloudCluster, CloudClusterArgs, ClusterHold
-from infra.cloud.doors import Doors, DoorsArgs
+from infra.cloud.context import Context, make_context
 from infra.cloud.identity import Identities, IdentitiesArgs
 from infra.cloud.locks import Locks, LocksArgs
 from infra.cloud.monitoring import (
@@ -22,9 +22,9 @@ from infra.cloud.monitoring import (
     MonitoringArgs,
     diagnose,
 )
+from infra.cloud.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
 from infra.cloud.registry import Registry, RegistryArgs
 from infra.cloud.settings import CloudSettings
-from infra.cloud.site import Site, make_site
 from infra.cloud.storage import RUNS_CONTAINER, Storage, StorageArgs
 from infra.cloud.vault import Vault, VaultArgs
 from infra.cloud.workspace import Workspace, WorkspaceArgs
@@ -33,19 +33,22 @@ DATA_CONTAINER = "data"
 
 
 class CloudPlatform(pulumi.ComponentResource):
-    """Everything that `launch` needs on Azure; in prod a `destroy` takes none of it."""
+    """The resources that `launch` needs on Azure; in prod a `destroy` deletes none of them."""
 
     def __init__(
         self, name: str, settings: CloudSettings, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         account = find_account()
-        site = make_site(settings, subscription_id=account.subscription_id)
+        context = make_context(settings, subscription_id=account.subscription_id)
         is_prod = settings.stage == "prod"
         super().__init__(
             "trainyard:cloud:Platform",
             name,
             # In the state, so that it alone says where a half-made stack lies.
-            {"subscriptionId": account.subscription_id, "resourceGroup": site.names.resource_group},
+            {
+                "subscriptionId": account.subscription_id,
+                "resourceGroup": context.names.resource_group,
+            },
             pulumi.ResourceOptions.merge(
                 opts,
                 pulumi.ResourceOptions(
@@ -56,29 +59,31 @@ class CloudPlatform(pulumi.ComponentResource):
             ),
         )
         self._child = pulumi.ResourceOptions(parent=self)
-        self.site = site
+        self.context = context
         self.data_container, self.runs_container = DATA_CONTAINER, RUNS_CONTAINER
         self.group = resources.ResourceGroup(
             f"{name}-group",
-            resource_group_name=site.names.resource_group,
+            resource_group_name=context.names.resource_group,
             location=settings.location,
-            tags=dict(site.tags),
+            tags=dict(context.tags),
             opts=self._child,
         )
-        self.budget = Budget(name, BudgetArgs(site=site, resource_group=self.group), self._child)
-        self._make_parts(name, site, account)
-        doors = self._make_doors(name) if site.is_private else None
-        scopes = self._scopes(doors)
-        ready: list[pulumi.Resource] = [*self._parts, *(doors.ready if doors else ())]
+        self.budget = Budget(
+            name, BudgetArgs(context=context, resource_group=self.group), self._child
+        )
+        self._make_parts(name, context, account)
+        endpoints = self._make_private_endpoints(name) if context.is_private else None
+        scopes = self._scopes(endpoints)
+        ready: list[pulumi.Resource] = [*self._parts, *(endpoints.ready if endpoints else ())]
         self.access = Access(
             f"{name}-access",
-            AccessArgs(site=site, identities=self.identities, scopes=scopes),
+            AccessArgs(context=context, identities=self.identities, scopes=scopes),
             self._child,
         )
         self.workspace = Workspace(
             name,
             WorkspaceArgs(
-                site=site,
+                context=context,
                 identities=self.identities,
                 scopes=scopes,
                 containers={
@@ -92,12 +97,12 @@ class CloudPlatform(pulumi.ComponentResource):
         )
         self.people = People(
             f"{name}-people",
-            PeopleArgs(site=site, scopes=scopes, workspace=self.workspace.scope),
+            PeopleArgs(context=context, scopes=scopes, workspace=self.workspace.scope),
             self._child,
         )
-        if doors:
-            doors.open_workspace(self.workspace.scope)
-        self.clusters = self._make_clusters(site)
+        if endpoints:
+            endpoints.open_workspace(self.workspace.scope)
+        self.clusters = self._make_clusters(context)
         if settings.stage != "dev":
             self._diagnose(name)
         if is_prod:
@@ -105,16 +110,18 @@ class CloudPlatform(pulumi.ComponentResource):
             ClusterHold(f"{name}-cluster-hold", self.clusters.values(), self._child)
         self.register_outputs({})
 
-    def _make_parts(self, name: str, site: Site, account: Account) -> None:
-        group, names, child = self.group, site.names, self._child
+    def _make_parts(self, name: str, context: Context, account: Account) -> None:
+        group, names, child = self.group, context.names, self._child
         self.identities = Identities(
-            f"{name}-identity", IdentitiesArgs(site=site, resource_group=group), child
+            f"{name}-identity", IdentitiesArgs(context=context, resource_group=group), child
         )
-        self.monitoring = Monitoring(name, MonitoringArgs(site=site, resource_group=group), child)
+        self.monitoring = Monitoring(
+            name, MonitoringArgs(context=context, resource_group=group), child
+        )
         self.data = Storage(
             f"{name}-data",
             StorageArgs(
-                site=site,
+                context=context,
                 account_name=names.data_account,
                 containers=(DATA_CONTAINER, RUNS_CONTAINER),
                 purpose="data",
@@ -125,7 +132,7 @@ class CloudPlatform(pulumi.ComponentResource):
         self.workspace_storage = Storage(
             f"{name}-workspace-storage",
             StorageArgs(
-                site=site,
+                context=context,
                 account_name=names.workspace_account,
                 containers=(),
                 purpose="workspace",
@@ -134,9 +141,11 @@ class CloudPlatform(pulumi.ComponentResource):
             child,
         )
         self.vault = Vault(
-            name, VaultArgs(site=site, tenant_id=account.tenant_id, resource_group=group), child
+            name,
+            VaultArgs(context=context, tenant_id=account.tenant_id, resource_group=group),
+            child,
         )
-        self.registry = Registry(name, RegistryArgs(site=site, resource_group=group), child)
+        self.registry = Registry(name, RegistryArgs(context=context, resource_group=group), child)
         self._parts: list[pulumi.Resource] = [
             *self.data.settled,
             *self.workspace_storage.settled,
@@ -145,11 +154,11 @@ class CloudPlatform(pulumi.ComponentResource):
             self.monitoring.app_insights,
         ]
 
-    def _make_doors(self, name: str) -> Doors:
-        return Doors(
+    def _make_private_endpoints(self, name: str) -> PrivateEndpoints:
+        return PrivateEndpoints(
             f"{name}-network",
-            DoorsArgs(
-                site=self.site,
+            PrivateEndpointsArgs(
+                context=self.context,
                 resource_group=self.group,
                 data=self.data,
                 workspace_storage=self.workspace_storage,
@@ -159,7 +168,7 @@ class CloudPlatform(pulumi.ComponentResource):
             self._child,
         )
 
-    def _scopes(self, doors: Doors | None) -> Scopes:
+    def _scopes(self, endpoints: PrivateEndpoints | None) -> Scopes:
         data, own = self.data, self.workspace_storage
         containers = {
             name: Scope(
@@ -172,7 +181,7 @@ class CloudPlatform(pulumi.ComponentResource):
             data_container=containers[DATA_CONTAINER],
             runs_container=containers[RUNS_CONTAINER],
             workspace_account=Scope(id=own.account_id, resource=own.account),
-            workspace_endpoints=doors.workspace_storage if doors else {},
+            workspace_endpoints=endpoints.workspace_storage if endpoints else {},
             key_vault=Scope(id=self.vault.vault_id, resource=self.vault.vault),
             registry=Scope(id=self.registry.registry_id, resource=self.registry.registry),
             app_insights=Scope(
@@ -180,7 +189,7 @@ class CloudPlatform(pulumi.ComponentResource):
             ),
         )
 
-    def _make_clusters(self, site: Site) -> dict[str, CloudCluster]:
+    def _make_clusters(self, context: Context) -> dict[str, CloudCluster]:
         # The workspace makes its network with the first cluster, so its roles come before; nodes
         # read images and storage as soon as they are there, so theirs do too.
         ready = [self.workspace.workspace, self.workspace.role, *self.access.cluster]
@@ -188,7 +197,7 @@ class CloudPlatform(pulumi.ComponentResource):
             key: CloudCluster(
                 f"cluster-{key}",
                 CloudClusterArgs(
-                    site=site,
+                    context=context,
                     key=key,
                     settings=settings,
                     identities=self.identities,
@@ -196,7 +205,7 @@ class CloudPlatform(pulumi.ComponentResource):
                 ),
                 pulumi.ResourceOptions(parent=self, protect=False),
             )
-            for key, settings in site.settings.clusters.items()
+            for key, settings in context.settings.clusters.items()
         }
 
     def _diagnose(self, name: str) -> None:

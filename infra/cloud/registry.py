@@ -1,4 +1,4 @@
-"""The container registry: pulled from and pushed to by identities only."""
+"""Declares the container registry, which only identities pull from and push to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pulumi
 from pulumi_azure_native import containerregistry
 
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.context import Context
+from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -21,9 +21,9 @@ _UNTAGGED_DAYS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryArgs:
-    """Where the registry is."""
+    """The group that the registry is made in."""
 
-    site: Site
+    context: Context
     resource_group: ResourceGroup
 
 
@@ -34,37 +34,41 @@ class Registry(pulumi.ComponentResource):
         self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Registry", name, None, opts)
-        site = args.site
-        is_prod = site.settings.stage == "prod"
-        registry_name = site.names.registry
-        self.registry_id = site.names.id_of("Microsoft.ContainerRegistry/registries", registry_name)
+        context = args.context
+        is_prod = context.settings.stage == "prod"
+        registry_name = context.names.registry
+        self.registry_id = context.names.id_of(
+            "Microsoft.ContainerRegistry/registries", registry_name
+        )
         self.login_server = f"{registry_name}.azurecr.io"
         self.registry = containerregistry.Registry(
             f"{name}-registry",
             registry_name=registry_name,
-            resource_group_name=site.names.resource_group,
-            location=site.settings.location,
+            resource_group_name=context.names.resource_group,
+            location=context.settings.location,
             # Private endpoints, network rules, retention and zones are Premium's alone.
-            sku=containerregistry.SkuArgs(name="Premium" if site.is_private else "Standard"),
+            sku=containerregistry.SkuArgs(name="Premium" if context.is_private else "Standard"),
             admin_user_enabled=False,
             anonymous_pull_enabled=False,
             network_rule_bypass_options="AzureServices",
             network_rule_set=(
                 containerregistry.NetworkRuleSetArgs(default_action="Deny")
-                if site.is_private
+                if context.is_private
                 else None
             ),
             policies=_prod_policies() if is_prod else None,
-            public_network_access="Disabled" if site.is_private else "Enabled",
+            public_network_access="Disabled" if context.is_private else "Enabled",
             zone_redundancy="Enabled" if is_prod else "Disabled",
-            tags=site.tags,
-            opts=tied(self, args.resource_group),
+            tags=context.tags,
+            opts=replaced_with(self, args.resource_group),
         )
         self.register_outputs({"login_server": self.login_server})
 
 
 def _prod_policies() -> containerregistry.PoliciesArgs:
-    """ARM-audience tokens stay allowed (checklist A6): nodes may have no others to pull with."""
+    """Build prod's policies; ARM-audience tokens stay allowed (checklist A6), as nodes may have no
+    others to pull with.
+    """
     return containerregistry.PoliciesArgs(
         export_policy=containerregistry.ExportPolicyArgs(status="disabled"),
         retention_policy=containerregistry.RetentionPolicyArgs(

@@ -1,4 +1,4 @@
-"""Typed settings of a cloud stack, checked against what Azure takes."""
+"""Checks the settings of a cloud stack against what Azure takes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _EXAMPLE = "example.com"
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSettings:
-    """A month's money in the subscription's currency, who is told, and the first month's day."""
+    """Amount a month in the subscription's currency, addresses to mail, and the first day."""
 
     monthly_amount: int
     contacts: tuple[str, ...]
@@ -65,7 +65,7 @@ class CloudClusterSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleSettings:
-    """Object ids of the Entra groups that may launch runs, that may scale clusters, or may look."""
+    """Object ids of the Entra groups that launch runs, that scale clusters, and that look."""
 
     practitioners: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class PeopleSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CloudSettings:
-    """Everything that a cloud stack is made from."""
+    """Checked settings of a cloud stack."""
 
     stack: str
     stage: Stage
@@ -92,12 +92,12 @@ class CloudSettings:
 
 
 def stage_of(stack: str) -> str:
-    """`dev` of `dev` and of `dev-alice`."""
+    """Cut the stage off a stack's name: `dev` of `dev` and of `dev-alice`."""
     return stack.partition("-")[0]
 
 
 def doubts(settings: CloudSettings) -> list[str]:
-    """What is allowed and all the same hardly meant, one line each."""
+    """List settings that are allowed but hardly meant, one line each."""
     found: list[str] = []
     if settings.owner.endswith(f"@{_EXAMPLE}"):
         found.append(f"{PROJECT}:owner: {settings.owner} is the example's, its mails reach nobody")
@@ -112,7 +112,7 @@ def doubts(settings: CloudSettings) -> list[str]:
 
 
 def parse_cloud(top: Section, *, stack: str, today: datetime.date) -> CloudSettings:
-    """The settings; what is wrong is noted in the section.
+    """Read the settings; problems are noted in the section.
 
     `today` tells the month in which a new budget begins: Azure refuses one of the past.
     """

@@ -1,4 +1,4 @@
-"""A storage account: no keys, nothing public, and what is deleted by mistake can be brought back."""
+"""Declares a storage account without keys or public access, with recovery of deleted blobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import pulumi
 from pulumi_azure_native import storage
 
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.context import Context
+from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -30,8 +30,8 @@ _AZURE_ML_RUNS = "azureml/"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Keeping:
-    """How well a stage's data is kept."""
+class _Lifecycle:
+    """Redundancy, versions and retention of a stage's data."""
 
     sku: str
     deleted_days: int
@@ -42,8 +42,8 @@ class _Keeping:
     is_encrypted_twice: bool
 
 
-_KEEPING: Mapping[Stage, _Keeping] = {
-    "dev": _Keeping(
+_LIFECYCLES: Mapping[Stage, _Lifecycle] = {
+    "dev": _Lifecycle(
         sku="Standard_LRS",
         deleted_days=7,
         old_days=7,
@@ -52,7 +52,7 @@ _KEEPING: Mapping[Stage, _Keeping] = {
         sas_action="Log",
         is_encrypted_twice=False,
     ),
-    "test": _Keeping(
+    "test": _Lifecycle(
         sku="Standard_ZRS",
         deleted_days=7,
         old_days=14,
@@ -61,7 +61,7 @@ _KEEPING: Mapping[Stage, _Keeping] = {
         sas_action="Block",
         is_encrypted_twice=False,
     ),
-    "prod": _Keeping(
+    "prod": _Lifecycle(
         sku="Standard_GZRS",
         deleted_days=30,
         old_days=90,
@@ -75,9 +75,9 @@ _KEEPING: Mapping[Stage, _Keeping] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StorageArgs:
-    """Which account, what for, and its containers (the workspace's own makes its own)."""
+    """The account's name and purpose, and its containers (the workspace makes its own)."""
 
-    site: Site
+    context: Context
     account_name: str
     containers: tuple[str, ...]
     purpose: Purpose
@@ -91,60 +91,62 @@ class Storage(pulumi.ComponentResource):
         self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Storage", name, None, opts)
-        site = args.site
-        keeping = _KEEPING[site.settings.stage]
-        group = site.names.resource_group
+        context = args.context
+        lifecycle = _LIFECYCLES[context.settings.stage]
+        group = context.names.resource_group
         self.account_name = args.account_name
-        self.account_id = site.names.id_of("Microsoft.Storage/storageAccounts", args.account_name)
+        self.account_id = context.names.id_of(
+            "Microsoft.Storage/storageAccounts", args.account_name
+        )
         self.account = storage.StorageAccount(
             f"{name}-account",
             account_name=args.account_name,
             resource_group_name=group,
-            location=site.settings.location,
+            location=context.settings.location,
             kind="StorageV2",
-            sku=storage.SkuArgs(name=keeping.sku),
+            sku=storage.SkuArgs(name=lifecycle.sku),
             access_tier=storage.AccessTier.HOT,
             allow_blob_public_access=False,
             allow_cross_tenant_replication=False,
             allow_shared_key_access=False,
-            allowed_copy_scope=keeping.copy_scope,
+            allowed_copy_scope=lifecycle.copy_scope,
             default_to_o_auth_authentication=True,
             enable_https_traffic_only=True,
             enable_nfs_v3=False,
             encryption=storage.EncryptionArgs(
                 key_source="Microsoft.Storage",
-                require_infrastructure_encryption=keeping.is_encrypted_twice,
+                require_infrastructure_encryption=lifecycle.is_encrypted_twice,
             ),
             # Versions and soft delete of blobs do not go with a hierarchical namespace.
             is_hns_enabled=False,
             is_local_user_enabled=False,
             is_sftp_enabled=False,
             minimum_tls_version="TLS1_2",
-            network_rule_set=_rules(site),
-            public_network_access="Disabled" if site.is_private else "Enabled",
+            network_rule_set=_rules(context),
+            public_network_access="Disabled" if context.is_private else "Enabled",
             sas_policy=storage.SasPolicyArgs(
-                sas_expiration_period="1.00:00:00", expiration_action=keeping.sas_action
+                sas_expiration_period="1.00:00:00", expiration_action=lifecycle.sas_action
             ),
-            tags=site.tags,
-            opts=tied(self, args.resource_group),
+            tags=context.tags,
+            opts=replaced_with(self, args.resource_group),
         )
-        blobs = self._blob_service(name, args, keeping)
+        blobs = self._blob_service(name, args, lifecycle)
         self.containers = self._containers(name, args, blobs)
         files = storage.FileServiceProperties(
             f"{name}-files",
             account_name=args.account_name,
             resource_group_name=group,
             file_services_name="default",
-            share_delete_retention_policy=_deleted(keeping),
-            opts=tied(self, self.account),
+            share_delete_retention_policy=_deleted(lifecycle),
+            opts=replaced_with(self, self.account),
         )
         lifecycle = storage.ManagementPolicy(
             f"{name}-lifecycle",
             account_name=args.account_name,
             resource_group_name=group,
             management_policy_name="default",
-            policy=storage.ManagementPolicySchemaArgs(rules=_lifecycle(args, keeping)),
-            opts=tied(self, self.account, blobs),
+            policy=storage.ManagementPolicySchemaArgs(rules=_lifecycle(args, lifecycle)),
+            opts=replaced_with(self, self.account, blobs),
         )
         # Azure refuses a private endpoint while another write to the account is under way.
         self.settled: tuple[pulumi.Resource, ...] = (
@@ -155,18 +157,18 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"account": args.account_name})
 
     def _blob_service(
-        self, name: str, args: StorageArgs, keeping: _Keeping
+        self, name: str, args: StorageArgs, lifecycle: _Lifecycle
     ) -> storage.BlobServiceProperties:
         return storage.BlobServiceProperties(
             f"{name}-blobs",
             account_name=args.account_name,
-            resource_group_name=args.site.names.resource_group,
+            resource_group_name=args.context.names.resource_group,
             blob_services_name="default",
             cors=_studio() if args.purpose == "workspace" else None,
-            delete_retention_policy=_deleted(keeping),
-            container_delete_retention_policy=_deleted(keeping),
-            is_versioning_enabled=keeping.is_versioned,
-            opts=tied(self, self.account),
+            delete_retention_policy=_deleted(lifecycle),
+            container_delete_retention_policy=_deleted(lifecycle),
+            is_versioning_enabled=lifecycle.is_versioned,
+            opts=replaced_with(self, self.account),
         )
 
     def _containers(
@@ -176,33 +178,37 @@ class Storage(pulumi.ComponentResource):
             container: storage.BlobContainer(
                 f"{name}-{container}",
                 account_name=args.account_name,
-                resource_group_name=args.site.names.resource_group,
+                resource_group_name=args.context.names.resource_group,
                 container_name=container,
                 public_access=storage.PublicAccess.NONE,
-                opts=tied(self, self.account, blobs, retained=args.site.settings.stage == "prod"),
+                opts=replaced_with(
+                    self, self.account, blobs, retained=args.context.settings.stage == "prod"
+                ),
             )
             for container in args.containers
         }
 
 
-def _rules(site: Site) -> storage.NetworkRuleSetArgs:
-    """Nobody but Azure's own trusted services and, where the account is public, who is allowed."""
+def _rules(context: Context) -> storage.NetworkRuleSetArgs:
+    """Build the firewall: trusted services of Azure and, on a public account, the allowed
+    addresses.
+    """
     return storage.NetworkRuleSetArgs(
         default_action=storage.DefaultAction.DENY,
         bypass="AzureServices",
         ip_rules=[
             storage.IPRuleArgs(i_p_address_or_range=address, action=storage.Action.ALLOW)
-            for address in site.settings.allowed_ips
+            for address in context.settings.allowed_ips
         ],
     )
 
 
-def _deleted(keeping: _Keeping) -> storage.DeleteRetentionPolicyArgs:
-    return storage.DeleteRetentionPolicyArgs(enabled=True, days=keeping.deleted_days)
+def _deleted(lifecycle: _Lifecycle) -> storage.DeleteRetentionPolicyArgs:
+    return storage.DeleteRetentionPolicyArgs(enabled=True, days=lifecycle.deleted_days)
 
 
 def _studio() -> storage.CorsRulesArgs:
-    """What Azure ML adds to its account for its studio; a later write without it takes it away."""
+    """Build what Azure ML adds to its account for its studio; a write without it removes it."""
     return storage.CorsRulesArgs(
         cors_rules=[
             storage.CorsRuleArgs(
@@ -216,8 +222,10 @@ def _studio() -> storage.CorsRulesArgs:
     )
 
 
-def _lifecycle(args: StorageArgs, keeping: _Keeping) -> list[storage.ManagementPolicyRuleArgs]:
-    after = storage.DateAfterModificationArgs(days_after_modification_greater_than=keeping.old_days)
+def _lifecycle(args: StorageArgs, lifecycle: _Lifecycle) -> list[storage.ManagementPolicyRuleArgs]:
+    after = storage.DateAfterModificationArgs(
+        days_after_modification_greater_than=lifecycle.old_days
+    )
     delete = storage.ManagementPolicyBaseBlobArgs(delete=after)
     cool = storage.ManagementPolicyBaseBlobArgs(tier_to_cool=after)
     rules: list[storage.ManagementPolicyRuleArgs] = []
@@ -229,11 +237,13 @@ def _lifecycle(args: StorageArgs, keeping: _Keeping) -> list[storage.ManagementP
     if RUNS_CONTAINER in args.containers:
         checkpoints = [f"{RUNS_CONTAINER}/{CHECKPOINTS}"]
         rules.append(_rule("oldCheckpoints", prefixes=checkpoints, base_blob=cool))
-    if keeping.is_versioned:
+    if lifecycle.is_versioned:
         # Counted from when a version was written, not from when another took its place; soft
         # delete keeps what this deletes for its own days.
         version = storage.ManagementPolicyVersionArgs(
-            delete=storage.DateAfterCreationArgs(days_after_creation_greater_than=keeping.old_days)
+            delete=storage.DateAfterCreationArgs(
+                days_after_creation_greater_than=lifecycle.old_days
+            )
         )
         rules.append(_rule("oldVersions", version=version, appended=True))
     return rules
@@ -247,7 +257,7 @@ def _rule(
     version: storage.ManagementPolicyVersionArgs | None = None,
     appended: bool = False,
 ) -> storage.ManagementPolicyRuleArgs:
-    """A rule; only deletions reach blobs that are appended to."""
+    """Build a lifecycle rule; append blobs take deletions only."""
     return storage.ManagementPolicyRuleArgs(
         name=name,
         enabled=True,

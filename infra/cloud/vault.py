@@ -1,4 +1,4 @@
-"""The key vault: roles instead of access policies, and secrets that come back after a deletion."""
+"""Declares the key vault: roles instead of access policies, and recovery of deleted secrets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pulumi
 from pulumi_azure_native import keyvault
 
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.context import Context
+from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
@@ -22,30 +22,30 @@ _DELETED_DAYS: Mapping[Stage, int] = {"dev": 7, "test": 7, "prod": 90}
 
 @dataclass(frozen=True, kw_only=True)
 class VaultArgs:
-    """Where the vault is and whose tenant it trusts."""
+    """The group that the vault is made in, and the tenant it trusts."""
 
-    site: Site
+    context: Context
     tenant_id: str
     resource_group: ResourceGroup
 
 
 class Vault(pulumi.ComponentResource):
-    """One vault for the workspace's secrets and for those that clusters may read."""
+    """A vault for the workspace's secrets and for those that clusters may read."""
 
     def __init__(
         self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Vault", name, None, opts)
-        site = args.site
-        stage = site.settings.stage
-        vault_name = site.names.key_vault
-        self.vault_id = site.names.id_of("Microsoft.KeyVault/vaults", vault_name)
+        context = args.context
+        stage = context.settings.stage
+        vault_name = context.names.key_vault
+        self.vault_id = context.names.id_of("Microsoft.KeyVault/vaults", vault_name)
         self.uri = f"https://{vault_name}.vault.azure.net/"
         self.vault = keyvault.Vault(
             f"{name}-vault",
             vault_name=vault_name,
-            resource_group_name=site.names.resource_group,
-            location=site.settings.location,
+            resource_group_name=context.names.resource_group,
+            location=context.settings.location,
             properties=keyvault.VaultPropertiesArgs(
                 tenant_id=args.tenant_id,
                 sku=keyvault.SkuArgs(family="A", name=keyvault.SkuName.STANDARD),
@@ -62,12 +62,13 @@ class Vault(pulumi.ComponentResource):
                     default_action="Deny",
                     bypass="AzureServices",
                     ip_rules=[
-                        keyvault.IPRuleArgs(value=address) for address in site.settings.allowed_ips
+                        keyvault.IPRuleArgs(value=address)
+                        for address in context.settings.allowed_ips
                     ],
                 ),
-                public_network_access="Disabled" if site.is_private else "Enabled",
+                public_network_access="Disabled" if context.is_private else "Enabled",
             ),
-            tags=site.tags,
-            opts=tied(self, args.resource_group, retained=stage == "prod"),
+            tags=context.tags,
+            opts=replaced_with(self, args.resource_group, retained=stage == "prod"),
         )
         self.register_outputs({"uri": self.uri})

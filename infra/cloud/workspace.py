@@ -1,4 +1,4 @@
-"""The Azure ML workspace, its datastores and its role on itself."""
+"""Declares the Azure ML workspace, its datastores and its role on itself."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import machinelearningservices
 
-from infra.cloud.access import Role, Scope, Scopes, grant, identity_receiver
+from infra.cloud.access import Role, Scope, Scopes, grant, identity_principal
+from infra.cloud.context import Context
 from infra.cloud.identity import Identities
-from infra.cloud.site import Site
-from infra.cloud.ties import tied
+from infra.cloud.resource_options import replaced_with
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceArgs:
-    """Whom it acts as, what it is made from, and all that must be there before it."""
+    """The workspace's identity, its parts, and what must be made before it."""
 
-    site: Site
+    context: Context
     identities: Identities
     scopes: Scopes
     containers: Mapping[str, str]  # datastore -> container of the data account
@@ -35,8 +35,8 @@ class Workspace(pulumi.ComponentResource):
         self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Workspace", name, None, opts)
-        site, scopes = args.site, args.scopes
-        settings, names = site.settings, site.names
+        context, scopes = args.context, args.scopes
+        settings, names = context.settings, context.names
         workspace_id = names.id_of("Microsoft.MachineLearningServices/workspaces", names.workspace)
         self.workspace = machinelearningservices.Workspace(
             f"{name}-workspace",
@@ -56,18 +56,18 @@ class Workspace(pulumi.ComponentResource):
             system_datastores_auth_mode=machinelearningservices.SystemDatastoresAuthMode.IDENTITY,
             public_network_access=(
                 machinelearningservices.PublicNetworkAccessType.DISABLED
-                if site.is_private
+                if context.is_private
                 else machinelearningservices.PublicNetworkAccessType.ENABLED
             ),
             allow_public_access_when_behind_vnet=False,
-            managed_network=_managed_network(site, scopes),
+            managed_network=_managed_network(context, scopes),
             hbi_workspace=settings.stage == "prod",
             v1_legacy_mode=False,
-            tags=dict(site.tags),
+            tags=dict(context.tags),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=list(args.depends_on),
-                # Azure moves them when the first cluster starts the network: no wish of ours. The
+                # Azure moves them when the first cluster starts the network, not our setting. The
                 # rules themselves are not ignored (ADR 15): Azure's own would be sent to it.
                 ignore_changes=[
                     "managedNetwork.status",
@@ -78,32 +78,34 @@ class Workspace(pulumi.ComponentResource):
         self.scope = Scope(id=workspace_id, resource=self.workspace)
         self.role = grant(
             f"{name}-workspace-role",
-            site,
-            receiver=identity_receiver("workspace", args.identities.workspace.principal_id),
+            context,
+            principal=identity_principal("workspace", args.identities.workspace.principal_id),
             role=Role.CONTRIBUTOR,
             scope=self.scope,
             parent=self,
         )
         self.datastores = {
-            datastore: self._datastore(f"{name}-datastore-{datastore}", site, datastore, container)
+            datastore: self._datastore(
+                f"{name}-datastore-{datastore}", context, datastore, container
+            )
             for datastore, container in args.containers.items()
         }
         self.register_outputs({})
 
     def _datastore(
-        self, name: str, site: Site, datastore: str, container: str
+        self, name: str, context: Context, datastore: str, container: str
     ) -> machinelearningservices.Datastore:
-        """A container by its name in jobs; a job reads and writes it as the cluster's identity."""
+        """Declare a container under its name in jobs, used as the cluster's identity."""
         return machinelearningservices.Datastore(
             name,
             name=datastore,
-            resource_group_name=site.names.resource_group,
-            workspace_name=site.names.workspace,
+            resource_group_name=context.names.resource_group,
+            workspace_name=context.names.workspace,
             # The service would look into an account that is closed to it.
             skip_validation=True,
             properties=machinelearningservices.AzureBlobDatastoreArgs(
                 datastore_type="AzureBlob",
-                account_name=site.names.data_account,
+                account_name=context.names.data_account,
                 container_name=container,
                 endpoint="core.windows.net",
                 protocol="https",
@@ -113,23 +115,23 @@ class Workspace(pulumi.ComponentResource):
                 service_data_access_auth_identity=(
                     machinelearningservices.ServiceDataAccessAuthIdentity.NONE
                 ),
-                tags=dict(site.tags),
+                tags=dict(context.tags),
             ),
-            opts=tied(self, self.workspace),
+            opts=replaced_with(self, self.workspace),
         )
 
 
 def _managed_network(
-    site: Site, scopes: Scopes
+    context: Context, scopes: Scopes
 ) -> machinelearningservices.ManagedNetworkSettingsArgs:
-    """Private endpoints from the nodes' network to what stands behind a firewall.
+    """Build the private endpoints from the nodes' network to what stands behind a firewall.
 
     Where only approved traffic goes out, Azure adds those to the workspace's own resources by
     itself; where all goes out it adds none for a resource that is open to some addresses. No rule
     names a host: the first such rule would start a firewall that is paid by the hour.
     """
     targets = {"data-blob": (scopes.data_account.id, "blob")}
-    if not site.is_private:
+    if not context.is_private:
         targets |= {
             "workspace-blob": (scopes.workspace_account.id, "blob"),
             "workspace-file": (scopes.workspace_account.id, "file"),
@@ -139,7 +141,7 @@ def _managed_network(
     return machinelearningservices.ManagedNetworkSettingsArgs(
         isolation_mode=(
             mode.ALLOW_INTERNET_OUTBOUND
-            if site.settings.stage == "dev"
+            if context.settings.stage == "dev"
             else mode.ALLOW_ONLY_APPROVED_OUTBOUND
         ),
         outbound_rules={

@@ -1,4 +1,4 @@
-"""The blob store of the local stack: an Azurite process as a dynamic Pulumi resource.
+"""Declares the local stack's blob store: an Azurite process as a dynamic Pulumi resource.
 
 The one dynamic provider. Pulumi pickles it by reference and runs it in a process of its own,
 so what it does lives in functions that need no Pulumi.
@@ -17,8 +17,9 @@ import pulumi
 from pulumi import dynamic
 
 from infra.local import azurite_server
-from infra.local.azurite_server import AzuriteError, Server
+from infra.local.azurite_server import Server
 from infra.local.running import find_running
+from infra.local.storage_folder import AzuriteError
 
 ACCOUNT = "trainyard"
 DATA_CONTAINER = "data"
@@ -32,7 +33,7 @@ Props = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class AzuriteArgs:
-    """Where the store keeps its data and listens; `workspace` is where runs would use it."""
+    """Folder and port of the store; `workspace` is the folder whose runs would use it."""
 
     folder: Path
     port: int
@@ -42,7 +43,7 @@ class AzuriteArgs:
 
 
 class AzuriteProvider(dynamic.ResourceProvider):
-    """Starts, restarts, looks for and ends the process. Its data is never deleted."""
+    """Starts, restarts, finds and ends the process; its data is never deleted."""
 
     # Nothing in it is secret; encrypted it would change at every `up`.
     serialize_as_secret_always = False
@@ -164,7 +165,7 @@ def _refuse_while_running(props: Mapping[str, Any], act: str) -> None:
 
 @contextmanager
 def _shown_without_traceback() -> Generator[None]:
-    """Pulumi's provider process prints `format_exc()` of what we raise: leave the frames out."""
+    """Leave the frames out of the traceback that Pulumi's provider process prints."""
     try:
         yield
     except AzuriteError:

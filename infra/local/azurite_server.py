@@ -16,7 +16,6 @@ azurite/      the blobs; never deleted from here
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import secrets
@@ -26,37 +25,36 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from infra.local.listening import is_ours, name_listener
 from infra.local.process_identity import identify, is_alive
+from infra.local.storage_folder import (
+    AzuriteError,
+    check_free_space,
+    explained,
+    locked,
+    make_private,
+    write_whole,
+)
 
 START_TIMEOUT_S = 30.0
 STOP_GRACE_S = 10.0
-LOCK_TIMEOUT_S = 60.0
 POLL_S = 0.05
-# Azurite starts on a full disk and fails later, at somebody's upload.
-MIN_FREE_BYTES = 16 << 20
 
 KEY_FILE = "account.key"
 SERVER_FILE = "server.json"
-LOCK_FILE = "server.lock"
 LOG_FILE = "azurite.log"
 DATA_FOLDER = "azurite"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-class AzuriteError(Exception):
-    """The server cannot be started or stopped; the message says why and what to do."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How one server is started (`port` on 127.0.0.1), and the process that runs it, if any."""
+    """Settings of a server (`port` on 127.0.0.1), and the process that runs it, if any."""
 
     account: str
     port: int
@@ -68,17 +66,17 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives; it may not answer yet."""
+        """True while its process lives, even if it does not answer yet."""
         return is_alive(self.pid, self.identity)
 
     @property
     def command(self) -> Server:
-        """The same without the process."""
+        """The record without the process."""
         return replace(self, pid=None, identity=None)
 
 
 def read_server(folder: Path) -> Server | None:
-    """What was last started in this folder, alive or not; None when nothing ever was."""
+    """Read how the server was last started, dead or alive; None when it never was."""
     try:
         fields: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text(encoding="utf-8"))
         fields["containers"] = tuple(fields["containers"])
@@ -91,7 +89,7 @@ def read_server(folder: Path) -> Server | None:
 
 
 def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
-    """Its containers that are not there; None when no server of ours answers to our key."""
+    """List the containers that are not there; None when no server of ours answers to our key."""
     from infra.local.shared_key import StoreError, list_containers
 
     # Another user's would answer to any key.
@@ -105,11 +103,11 @@ def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
 
 
 def read_own(folder: Path, node: str = "", azurite: str = "") -> Server:
-    """Give how the server was started last, with these programs where they are named.
+    """Read how the server was last started, with these programs where they are named.
 
     Raises AzuriteError where none ever was, or another user may have written what is said there.
     """
-    with _explained(folder):
+    with explained(folder):
         found = read_server(folder) or _never_started(folder)
         for path, open_to in ((folder, stat.S_IWOTH), (folder / SERVER_FILE, _OTHERS_WRITE)):
             status = path.stat()
@@ -124,15 +122,15 @@ def read_own(folder: Path, node: str = "", azurite: str = "") -> Server:
 
 
 def start(folder: Path, wanted: Server | None = None) -> Server:
-    """Have the server run as wanted (as last time, when None) and its containers there.
+    """Run the server as wanted (as last time, when None) with its containers.
 
     Safe to repeat and to race: one that runs as wanted is left alone, one that runs with other
     settings is restarted. Blocks until it answers. Raises AzuriteError.
     """
     wanted = (wanted or read_own(folder)).command
-    with _explained(folder):
-        _make_private(folder)
-        with _locked(folder) as lock_fd:
+    with explained(folder):
+        make_private(folder)
+        with locked(folder) as lock_fd:
             current = read_server(folder)
             if current is not None and current.is_running:
                 if current.command == wanted and _is_answering(folder, current):
@@ -148,7 +146,7 @@ def stop(folder: Path) -> bool:
     """End the server, gently so that it writes down its last 5 s; False when none ran."""
     if not (folder / SERVER_FILE).exists():
         return False
-    with _explained(folder), _locked(folder):
+    with explained(folder), locked(folder):
         current = read_server(folder)
         if current is None or not current.is_running:
             return False
@@ -184,7 +182,7 @@ def _restart(folder: Path, current: Server, wanted: Server, lock_fd: int) -> Ser
 
 
 def _launch(folder: Path, wanted: Server, lock_fd: int) -> Server:
-    _check_free_space(folder)
+    check_free_space(folder)
     check_port(wanted.port)
     _ensure_key(folder)
     (folder / DATA_FOLDER).mkdir(mode=0o700, exist_ok=True)
@@ -279,55 +277,15 @@ def _end(server: Server) -> None:
     raise AzuriteError(message)
 
 
-def _make_private(folder: Path) -> None:
-    """Make the folder, and what is missing above it, for us alone; shut one that is there.
-
-    Raises AzuriteError for a folder of another user, who could read the key and the blobs.
-    """
-    for each in [*reversed(folder.parents), folder]:
-        if not each.is_dir():
-            each.mkdir(mode=0o700, exist_ok=True)
-    if (owner := folder.stat().st_uid) != os.geteuid():
-        message = f"{folder} is another user's (uid {owner}); chown it, or take another folder"
-        raise AzuriteError(message)
-    folder.chmod(0o700)
-
-
 def _ensure_key(folder: Path) -> None:
     if (folder / KEY_FILE).exists():
         return
     key = base64.b64encode(secrets.token_bytes(64)).decode()
-    _write_whole(folder / KEY_FILE, key)
+    write_whole(folder / KEY_FILE, key)
 
 
 def _write_server(folder: Path, server: Server) -> None:
-    _write_whole(folder / SERVER_FILE, json.dumps(asdict(server), indent=1) + "\n")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """All of it or nothing, and readable by its owner only."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-
-
-def _check_free_space(folder: Path) -> None:
-    status = os.statvfs(folder)
-    free = status.f_bavail * status.f_frsize
-    if free < MIN_FREE_BYTES:
-        message = (
-            f"the disk of {folder} is full: {free >> 10} KiB free, "
-            f"Azurite needs {MIN_FREE_BYTES >> 20} MiB to start"
-        )
-        raise AzuriteError(message)
+    write_whole(folder / SERVER_FILE, json.dumps(asdict(server), indent=1) + "\n")
 
 
 def _last_words(folder: Path) -> str:
@@ -341,35 +299,6 @@ def _last_words(folder: Path) -> str:
 def _never_started(folder: Path) -> Server:
     message = f"no server was ever started in {folder}; `uv run pulumi up -s local` makes it"
     raise AzuriteError(message)
-
-
-@contextmanager
-def _explained(folder: Path) -> Generator[None]:
-    """Turn the disk's errors (full, read-only, a file in the way) into ours."""
-    try:
-        yield
-    except OSError as error:
-        message = f"{error.filename or folder}: {error.strerror}"
-        raise AzuriteError(message) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[int]:
-    fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    try:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    message = f"{folder / LOCK_FILE} is held: somebody starts or stops the server"
-                    raise AzuriteError(message) from None
-                time.sleep(POLL_S)
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""A cluster of the local stack: shares of this machine that count as nodes."""
+"""Declares a cluster of the local stack: shares of this machine that count as nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class LocalClusterArgs:
-    """How many nodes, how many ranks a node runs by default, and what one node has."""
+    """Number of nodes, a node's default number of ranks, and a node's share of the machine."""
 
     num_nodes: int
     processes_per_node: int

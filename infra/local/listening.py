@@ -17,7 +17,7 @@ ADDRESSES = (
 
 
 def find_listener(port: int) -> int | None:
-    """User id of who is reached at this port; None where nobody listens."""
+    """Find the user id behind a port, as a client would reach it; None where nobody listens."""
     owners: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         path = Path("/proc/net", table)
@@ -30,12 +30,12 @@ def find_listener(port: int) -> int | None:
 
 
 def is_ours(port: int) -> bool:
-    """Whether a process of our own user listens there."""
+    """Tell whether a process of our own user listens there."""
     return find_listener(port) == os.geteuid()
 
 
 def name_listener(port: int) -> str:
-    """` of user ...`, to go behind a program's name; empty where nobody listens."""
+    """Write ` of user ...`, to go behind a program's name; empty where nobody listens."""
     owner = find_listener(port)
     if owner is None:
         return ""

@@ -1,4 +1,4 @@
-"""What this machine has: cores and GPUs that a process may use."""
+"""Counts the cores and GPUs of this machine that a process may use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Machine:
     num_gpus: int
 
     def share(self, num_nodes: int) -> Machine:
-        """What each of so many local nodes gets; at least one core, GPUs in whole numbers."""
+        """Divide the machine by a number of nodes; at least one core each, GPUs in whole numbers."""
         return Machine(
             num_cpus=max(1, self.num_cpus // num_nodes), num_gpus=self.num_gpus // num_nodes
         )

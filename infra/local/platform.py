@@ -12,7 +12,7 @@ from infra.local.workspace import LocalWorkspace, LocalWorkspaceArgs
 
 
 class LocalPlatform(pulumi.ComponentResource):
-    """Everything that `launch` needs on one machine."""
+    """The resources that `launch` needs on one machine."""
 
     def __init__(
         self, name: str, settings: LocalSettings, opts: pulumi.ResourceOptions | None = None

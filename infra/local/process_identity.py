@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def identify(pid: int) -> str | None:
-    """Boot and start tick of a living process; None when there is none (a zombie is dead).
+    """Read boot id and start tick of a living process; None without one (a zombie is dead).
 
     `exec` keeps both, so a process can write down its own before it becomes another program.
     """
@@ -24,5 +24,5 @@ def identify(pid: int) -> str | None:
 
 
 def is_alive(pid: int | None, identity: str | None) -> bool:
-    """Whether this very process still runs."""
+    """Tell whether exactly this process still runs."""
     return pid is not None and identity is not None and identify(pid) == identity

@@ -1,4 +1,4 @@
-"""Finds the runs that are on in a workspace folder (docs/run-directory.md)."""
+"""Finds the active runs of a workspace folder (docs/run-directory.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def find_running(workspace: Path) -> list[str]:
-    """Ids of the runs whose supervisor lives, oldest first; empty where no workspace is."""
+    """List the ids of the runs whose supervisor lives, oldest first; none without a workspace."""
     locks = sorted(workspace.glob("runs/*/supervisor.lock"))
     return [lock.parent.name for lock in locks if _is_held(lock)]
 

@@ -1,4 +1,4 @@
-"""Typed settings of the local stack."""
+"""Checks the settings of the local stack."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tools:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSettings:
-    """Everything that the local stack is made from."""
+    """Checked settings of the local stack."""
 
     storage: StorageSettings
     workspace: WorkspaceSettings
@@ -57,7 +57,7 @@ class LocalSettings:
 
 
 def parse_local(top: Section, *, root: Path) -> LocalSettings:
-    """The settings; what is wrong is noted in the section. Folders are taken from `root`."""
+    """Read the settings; problems are noted in the section. Folders are relative to `root`."""
     storage = _parse_storage(top.take_section("storage"), root)
     workspace = _parse_workspace(top.take_section("workspace"), root)
     clusters = _parse_clusters(top.take_section("clusters"))

@@ -1,4 +1,4 @@
-"""The workspace of the local stack: a folder that `launch` keeps its runs in."""
+"""Declares the local stack's workspace: a folder that `launch` keeps its runs in."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The policy pack: what every cloud stack must hold to, judged on what it declares."""
+"""Judges what a cloud stack declares by the rules of docs/policy.md."""

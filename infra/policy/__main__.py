@@ -1,4 +1,4 @@
-"""Where Pulumi enters: `pulumi preview -s prod --policy-pack infra/policy`."""
+"""Serves the policy pack to Pulumi: `pulumi preview -s prod --policy-pack infra/policy`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Rules G1 to G3: who may do what, and where."""
+"""Holds rules G1 to G3: roles, their principals and scopes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from infra.policy.conditions import one_of
 from infra.policy.machine_learning import COMPUTE, WORKSPACE
 from infra.policy.rules import (
     Finding,
@@ -17,7 +18,6 @@ from infra.policy.rules import (
     property_rule,
     show,
 )
-from infra.policy.wishes import one_of
 
 GROUP = "azure-native:resources:ResourceGroup"
 ASSIGNMENT = "azure-native:authorization:RoleAssignment"
@@ -48,7 +48,7 @@ GIVES_RIGHTS_AWAY = {
     RBAC_ADMINISTRATOR: "Role Based Access Control Administrator",
     BLOB_OWNER: "Storage Blob Data Owner",
 }
-# Role -> kinds of scope, for each kind of receiver. What clusters may is ours; what the
+# Role -> kinds of scope, for each kind of principal. What clusters may is ours; what the
 # workspace may: Azure ML's own table (how-to-identity-based-service-authentication).
 _OF_CLUSTERS: Mapping[str, frozenset[str]] = {
     BLOB_CONTRIBUTOR: frozenset({"workspace account", "container"}),
@@ -85,12 +85,12 @@ _PARTS = {
 
 
 def role_of(assignment: Resource) -> str:
-    """The GUID of the role that is given."""
+    """Read the GUID of the role that is given."""
     return str(assignment.inputs.get("roleDefinitionId")).lower().rpartition("/")[2]
 
 
 def kind_of(scope: object, stack: Stack) -> str:
-    """What a scope is, by its id: a kind of the tables above, or `other`."""
+    """Classify a scope by its id: a kind of the tables above, or `other`."""
     text = str(scope).lower()
     if re.fullmatch(r"/subscriptions/[^/]+/resourcegroups/[^/]+", text):
         return "group"
@@ -108,27 +108,27 @@ def kind_of(scope: object, stack: Stack) -> str:
 
 
 def kind_of_account(account: Resource, stack: Stack) -> str:
-    """Whether an account is the one that the workspace keeps its own things in."""
+    """Tell the workspace's own storage account from that of the data."""
     own = [stack.by_id(each.inputs.get("storageAccount")) for each in stack.of(WORKSPACE)]
     return "workspace account" if account in own else "data account"
 
 
-def _given_to(receiver: str, stack: Stack) -> Iterator[Resource]:
-    """The assignments to clusters, the workspace, people, or to nobody of this stack."""
+def _given_to(principal: str, stack: Stack) -> Iterator[Resource]:
+    """Find the assignments to clusters, the workspace, people, or to nobody of this stack."""
     actors = _find_actors(stack)
     for each in stack.of(ASSIGNMENT):
         if each.inputs.get("principalType") == "Group":
             found = "people"
         else:
-            # The receiver's id is not known at preview; whose it is, is.
+            # The principal's id is not known at preview; whose it is, is.
             urns = each.made_from.get("principalId", ())
             found = next((actors[urn] for urn in urns if urn in actors), "nobody of this stack")
-        if found == receiver:
+        if found == principal:
             yield each
 
 
 def _find_actors(stack: Stack) -> Mapping[str, str]:
-    """Who acts as an identity, by the identity's urn."""
+    """Map each identity's urn to the resources that act as it."""
     found: dict[str, str] = {}
     for each in stack.of(WORKSPACE):
         identity = stack.by_id(each.inputs.get("primaryUserAssignedIdentity"))
@@ -144,43 +144,43 @@ def _find_actors(stack: Stack) -> Mapping[str, str]:
 
 
 def _role_rule(
-    name: str, row: str, receiver: str, table: Mapping[str, frozenset[str]], sources: str
+    name: str, row: str, principal: str, table: Mapping[str, frozenset[str]], sources: str
 ) -> StackRule:
     def check(stack: Stack) -> Iterable[Finding]:
-        for each in _given_to(receiver, stack):
+        for each in _given_to(principal, stack):
             if role_of(each) not in table:
                 yield Finding(
                     urn=each.urn,
-                    message=f"{receiver}: role {role_of(each)} is none of the listed ones",
+                    message=f"{principal}: role {role_of(each)} is none of the listed ones",
                 )
 
     return StackRule(
         name=name,
         row=row,
-        says=f"Roles given to {receiver} are those that are listed for them",
+        says=f"Roles given to {principal} are those that are listed for them",
         sources=sources,
         check=check,
     )
 
 
 def _scope_rule(
-    name: str, row: str, receiver: str, table: Mapping[str, frozenset[str]], sources: str
+    name: str, row: str, principal: str, table: Mapping[str, frozenset[str]], sources: str
 ) -> StackRule:
     def check(stack: Stack) -> Iterable[Finding]:
-        for each in _given_to(receiver, stack):
+        for each in _given_to(principal, stack):
             kinds = table.get(role_of(each))
             kind = kind_of(each.inputs.get("scope"), stack)
             if kinds is not None and kind not in kinds:
                 yield Finding(
                     urn=each.urn,
-                    message=f"{receiver}: this role on the scope {kind!r}, "
+                    message=f"{principal}: this role on the scope {kind!r}, "
                     f"not on {' or '.join(sorted(kinds))}",
                 )
 
     return StackRule(
         name=name,
         row=row,
-        says=f"Each role given to {receiver} has the narrowest scope that serves",
+        says=f"Each role given to {principal} has the narrowest scope that serves",
         sources=sources,
         check=check,
     )
@@ -190,7 +190,7 @@ def _only_own_identities(stack: Stack) -> Iterable[Finding]:
     for each in _given_to("nobody of this stack", stack):
         yield Finding(
             urn=each.urn,
-            message="the receiver is neither a group of people nor the identity of this stack's "
+            message="the principal is neither a group of people nor the identity of this stack's "
             "workspace or clusters",
         )
 

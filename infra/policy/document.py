@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def fill(page: str) -> str:
-    """The page with its tables made anew."""
+    """Replace the tables of the page."""
     for name, text in {
         "rules": rules(),
         "waivers": _waivers(("rule of others", "why not"), WAIVERS),
@@ -44,7 +44,7 @@ def fill(page: str) -> str:
 
 
 def rules() -> str:
-    """All rules, by row of the checklist."""
+    """List the rules by row of the checklist."""
     rows = [
         (each.row, f"`{each.name}`", each.says, _stages(each), each.sources, _is_seen(each))
         for each in sorted(RULES, key=_place)
@@ -58,7 +58,7 @@ def rules() -> str:
 
 
 def is_seen_by_checkov(rule: Rule) -> bool:
-    """Whether Checkov judges the same of an ARM template."""
+    """Tell whether Checkov judges the same in an ARM template."""
     return any(each in SEEN_BY_CHECKOV for each in rule.sources.split(", "))
 
 

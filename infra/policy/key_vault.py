@@ -1,19 +1,11 @@
-"""Rules K: the vault, and secrets and keys that a stack declares."""
+"""Holds rules K: the vault, and secrets and keys that a stack declares."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
 
-from infra.policy.rules import (
-    Resource,
-    ResourceRule,
-    in_private,
-    look_up,
-    property_rule,
-    show,
-)
-from infra.policy.wishes import (
+from infra.policy.conditions import (
     absent,
     at_least,
     empty,
@@ -21,6 +13,14 @@ from infra.policy.wishes import (
     given,
     is_narrow,
     one_of,
+)
+from infra.policy.rules import (
+    Resource,
+    ResourceRule,
+    in_private,
+    look_up,
+    property_rule,
+    show,
 )
 
 VAULT = "azure-native:keyvault:Vault"

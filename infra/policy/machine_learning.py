@@ -1,4 +1,4 @@
-"""Rules W, C and I: workspace, datastores, clusters, and what reports on them."""
+"""Holds rules W, C and I: workspace, datastores, clusters, and monitoring."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from infra.policy.conditions import (
+    absent,
+    between,
+    equal,
+    given,
+    lasting_at_most,
+    one_of,
+)
 from infra.policy.rules import (
     Resource,
     ResourceRule,
@@ -14,14 +22,6 @@ from infra.policy.rules import (
     in_prod,
     look_up,
     property_rule,
-)
-from infra.policy.wishes import (
-    absent,
-    between,
-    equal,
-    given,
-    lasting_at_most,
-    one_of,
 )
 from infra.skus import SIZES
 

@@ -1,4 +1,4 @@
-"""Rules on the ways in: private endpoints, their names, security groups, the clusters' network."""
+"""Holds the rules on private endpoints, DNS names, security groups and the clusters' network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANYWHERE = {"*", "any", "internet", "0.0.0.0/0"}
 
 
 def _connections(stack: Stack) -> Iterator[tuple[str, str]]:
-    """What private endpoints lead to: target's id in small letters, and sub-resource."""
+    """List the targets of private endpoints: id in small letters, and sub-resource."""
     for endpoint in stack.of(ENDPOINT):
         for each in look_up(endpoint.inputs, "privateLinkServiceConnections") or ():
             for group in look_up(each, "groupIds") or ():
@@ -35,7 +35,7 @@ def _connections(stack: Stack) -> Iterator[tuple[str, str]]:
 def _endpoint_rule(
     name: str, row: str, what: str, group: str, *, sources: str, purpose: str = ""
 ) -> StackRule:
-    """`purpose` narrows it to the accounts that are the workspace's own, or to the others."""
+    """Build the rule that a resource has its endpoint; `purpose` narrows it to one storage account."""
 
     def check(stack: Stack) -> Iterable[Finding]:
         reached = [target for target, found in _connections(stack) if found == group]

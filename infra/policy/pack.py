@@ -1,4 +1,4 @@
-"""The rules as CrossGuard runs them: one mandatory policy each."""
+"""Turns each rule into a mandatory policy of CrossGuard."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pulumi_policy.proxy import UnknownValueError
 
 from infra.policy import (
     access,
-    keeping,
     key_vault,
+    lifecycle,
     machine_learning,
     network,
     registry,
@@ -30,13 +30,13 @@ RULES: tuple[Rule, ...] = (
     *machine_learning.RULES,
     *access.RULES,
     *network.RULES,
-    *keeping.RULES,
+    *lifecycle.RULES,
     *stack.RULES,
 )
 
 
 def policies() -> list[pulumi_policy.Policy]:
-    """The policies of one analyzer, which judges one deployment.
+    """Build the policies of one analyzer, which judges one deployment.
 
     A stack's rules need what was declared: the engine hands them each resource's outputs, in which
     a lock has no scope and a vault no group. So what was declared is noted where the engine shows
@@ -52,7 +52,7 @@ def policies() -> list[pulumi_policy.Policy]:
 
 
 def describe(rule: Rule) -> str:
-    """What a rule demands and why it may."""
+    """Write what a rule demands and by which sources."""
     return f"{rule.row}. {rule.says}. Sources: {rule.sources}."
 
 
@@ -124,7 +124,7 @@ def _stack_of(
 
 
 def _is_in_azure(resource: pulumi_policy.PolicyResource) -> bool:
-    """Whether Azure has answered for it: no program knows the type that Azure gives a resource."""
+    """Tell whether Azure has answered for a resource: no program knows the type that it gives."""
     if not resource.resource_type.startswith(AZURE):
         return False
     try:
@@ -134,7 +134,7 @@ def _is_in_azure(resource: pulumi_policy.PolicyResource) -> bool:
 
 
 def _known(value: Any) -> Any:
-    """A value without the parts that only the deployment will tell."""
+    """Drop the parts of a value that only the deployment will know."""
     if isinstance(value, Mapping):
         known: dict[str, Any] = {}
         mapping = cast("Mapping[str, Any]", value)

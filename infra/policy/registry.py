@@ -1,11 +1,11 @@
-"""Rules A: the container registry that images are pulled from."""
+"""Holds rules A: the container registry."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from infra.policy.conditions import at_least, empty, equal, one_of
 from infra.policy.rules import ResourceRule, in_private, in_prod, property_rule
-from infra.policy.wishes import at_least, empty, equal, one_of
 
 REGISTRY = "azure-native:containerregistry:Registry"
 

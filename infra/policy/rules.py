@@ -1,4 +1,4 @@
-"""What a rule is: data where a property says it all, a small function where not."""
+"""Defines rules: data for a condition on one property, a small function for any other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
 
-from infra.policy.wishes import Wish
+from infra.policy.conditions import Condition
 
 Stage = Literal["dev", "test", "prod"]
 STAGES: tuple[Stage, ...] = ("dev", "test", "prod")
@@ -40,7 +40,7 @@ ID_PARTS = {
 # eq=False: a comparison would read inputs that may be unknown.
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resource:
-    """One resource as the program declares it; a read of an unknown input may raise."""
+    """A resource as the program declares it; a read of an unknown input may raise."""
 
     urn: str
     type: str
@@ -63,7 +63,7 @@ class Resource:
 
     @cached_property
     def id_ending(self) -> str:
-        """What this resource's id ends with, in small letters; '' for a type without a row."""
+        """The end of this resource's id, in small letters; '' for a type without a row."""
         if self.type not in ID_PARTS:
             return ""
         kind, name = ID_PARTS[self.type]
@@ -73,7 +73,7 @@ class Resource:
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """All resources of one stack, and its outputs as far as they are known."""
+    """Resources of one stack, and its outputs as far as they are known."""
 
     name: str
     resources: tuple[Resource, ...]
@@ -93,7 +93,7 @@ class Stack:
         return [each for type_ in types for each in self._by_type.get(type_, ())]
 
     def by_id(self, resource_id: object) -> Resource | None:
-        """The declared resource that an id means."""
+        """Find the declared resource of an id."""
         _, group, rest = str(resource_id).lower().partition("/resourcegroups/")
         return self._by_id_ending.get(group + rest)
 
@@ -111,7 +111,7 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What is wrong, and with which resource; '' means the stack."""
+    """A violation and the resource's urn; '' means the stack."""
 
     message: str
     urn: str = ""
@@ -139,7 +139,7 @@ class ResourceRule:
 
 @dataclass(frozen=True, kw_only=True)
 class StackRule:
-    """Judges a stack as a whole: what must be there, and what belongs together."""
+    """Judges a stack as a whole, by resources that are missing or do not fit together."""
 
     name: str
     row: str
@@ -158,19 +158,19 @@ Rule = ResourceRule | StackRule
 
 
 def stage_of(stack: str) -> Stage:
-    """The stack's name up to its first dash; any other name is held to what prod is held to."""
+    """Cut a stack's name at its first dash; a name of no stage is judged as prod."""
     stage = stack.partition("-")[0]
     return stage if stage in STAGES else "prod"
 
 
-def in_private(wish: Wish) -> Mapping[Stage, Wish]:
-    """Wished for in the stages that no public network reaches."""
-    return {"test": wish, "prod": wish}
+def in_private(condition: Condition) -> Mapping[Stage, Condition]:
+    """Demand the condition in the stages that no public network reaches."""
+    return {"test": condition, "prod": condition}
 
 
-def in_prod(wish: Wish) -> Mapping[Stage, Wish]:
-    """Wished for in prod only."""
-    return {"prod": wish}
+def in_prod(condition: Condition) -> Mapping[Stage, Condition]:
+    """Demand the condition in prod only."""
+    return {"prod": condition}
 
 
 def property_rule(
@@ -178,33 +178,35 @@ def property_rule(
     name: str,
     row: str,
     path: str,
-    wish: Wish | Mapping[Stage, Wish],
+    condition: Condition | Mapping[Stage, Condition],
     *,
     sources: str,
     why: str = "",
 ) -> ResourceRule:
-    """A rule on one property; a stage without a wish is not judged."""
-    wishes: Mapping[Stage, Wish] = dict.fromkeys(STAGES, wish) if isinstance(wish, Wish) else wish
+    """Build a rule on one property; a stage without a condition is not judged."""
+    conditions: Mapping[Stage, Condition] = (
+        dict.fromkeys(STAGES, condition) if isinstance(condition, Condition) else condition
+    )
 
     def check(resource: Resource) -> Iterable[str]:
-        wanted, value = wishes[resource.stage], look_up(resource.inputs, path)
+        wanted, value = conditions[resource.stage], look_up(resource.inputs, path)
         if not wanted.holds(value):
             yield f"{path} is {show(value)}, but must be {wanted.text}"
 
     return ResourceRule(
         name=name,
         row=row,
-        says=f"{type.rpartition(':')[2]}.{path}: {_describe(wishes)}{why and f' ({why})'}",
+        says=f"{type.rpartition(':')[2]}.{path}: {_describe(conditions)}{why and f' ({why})'}",
         sources=sources,
         types=(type,),
         check=check,
-        stages=tuple(wishes),
+        stages=tuple(conditions),
         path=path,
     )
 
 
 def look_up(inputs: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path; None where a part of it is missing."""
+    """Read the value at a dotted path; None where a part of it is missing."""
     value: Any = inputs
     for key in path.split("."):
         if not isinstance(value, Mapping):
@@ -214,7 +216,7 @@ def look_up(inputs: Mapping[str, Any], path: str) -> Any:
 
 
 def show(value: Any) -> str:
-    """A value as a message names it; never long, since it may come from anywhere."""
+    """Write a value for a message, cut to 80 characters, since it may come from anywhere."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -226,8 +228,8 @@ def show(value: Any) -> str:
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
-def _describe(wishes: Mapping[Stage, Wish]) -> str:
-    texts = {stage: wish.text for stage, wish in wishes.items()}
+def _describe(conditions: Mapping[Stage, Condition]) -> str:
+    texts = {stage: condition.text for stage, condition in conditions.items()}
     if len(texts) == len(STAGES) and len(set(texts.values())) == 1:
         return texts["dev"]
     return "; ".join(

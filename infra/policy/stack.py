@@ -1,4 +1,4 @@
-"""Rules on a stack as a whole: what must be there, and what must belong together."""
+"""Holds the rules on a stack as a whole: resources it must have, and how they fit together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from infra.policy import access, keeping, key_vault, machine_learning, network, registry, storage
+from infra.policy import access, key_vault, lifecycle, machine_learning, network, registry, storage
 from infra.policy.rules import (
     Finding,
     Rule,
@@ -20,9 +20,9 @@ DIAGNOSTICS = "azure-native:monitor:DiagnosticSetting"
 LOG_ANALYTICS = "azure-native:operationalinsights:Workspace"
 # Every type that this pack has looked at. Another one needs a line here, and rules of its own.
 KNOWN_TYPES = {
-    *keeping.TAGGED,
-    keeping.BUDGET,
-    keeping.LOCK,
+    *lifecycle.TAGGED,
+    lifecycle.BUDGET,
+    lifecycle.LOCK,
     access.ASSIGNMENT,
     key_vault.SECRET,
     machine_learning.DATASTORE,
@@ -36,7 +36,7 @@ KNOWN_TYPES = {
     "azure-native:privatedns:VirtualNetworkLink",
 }
 _OURS = ("trainyard:", "pulumi:")
-# Shapes of what opens a door: SAS, account keys, connection strings, tokens, private keys.
+# Shapes of credentials: SAS, account keys, connection strings, tokens, private keys.
 _SECRETS = {
     "a shared access signature": re.compile(r"\bsig=[\w%+/=-]{20,}", re.IGNORECASE),
     "a connection string": re.compile(
@@ -76,8 +76,8 @@ def _diagnostics_rule(
 
 def _logged(stack: Stack, target_ending: str) -> Iterator[str]:
     for setting in stack.of(DIAGNOSTICS):
-        receiver = stack.by_id(setting.inputs.get("workspaceId"))
-        if receiver is None or receiver.type != LOG_ANALYTICS:
+        workspace = stack.by_id(setting.inputs.get("workspaceId"))
+        if workspace is None or workspace.type != LOG_ANALYTICS:
             continue
         if str(setting.inputs.get("resourceUri")).lower().endswith(target_ending):
             for log in look_up(setting.inputs, "logs") or ():

@@ -1,4 +1,4 @@
-"""Rules S: storage accounts, their containers, what is kept of deleted blobs and for how long."""
+"""Holds rules S: storage accounts, their containers, retention of deleted blobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from infra.policy.conditions import (
+    Condition,
+    at_least,
+    empty,
+    equal,
+    is_narrow,
+    lasting_at_most,
+    matching,
+    one_of,
+)
 from infra.policy.rules import (
     Resource,
     ResourceRule,
@@ -15,16 +25,6 @@ from infra.policy.rules import (
     look_up,
     property_rule,
     show,
-)
-from infra.policy.wishes import (
-    Wish,
-    at_least,
-    empty,
-    equal,
-    is_narrow,
-    lasting_at_most,
-    matching,
-    one_of,
 )
 
 ACCOUNT = "azure-native:storage:StorageAccount"
@@ -38,7 +38,7 @@ OLD_DAYS: Mapping[Stage, int] = {"dev": 7, "test": 14, "prod": 90}
 _account = partial(property_rule, ACCOUNT)
 _blobs = partial(property_rule, BLOBS)
 _files = partial(property_rule, FILES)
-_week_or_month: Mapping[Stage, Wish] = {
+_week_or_month: Mapping[Stage, Condition] = {
     "dev": at_least(7),
     "test": at_least(7),
     "prod": at_least(30),
@@ -252,20 +252,20 @@ def _ends_old_versions(policy: Resource) -> Iterable[str]:
 
 
 def lifecycle_rules(policy: Resource) -> list[Mapping[str, Any]]:
-    """The rules of a management policy that are in force."""
+    """List the rules of a management policy that are in force."""
     rules = cast("list[Mapping[str, Any]]", look_up(policy.inputs, "policy.rules") or [])
     return [each for each in rules if each.get("enabled") is not False]
 
 
 def days(rule: Mapping[str, Any], step: str) -> float:
-    """After how many days a rule does something; 0 for never."""
+    """Read after how many days a rule acts; 0 for never."""
     action = cast("Mapping[str, Any]", look_up(rule, f"definition.actions.{step}") or {})
     found = [each for name, each in action.items() if name.startswith("daysAfter")]
     return float(found[0]) if found else 0.0
 
 
 def prefixes(rule: Mapping[str, Any]) -> list[str]:
-    """Where a rule applies."""
+    """List the prefixes that a rule applies to."""
     return list(look_up(rule, "definition.filters.prefixMatch") or [])
 
 

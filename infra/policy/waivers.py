@@ -1,4 +1,4 @@
-"""What is left out on purpose, each with its reason; docs/policy.md shows all of it."""
+"""Lists the rules that are left out on purpose, each with its reason, for docs/policy.md."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _add_refresh(parser: CommandParser) -> None:
 
 def list_environments(*, json: bool) -> None:
     """List the stacks that have settings, and which of them are up on this machine."""
-    from jobs.stacks.stack import list_stacks
+    from jobs.stacks.read import list_stacks
 
     stacks = list_stacks()
     if json:
@@ -130,7 +130,7 @@ def list_environments(*, json: bool) -> None:
 
 def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
     """Show an environment: store, workspace, clusters, images."""
-    from jobs.stacks.stack import load_environment
+    from jobs.stacks.read import load_environment
 
     environment = load_environment(stack, env, refresh=refresh)
     if json:
@@ -146,7 +146,7 @@ def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refre
     from msgspec.structs import replace
 
     from jobs.host.environment_file import write_environment
-    from jobs.stacks.stack import load_environment
+    from jobs.stacks.read import load_environment
 
     environment = load_environment(stack, refresh=refresh)
     if engine is not None:
@@ -166,7 +166,7 @@ def check(
 ) -> int:
     """Look whether each part can be used from here, and what `pulumi up` would destroy."""
     from jobs.stacks.changes import find_refusal
-    from jobs.stacks.stack import preview
+    from jobs.stacks.preview import preview
 
     allowed = allow_replace or []
     if env is not None and (only == "changes" or allowed):
@@ -197,7 +197,7 @@ def check(
 
 def repair(*, stack: str, json: bool) -> None:
     """Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off."""
-    from jobs.stacks.stack import repair as repair_stack
+    from jobs.stacks.repair import repair as repair_stack
 
     done = repair_stack(stack)
     if json:

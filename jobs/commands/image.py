@@ -127,7 +127,7 @@ def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path
 
 def _registry_of(stack: str, env: Path | None) -> str:
     from jobs.contracts.errors import LaunchError
-    from jobs.stacks.stack import load_environment
+    from jobs.stacks.read import load_environment
 
     environment = load_environment(stack, env)
     if environment.registry is None:

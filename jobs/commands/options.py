@@ -123,7 +123,7 @@ def add_to(parser: ArgumentParser) -> None:
 
 def open_environment(stack: str, env_file: Path | None) -> Environment:
     """The environment of the stack, or of the file where one is given."""
-    from jobs.stacks.stack import load_environment
+    from jobs.stacks.read import load_environment
 
     return load_environment(stack, env_file)
 

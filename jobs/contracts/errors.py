@@ -9,7 +9,14 @@ LaunchError                 exit  2  usage: what was typed or written is wrong
 
 from __future__ import annotations
 
+import re
+import shlex
 from enum import IntEnum
+from pathlib import Path
+
+# Both need the stack itself. `-s STACK` means: with a stack, where a file will not do.
+_FOR_OWNER = r"\bpulumi \w|\blaunch env repair\b"
+_STACK_OPTION = r"(\blaunch [^;,`]*?)-s (?!STACK\b)[^\s;,`]+"
 
 
 class ExitCode(IntEnum):
@@ -57,3 +64,11 @@ class NotFound(LaunchError):
     """The run, dataset or job that was named does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
+
+
+def hint_for_file(hint: str, file: Path) -> str:
+    """Rewrite the commands of a hint that name a stack for who gave `file` as `--env`."""
+    if re.search(_FOR_OWNER, hint):
+        return f"for whoever owns the stack: {hint}; then `launch env export` writes a new {file}"
+    given = f"--env {shlex.quote(str(file))}"
+    return re.sub(_STACK_OPTION, lambda found: found[1] + given, hint)

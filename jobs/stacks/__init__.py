@@ -1,1 +1,1 @@
-"""What a stack is, what `pulumi up` would change, what it costs."""
+"""Reads stacks: their environments, changes, costs and health."""

@@ -1,4 +1,4 @@
-"""What `pulumi up` would replace or delete, read from a preview's JSON, and who allowed it (pure)."""
+"""Judges by a preview what `pulumi up` would replace or delete, and who allowed it (pure)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
-from jobs.stacks.losses import what_is_lost
-from jobs.stacks.pulumi_failures import pulumi_failed
+from jobs.stacks.preview import Preview, ResourceState, Step, decode_preview
 
 Change = Literal["replaced", "deleted", "goes along"]
 _Lost = Literal["replaced", "deleted"]
@@ -27,10 +25,58 @@ _PREVIEW_FAILED = "preview failed"
 # The engine's reason for what is made again with another resource.
 _WITH_ANOTHER = "replaceWith"
 _CRASHED = "an unhandled error occurred"
+# What a resource of a kind holds, by module and kind of Pulumi's type. Gone in either case, a new one begins empty.
+_HELD = {
+    "resources:ResourceGroup": (
+        "all that is in the group, what this stack does not know of too; the vault keeps its name, so "
+        "a new group needs another `trainyard:generation` as well"
+    ),
+    "storage:StorageAccount": (
+        "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
+    ),
+    "storage:BlobContainer": (
+        "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
+    ),
+    "keyvault:Vault": "every secret in it; a deleted vault can be recovered until its retention ends",
+    "containerregistry:Registry": (
+        "every image in it; no job that names one starts until it is pushed again"
+    ),
+    "machinelearningservices:Workspace": (
+        "job history, metrics, registered data assets and models; running jobs end"
+    ),
+    "machinelearningservices:Compute": "running jobs end; their checkpoints stay in the store",
+    "operationalinsights:Workspace": "the logs in it",
+    "applicationinsights:Component": "the telemetry that is found through it",
+    # The local store's server.
+    "dynamic:Azurite": "access to the store until another serves it; its data stays in its folder",
+}
+# There while the resource is: a replacement only interrupts it.
+_GIVEN = {
+    "managedidentity:UserAssignedIdentity": "the access of all that runs as it",
+    "authorization:RoleAssignment": "the access that it gives",
+    "authorization:RoleDefinition": "the access that is given by it",
+    "authorization:ManagementLockByScope": "protection from deletion",
+    "authorization:ManagementLockAtResourceLevel": "protection from deletion",
+    "consumption:Budget": "warnings that money runs out",
+    "monitor:DiagnosticSetting": "the record of what happens there",
+    "storage:ManagementPolicy": "deletion of temporary files and old checkpoints",
+    "storage:BlobServiceProperties": "recovery of blobs that are deleted",
+    "storage:FileServiceProperties": "recovery of shares that are deleted",
+    "machinelearningservices:Datastore": "jobs' access by the datastore's name (the blobs stay)",
+    "machinelearningservices:ManagedNetworkSettingsRule": "the clusters' connections through it",
+    "network:VirtualNetwork": "the connections in it, private endpoints included",
+    "network:Subnet": "the connections in it, private endpoints included",
+    "network:NetworkSecurityGroup": "the rules for what may connect",
+    "network:PrivateEndpoint": "the connections through it",
+    "network:PrivateDnsZoneGroup": "the names of what is connected to",
+    "privatedns:PrivateZone": "the names of what is connected to",
+    "privatedns:VirtualNetworkLink": "the names of what is connected to",
+}
+_UNKNOWN = "what it holds; this check does not know its kind"
 
 
 class Loss(Struct, frozen=True, kw_only=True):
-    """A resource that would be gone after `pulumi up`, itself or all that it holds.
+    """A resource that would be gone after `pulumi up`, itself or its contents.
 
     `name` is what `--allow-replace` takes. `because` names the properties that force it. `within`
     is another loss that it is inside of, so that to allow that one is to allow this one; where
@@ -49,7 +95,7 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """All that `pulumi up` would do to a stack; `idle_allowances` allow what is not lost.
+    """Effects of `pulumi up` on a stack; `idle_allowances` allow what is not lost.
 
     Where it `is_cut_short`, Pulumi met something protected and looked no further.
     """
@@ -62,12 +108,12 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes:
-    """What the JSON of `pulumi preview --show-sames` says would be lost.
+    """Read from the JSON of `pulumi preview --show-sames` what would be lost.
 
     `allowed` are names of clusters or resources. Raises EnvironmentFailure where the preview
     failed, LaunchError for a name that is not in the stack.
     """
-    said = _decode(preview, stack)
+    said = decode_preview(preview, stack)
     protected = _find_protected(said, stack)
     resources = _resources(said.steps, protected)
     gone = [each for each in resources if each.change and each.id and not each.is_retained]
@@ -92,7 +138,7 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
 
 
 def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused | None:
-    """Why `pulumi up` must not be typed now; `typed` is the command that would allow it."""
+    """Build the error against a `pulumi up` now; `typed` is the command that would allow it."""
     protected = [each.name for each in changes.losses if each.is_protected]
     if protected:
         message = (
@@ -110,34 +156,8 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
     return Refused(message, hint=f"where that is meant: {' '.join([*typed, *options])}")
 
 
-class _State(Struct, frozen=True, kw_only=True, rename="camel"):
-    id: str = ""
-    parent: str = ""
-    custom: bool = False
-    retain_on_delete: bool = False
-
-
-class _Step(Struct, frozen=True, kw_only=True, rename="camel"):
-    op: str
-    urn: str
-    old_state: _State | None = None
-    new_state: _State | None = None
-    replace_reasons: tuple[str, ...] | None = None
-    detailed_diff: dict[str, Any] | None = None
-
-
-class _Diagnostic(Struct, frozen=True, kw_only=True):
-    severity: str
-    message: str
-
-
-class _Preview(Struct, frozen=True, kw_only=True):
-    steps: tuple[_Step, ...] = ()
-    diagnostics: tuple[_Diagnostic, ...] = ()
-
-
 class _Resource(Struct, frozen=True, kw_only=True):
-    """One resource in the cloud, with all that a preview says of it."""
+    """A resource in the cloud, with what a preview says of it."""
 
     urn: str
     name: str
@@ -151,21 +171,12 @@ class _Resource(Struct, frozen=True, kw_only=True):
     is_retained: bool
 
     def holds(self, other: _Resource) -> bool:
-        """Whether the other one is inside this one, by Azure's ids."""
+        """Tell whether the other one is inside this one, by Azure's ids."""
         return other.id.lower().startswith(f"{self.id.lower()}/")
 
 
-def _decode(preview: bytes, stack: str) -> _Preview:
-    try:
-        return msgspec.json.decode(preview, type=_Preview)
-    except msgspec.DecodeError as error:
-        command = f"pulumi preview --json -s {stack}"
-        message = f"`{command}` says what cannot be read: {error}"
-        raise pulumi_failed(str(error), command=command, message=message) from error
-
-
-def _find_protected(said: _Preview, stack: str) -> dict[str, _Lost]:
-    """What is lost by URN of all that Pulumi fails for as it is protected.
+def _find_protected(said: Preview, stack: str) -> dict[str, _Lost]:
+    """Map the URN of each protected resource that Pulumi fails for to its loss.
 
     Raises EnvironmentFailure where it failed for anything else.
     """
@@ -189,9 +200,9 @@ def _find_protected(said: _Preview, stack: str) -> dict[str, _Lost]:
     return protected
 
 
-def _resources(steps: Iterable[_Step], protected: Mapping[str, _Lost]) -> list[_Resource]:
-    """Resources in the cloud by what happens to them; a resource of several steps once."""
-    steps_by_urn: dict[str, list[_Step]] = {}
+def _resources(steps: Iterable[Step], protected: Mapping[str, _Lost]) -> list[_Resource]:
+    """Group steps by resource in the cloud; a resource of several steps appears once."""
+    steps_by_urn: dict[str, list[Step]] = {}
     for step in steps:
         steps_by_urn.setdefault(step.urn, []).append(step)
     resources = [
@@ -201,14 +212,14 @@ def _resources(steps: Iterable[_Step], protected: Mapping[str, _Lost]) -> list[_
     ]
     # Of what it refuses to replace before it is made again, Pulumi shows no step.
     unseen = (urn for urn in protected if urn not in steps_by_urn)
-    return resources + [_resource(urn, [_Step(op="refused", urn=urn)], protected) for urn in unseen]
+    return resources + [_resource(urn, [Step(op="refused", urn=urn)], protected) for urn in unseen]
 
 
-def _resource(urn: str, steps: Sequence[_Step], protected: Mapping[str, _Lost]) -> _Resource:
+def _resource(urn: str, steps: Sequence[Step], protected: Mapping[str, _Lost]) -> _Resource:
     resource_type, name = _split(urn)
     step = next((one for one in steps if one.op in _REPLACING | _DELETING), steps[0])
     change = "replaced" if step.op in _REPLACING else "deleted" if step.op in _DELETING else None
-    old = step.old_state or _State()
+    old = step.old_state or ResourceState()
     names = _names(name, _state(step).parent)
     return _Resource(
         urn=urn,
@@ -225,7 +236,7 @@ def _resource(urn: str, steps: Sequence[_Step], protected: Mapping[str, _Lost]) 
 
 
 def _names(name: str, parent: str) -> list[str]:
-    """What a person may call a resource, first what we call it: a cluster by its own name."""
+    """List what a person may call a resource, our own name first (a cluster by its key)."""
     component_type, component = _split(parent) if parent else ("", "")
     if component_type.endswith(_CLUSTER):
         return [component.removeprefix("cluster-"), component, name]
@@ -233,28 +244,28 @@ def _names(name: str, parent: str) -> list[str]:
 
 
 def _split(urn: str) -> tuple[str, str]:
-    """The type and the name of urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME."""
+    """Cut type and name out of urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME."""
     types, _, name = urn.split("::", 2)[2].partition("::")
     return types.rpartition("$")[2], name
 
 
-def _state(step: _Step) -> _State:
-    return step.new_state or step.old_state or _State()
+def _state(step: Step) -> ResourceState:
+    return step.new_state or step.old_state or ResourceState()
 
 
 def _named(resources: Iterable[_Resource], op: str) -> tuple[str, ...]:
     return tuple(sorted({each.name for each in resources if each.op == op}))
 
 
-def _because(step: _Step) -> tuple[str, ...]:
-    """Properties that force a replacement, before the others that change."""
+def _because(step: Step) -> tuple[str, ...]:
+    """List the properties that force a replacement, before the others that change."""
     paths = [*(step.replace_reasons or ()), *sorted(step.detailed_diff or {})]
     names = (path.rpartition(".")[2].partition("[")[0] for path in paths if path != _WITH_ANOTHER)
     return tuple(dict.fromkeys(names))
 
 
 def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) -> Loss:
-    """`around` are the resources that it is inside of and that are lost themselves."""
+    """Build the loss of a resource that is inside of the resources `around`, lost themselves."""
     costs = what_is_lost(each.type, is_replaced=each.change == "replaced")
     if each.is_retained and not around:
         costs = "stays where it is with what it holds, and the stack forgets it"
@@ -271,8 +282,19 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
     )
 
 
+def what_is_lost(resource_type: str, *, is_replaced: bool) -> str:
+    """Describe what a resource takes with it when it is replaced or deleted."""
+    rest, _, kind = resource_type.rpartition(":")
+    # azure-native:storage, or of a pinned API version azure-native:storage/v20240101
+    module = rest.rpartition(":")[2].partition("/")[0]
+    key = f"{module}:{kind}"
+    if key in _GIVEN:
+        return f"{_GIVEN[key]}, until the new one works" if is_replaced else _GIVEN[key]
+    return _HELD.get(key, _UNKNOWN)
+
+
 def _gravity(loss: Loss) -> tuple[Any, ...]:
-    """What is not allowed first, then by name: Pulumi's order is another one every time."""
+    """Order what is not allowed first, then by name: Pulumi's order differs every time."""
     within = loss.within or loss.name
     return (not loss.is_protected, loss.is_allowed, within, loss.within or "", loss.name, loss.type)
 

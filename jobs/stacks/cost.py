@@ -1,4 +1,5 @@
-"""What a job costs: its cluster's price by the hour, the most its limits allow, what it came to.
+"""Computes what a job costs: its cluster's price an hour, the most by its limits, the amount so
+far.
 
 All of it is the nodes' list price times the time of the ranks. What Azure bills beside that is not
 in it: nodes while they start and idle, disks, storage, network.
@@ -24,13 +25,13 @@ TENTH_OF_A_CENT = 0.001
 
 
 def price_per_hour(spec: JobSpec, cluster: Cluster) -> float | None:
-    """The price of all nodes of the job; None where it is not known."""
+    """Compute the price of all nodes of the job; None where it is not known."""
     price = cluster.price_per_node_hour
     return None if price is None else price * spec.nodes
 
 
 def price_text(spec: JobSpec, cluster: Cluster) -> str:
-    """The price in words, with the most it can come to where there is a limit, and how old it is."""
+    """Write the price, its upper bound where there is a limit, and its age."""
     price = price_per_hour(spec, cluster)
     if price is None:
         return "unknown"
@@ -45,7 +46,7 @@ def price_text(spec: JobSpec, cluster: Cluster) -> str:
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """What a run's time comes to: of all its attempts, on all its nodes."""
+    """The cost of a run so far, of all attempts on all nodes."""
 
     amount: float
     currency: str | None
@@ -58,7 +59,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 def spent(
     status: RunStatus, attempts: Sequence[AttemptBrief], environment: Environment
 ) -> Spent | None:
-    """What a run has come to so far; None where nothing is paid or the price is not known."""
+    """Compute what a run has cost so far; None where nothing is paid or the price is not known."""
     cluster = environment.clusters.get(status.cluster)
     price = cluster.price_per_node_hour if cluster else None
     if cluster is None or not price or not attempts:
@@ -76,7 +77,7 @@ def spent(
 
 
 def spent_text(cost: Spent) -> str:
-    """It in words, with what it is made of."""
+    """Write an amount with what it is made of."""
     amount, rate = (
         money_text(each, cost.currency) for each in (cost.amount, cost.price_per_node_hour)
     )
@@ -92,7 +93,7 @@ def _run_time_s(attempt: AttemptBrief, now: datetime) -> float:
 
 
 def money_text(amount: float, currency: str | None) -> str:
-    """An amount; small ones with a tenth of a cent, as nodes are priced."""
+    """Write an amount; small ones with a tenth of a cent, as nodes are priced."""
     digits = 3 if 0 < amount < 1 else 2
     number = f"under {TENTH_OF_A_CENT}" if _is_tiny(amount) else f"{amount:.{digits}f}"
     return f"{number} {currency or ''}".rstrip()
@@ -103,7 +104,7 @@ def _is_tiny(amount: float) -> bool:
 
 
 def as_of_text(cluster: Cluster) -> str:
-    """The day of a list price, in brackets; empty for the stack's own."""
+    """Write the day of a list price, in brackets; empty for the stack's own."""
     return f" ({_list_price(cluster.price_as_of)})" if cluster.price_as_of else ""
 
 

@@ -1,4 +1,4 @@
-"""Looks at this machine: what the local stack and its runs need, and what mends what is missing.
+"""Checks what the local stack and its runs need on this machine, and names what mends it.
 
 Starts nothing but `--version` calls, and changes nothing but the mode of our folders that others
 could enter. What set-up builds once (Pulumi, the
@@ -21,11 +21,10 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import LaunchError, hint_for_file
 from jobs.contracts.spec import Environment
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
-from jobs.stacks.hints import for_file
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
 # A runtime's packages take 6 GB, Pulumi's build 2 GB; a run writes megabytes.
@@ -46,7 +45,7 @@ PACKAGES = {
 
 
 class Health(StrEnum):
-    """What a check came to; only `missing` makes the doctor end with 1."""
+    """Result of a check; only `missing` makes the doctor end with 1."""
 
     OK = "ok"
     NOTE = "note"
@@ -54,7 +53,7 @@ class Health(StrEnum):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing looked at, what was found, and the exact command that mends it."""
+    """A thing looked at, what was found, and the exact command that mends it."""
 
     part: str
     health: Health
@@ -64,7 +63,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """The clone that is looked at, and what set-up put there."""
+    """The clone that is checked, and what set-up put there."""
 
     root: Path
     tools: dict[str, Any]
@@ -81,7 +80,7 @@ class Project:
 
 
 def diagnose(stack: str, env_file: Path | None) -> Iterator[Check]:
-    """Look at everything, yielding each check as it is made."""
+    """Check everything, yielding each result as it is made."""
     yield check_python(sys.version_info[:2])
     if env_file is None:
         try:
@@ -93,13 +92,13 @@ def diagnose(stack: str, env_file: Path | None) -> Iterator[Check]:
         yield from check_folders(project, stack)
     for check in check_environment_of(stack, env_file):
         if env_file is not None and check.mend is not None:
-            yield structs.replace(check, mend=for_file(check.mend, env_file))
+            yield structs.replace(check, mend=hint_for_file(check.mend, env_file))
         else:
             yield check
 
 
 def check_python(version: tuple[int, int]) -> Check:
-    """The Python that runs `launch` and lays the runtimes."""
+    """Check the Python that runs `launch` and lays the runtimes."""
     found = ".".join(map(str, version))
     if OLDEST_PYTHON <= version < FIRST_UNTRIED_PYTHON:
         return _ok("python", found)
@@ -107,7 +106,7 @@ def check_python(version: tuple[int, int]) -> Check:
 
 
 def check_set_up(project: Project) -> Iterator[Check]:
-    """The tools that `make setup` finds, and what it builds with them."""
+    """Check the tools that `make setup` finds, and what it builds with them."""
     yield _program("make", "make", needed=True)
     yield _uv(project)
     pulumi = check_pulumi(project)
@@ -124,7 +123,7 @@ def check_set_up(project: Project) -> Iterator[Check]:
 
 
 def check_pulumi(project: Project) -> Check:
-    """The wrapper that set-up wrote, and whether the Pulumi behind it runs."""
+    """Check the wrapper that set-up wrote, and the Pulumi behind it."""
     wrapper = Path(sys.prefix) / "bin" / "pulumi"
     if not wrapper.exists():
         found = shutil.which("pulumi")
@@ -137,7 +136,7 @@ def check_pulumi(project: Project) -> Check:
 
 
 def check_azurite(project: Project) -> Check:
-    """The local store's program and the Node that it runs on."""
+    """Check the local store's program and the Node that it runs on."""
     for tool in ("node", "azurite"):
         path = project.tools.get(tool)
         if not isinstance(path, str) or not Path(path).is_file():
@@ -147,7 +146,7 @@ def check_azurite(project: Project) -> Check:
 
 
 def check_runtimes(project: Project) -> Iterator[Check]:
-    """Every image of the project: those of set-up have to be installed here, others may be."""
+    """Check every image of the project; those of set-up have to be installed here."""
     from jobs.images import runtimes as images
 
     for name in images.list_images(project.root):
@@ -161,7 +160,7 @@ def check_runtimes(project: Project) -> Iterator[Check]:
 
 
 def check_folders(project: Project, stack: str) -> Iterator[Check]:
-    """Shut what older versions left open to others: logs, data, runs and Pulumi's state."""
+    """Close folders that older versions left open: logs, data, runs and Pulumi's state."""
     folders = [project.root / ".trainyard"]
     # What another's project names may be any folder of ours.
     if is_trusted(project.root):
@@ -175,7 +174,7 @@ def check_folders(project: Project, stack: str) -> Iterator[Check]:
 
 
 def check_space(project: Project, wanted_gb: int) -> Check:
-    """Free space where the project and where the cache are, whichever has less."""
+    """Check the free space of the project's disk and of the cache's."""
     from jobs.host.cache import cache_root
 
     places = [project.root, _nearest(cache_root(os.environ))]
@@ -187,8 +186,8 @@ def check_space(project: Project, wanted_gb: int) -> Check:
 
 
 def check_environment_of(stack: str, env_file: Path | None) -> Iterator[Check]:
-    """The stack: is it up, and do its parts answer."""
-    from jobs.stacks.stack import load_environment
+    """Check that the stack is up and its parts answer."""
+    from jobs.stacks.read import load_environment
 
     try:
         environment = load_environment(stack, env_file)
@@ -202,7 +201,7 @@ def check_environment_of(stack: str, env_file: Path | None) -> Iterator[Check]:
 
 
 def check_parts(environment: Environment) -> Iterator[Check]:
-    """Store, workspace and clusters, as `launch env check` looks at them."""
+    """Check store, workspace and clusters as `launch env check` does."""
     from jobs.stacks.reachability import check_environment
 
     for each in check_environment(environment):
@@ -218,7 +217,7 @@ def check_parts(environment: Environment) -> Iterator[Check]:
 
 
 def _folders_of(stack: str) -> list[Path]:
-    """Where a stack keeps data and runs on this machine, as far as that is known."""
+    """Find the folders of a stack's data and runs on this machine, as far as known."""
     from jobs.host.environment_file import known_environment
     from jobs.runs import cloud_folder as folders
     from jobs.runs.store import workspace_folder
@@ -263,7 +262,7 @@ def _program(part: str, name: str, *, needed: bool = False) -> Check:
 
 
 def _port_of(stack: str) -> Iterator[Check]:
-    """Whether the port that the local store is to take is free."""
+    """Check that the port of a local store that is down is free."""
     from jobs.host.project import project_root
 
     port = _configured_port(project_root() / f"Pulumi.{stack}.yaml")

@@ -1,4 +1,4 @@
-"""The locks of Pulumi's folder backend: who holds a stack, and whether he still lives."""
+"""Reads the locks of Pulumi's folder backend and tells whether their owners live."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StackLock(msgspec.Struct, frozen=True, kw_only=True):
-    """One lock file and what it says of its owner."""
+    """A lock file and what it says of its owner."""
 
     path: Path
     pid: int
@@ -33,14 +33,14 @@ class StackLock(msgspec.Struct, frozen=True, kw_only=True):
     taken: datetime
 
     def age(self) -> str:
-        """How long ago it was taken."""
+        """Write the time since it was taken."""
         seconds = max(0, int((datetime.now(UTC) - self.taken).total_seconds()))
         if seconds < 120:
             return f"{seconds} s"
         return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
     def why_alive(self) -> str | None:
-        """Why its owner may still be at work; None when he is surely gone."""
+        """Give the reason why its owner may be at work; None when it is surely gone."""
         if self.hostname != socket.gethostname():
             return "that is another host"
         started_s = _started_s(self.pid)
@@ -52,7 +52,7 @@ class StackLock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_locks(folder: Path) -> list[StackLock]:
-    """All locks of a stack, oldest first. Raises Refused for one that does not say whose it is."""
+    """Read all locks of a stack, oldest first. Raises Refused for one without an owner."""
     locks: list[StackLock] = []
     for path in folder.glob("*.json"):
         try:
@@ -75,21 +75,20 @@ def read_locks(folder: Path) -> list[StackLock]:
 
 
 def _started_s(pid: int) -> float | None:
-    """When a living process started, in seconds since 1970; 0 where that cannot be known."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-    except FileNotFoundError:
-        return None if Path("/proc/self").exists() else _probe(pid)
-    fields = stat.rpartition(")")[2].split()
-    if fields[0] in "ZX":
+    """Read when a living process started, in seconds since 1970; 0 where that is not known."""
+    if not Path("/proc/self").exists():
+        return _probe(pid)
+    from jobs.host.processes import read_process
+
+    process = read_process(pid)
+    if process is None or process.state in "ZX":
         return None
-    age_s = uptime_s - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.time() - age_s
+    uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    return time.time() - uptime_s + process.start / os.sysconf("SC_CLK_TCK")
 
 
 def _probe(pid: int) -> float | None:
-    """Without /proc: whether there is such a process at all."""
+    """Look for a process without /proc; 0 for one that lives."""
     if os.name == "nt":
         return 0.0  # no signal 0 there; rather ask the user than guess
     try:

@@ -1,4 +1,4 @@
-"""Finds and ends the plugin processes that a killed `pulumi` has left behind (Linux).
+"""Ends the plugin processes that a killed `pulumi` has left behind (Linux).
 
 Pulumi's language host notices within five minutes, the provider process never; a provider in
 the middle of its work would go on with it beside the next `pulumi up`.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+if TYPE_CHECKING:
+    from jobs.host.processes import Process
 
 PLUGINS = (
     b"pulumi-language-python",
@@ -22,63 +24,47 @@ PLUGINS = (
 CLI = b"pulumi"
 
 
-class _Process(Struct, frozen=True, kw_only=True):
-    pid: int
-    parent: int
-    argv: tuple[bytes, ...]
-
-
 def end_orphans(pulumi_home: Path) -> int:
-    """End the plugins of this PULUMI_HOME above which no `pulumi` lives; how many there were.
+    """Kill the plugins of this PULUMI_HOME that have no living `pulumi` above; return their number.
 
-    Nothing is found, and 0 returned, where there is no /proc.
+    Finds none where there is no /proc.
     """
-    table = {process.pid: process for process in _read_processes()}
+    if not Path("/proc/self").exists():
+        return 0
+    from jobs.host.processes import read_table, send
+
+    home = b"PULUMI_HOME=" + os.fsencode(pulumi_home)
+    table = read_table()
     orphans = [
         process
         for process in table.values()
-        if _is_plugin(process)
+        # `sh SCRIPT ...`, `python -u SCRIPT ...`, `python -u -m pulumi.dynamic ...`
+        if any(name.startswith(PLUGINS) for name in _names(process.pid)[:4])
         and not _has_cli_above(process, table)
-        and _is_of_home(process.pid, pulumi_home)
+        and home in _read_words(process.pid, "environ")
     ]
     for process in orphans:
         # Without an engine to answer to there is nothing that they could put in order.
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(process.pid, signal.SIGKILL)
+        send(process, signal.SIGKILL)
     return len(orphans)
 
 
-def _read_processes() -> list[_Process]:
-    found: list[_Process] = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            argv = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-            stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        parent = int(stat.rpartition(")")[2].split()[1])
-        found.append(_Process(pid=int(entry.name), parent=parent, argv=tuple(argv)))
-    return found
-
-
-def _is_plugin(process: _Process) -> bool:
-    # `sh SCRIPT ...`, `python -u SCRIPT ...`, `python -u -m pulumi.dynamic ...`
-    words = [os.path.basename(word) for word in process.argv[:4]]  # noqa: PTH119 - bytes
-    return any(word.startswith(PLUGINS) for word in words)
-
-
-def _has_cli_above(process: _Process, table: dict[int, _Process]) -> bool:
+def _has_cli_above(process: Process, table: Mapping[int, Process]) -> bool:
     parent = table.get(process.parent)
     while parent is not None:
-        if os.path.basename(parent.argv[0]) == CLI:  # noqa: PTH119 - bytes
+        if _names(parent.pid)[:1] == [CLI]:
             return True
         parent = table.get(parent.parent)
     return False
 
 
-def _is_of_home(pid: int, pulumi_home: Path) -> bool:
+def _names(pid: int) -> list[bytes]:
+    """List the words of a process's command, paths by their last part."""
+    return [word.rpartition(b"/")[2] for word in _read_words(pid, "cmdline")]
+
+
+def _read_words(pid: int, file: str) -> list[bytes]:
     try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return Path("/proc", str(pid), file).read_bytes().rstrip(b"\0").split(b"\0")
     except OSError:
-        return False
-    return b"PULUMI_HOME=" + os.fsencode(pulumi_home) in variables
+        return []

@@ -1,4 +1,4 @@
-"""Azure's list prices of nodes: a dated table, made newer by the public price service where it answers.
+"""Finds Azure's list prices of nodes in a dated table, refreshed by the public price service.
 
 The service is asked at most once a week for a size, and not again for an hour where it was silent;
 nobody waits for it longer than ANSWER_S. What neither tells stays unknown.
@@ -39,7 +39,7 @@ class ListPrice(Struct, frozen=True, kw_only=True):
 
 
 def with_list_prices(environment: Environment) -> Environment:
-    """The environment, its clusters with Azure's list price where the stack gives none.
+    """Add Azure's list prices to the clusters that the stack gives none.
 
     Blocks for ANSWER_S at most.
     """
@@ -69,7 +69,7 @@ _Known = dict[tuple[str, _Priority], ListPrice]
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
-    """What the service said of a size, and when; None where it has no such price."""
+    """An answer of the service for a size, and its time; None without such a price."""
 
     at_s: float
     dedicated: float | None = None
@@ -77,7 +77,7 @@ class _Asked(Struct, frozen=True, kw_only=True):
 
 
 class _Memory(Struct, frozen=True, kw_only=True):
-    """What is kept of a region; `silent_s` is when the service last did not answer."""
+    """Answers kept for a region; `silent_s` is when the service last did not answer."""
 
     silent_s: float = 0.0
     sizes: dict[str, _Asked] = {}
@@ -103,7 +103,7 @@ def _known_prices(region: str, sizes: Collection[str]) -> _Known:
 
 
 def _read_table(region: str, sizes: Collection[str]) -> dict[str, ListPrice]:
-    """Prices of the table: lines of remarks, the day, the sizes, and then a line a region."""
+    """Parse the table: remarks, the day, the sizes, and then a line a region."""
     with _TABLE.open(encoding="utf-8") as file:
         lines = (line.rstrip("\n").split(",") for line in file if line[0] != "#")
         _, as_of = next(lines)
@@ -117,7 +117,7 @@ def _read_table(region: str, sizes: Collection[str]) -> dict[str, ListPrice]:
 
 
 def _refreshed(memory: _Memory, region: str, sizes: Collection[str]) -> _Memory:
-    """What is known after the service was asked for what has grown old."""
+    """Ask the service for what has grown old and merge its answers."""
     now_s = time.time()
     kept = memory.sizes
     old = [size for size in sizes if not (size in kept and 0 <= now_s - kept[size].at_s < FRESH_S)]
@@ -135,7 +135,7 @@ def _refreshed(memory: _Memory, region: str, sizes: Collection[str]) -> _Memory:
 
 
 def _ask_in_time(region: str, sizes: Collection[str]) -> dict[str, _Asked] | None:
-    """None where the service has not answered in time: each of its pauses may be as long."""
+    """Ask the service, for a limited time; None without an answer."""
     from threading import Thread
 
     answers: list[dict[str, _Asked]] = []
@@ -194,7 +194,7 @@ def _ask(region: str, sizes: Collection[str]) -> dict[str, _Asked]:
 
 
 def _price_of(rows: Iterable[_Row]) -> _Asked:
-    """The prices in force among a size's rows: its Linux ones, as Azure ML's nodes are."""
+    """Pick the prices in force among a size's rows: the Linux ones, as Azure ML's nodes are."""
     now = datetime.now(UTC).isoformat()
     dated = sorted(
         (each for each in rows if each.effective_start_date <= now and _is_linux_hour(each)),

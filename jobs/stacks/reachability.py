@@ -1,4 +1,4 @@
-"""Looks whether each part of an environment can be used from here: store, workspace, clusters.
+"""Checks that each part of an environment can be used from here: store, workspace, clusters.
 
 On Azure it asks each service without signing in: a firewall refuses that as it would refuse a job.
 """
@@ -33,7 +33,7 @@ _NO_SIGN_IN = {"AuthenticationFailed", "NoAuthenticationInformation"}
 
 
 class PartCheck(Struct, frozen=True, kw_only=True):
-    """One part of the environment, whether it can be used, and what was found."""
+    """A part of the environment, whether it can be used, and what was found."""
 
     part: str
     ok: bool
@@ -41,7 +41,7 @@ class PartCheck(Struct, frozen=True, kw_only=True):
 
 
 def check_environment(environment: Environment) -> list[PartCheck]:
-    """Look at every part; changes nothing, starts nothing, blocks for at most some seconds."""
+    """Check every part; changes nothing, starts nothing, blocks for at most some seconds."""
     from concurrent.futures import ThreadPoolExecutor
 
     checks: list[Callable[[], PartCheck]] = [
@@ -63,7 +63,7 @@ def check_environment(environment: Environment) -> list[PartCheck]:
 
 
 def _check_service(part: str, url: str) -> PartCheck:
-    """Whether anything answers but a firewall; 401 and the like are what we ask for."""
+    """Check that a service answers and not a firewall; 401 and the like are expected."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import Request, urlopen
@@ -92,7 +92,7 @@ def _check_service(part: str, url: str) -> PartCheck:
 
 
 def _error_code(headers: Message, body: bytes) -> str:
-    """Azure's name for what is wrong: in a header, in XML (storage) or in JSON (the others)."""
+    """Find Azure's error code: in a header, in XML (storage) or in JSON (the others)."""
     if code := headers.get("x-ms-error-code"):
         return code
     if b"<Code>" in body:
@@ -109,14 +109,14 @@ class _Reason(Struct, frozen=True):
 
 
 class _Refusal(Struct, frozen=True):
-    """`error` is how services of Azure say it, `errors` how registries do."""
+    """A refusal in JSON; services of Azure fill `error`, registries `errors`."""
 
     error: _Reason = _Reason()
     errors: tuple[_Reason, ...] = ()
 
     @property
     def name(self) -> str:
-        """The innermost code: it tells most."""
+        """The innermost code, which is the most specific."""
         reason = self.errors[0] if self.errors else self.error
         while reason.innererror is not None and reason.innererror.code:
             reason = reason.innererror

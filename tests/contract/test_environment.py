@@ -25,7 +25,7 @@ from infra.local.settings import (
 )
 from jobs.contracts.spec import ENVIRONMENT_SCHEMA, Containers, Environment, Storage, Workspace
 from jobs.host.environment_file import parse_environment
-from jobs.stacks.stack import OUTPUT
+from jobs.stacks.read import OUTPUT
 from tests.fakes.recording_engine import declare
 from tests.infra.cloud_declared import (
     STACKS,

@@ -6,7 +6,7 @@ import csv
 
 from infra.regions import REGIONS
 from infra.skus import SIZES
-from tools.price_table import TABLE
+from tests.environments.price_table import TABLE
 
 
 def test_the_table_has_a_column_for_each_size_and_rows_for_regions_only():

@@ -1,4 +1,4 @@
-"""Lays what a lock of the tests' own names as an environment, once per machine and lock."""
+"""Installs a lock of the tests as an environment, once per machine and lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FINISHED = ".finished"
 
 
 def lay_environment(lock: Path, project: Path, *, what: str) -> Path:
-    """The folder of the environment that `lock` (with hashes) describes.
+    """Install the environment that `lock` (with hashes) describes and return its folder.
 
     Raises EnvironmentFailure where the package index is out of reach.
     """

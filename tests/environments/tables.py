@@ -12,7 +12,7 @@ PROGRAM = Path(__file__).with_name("azure_models.py")
 
 
 def make_tables(wanted: str) -> Path:
-    """The file with the tables of all `wanted` lines, as azure_models.py describes them.
+    """Make the file with the tables of all `wanted` lines, as azure_models.py describes them.
 
     Raises EnvironmentFailure where the package index is out of reach.
     """

@@ -78,7 +78,7 @@ def registry(folder: Path) -> Iterator[str]:
     unpacked = ROOT / ".trainyard" / "testbed" / "usr" / "bin" / "docker-registry"
     program = shutil.which("docker-registry") or (str(unpacked) if unpacked.exists() else None)
     if program is None:
-        pytest.skip("docker-registry is not there (python3 -m tools.testbed)")
+        pytest.skip("docker-registry is not there (python3 -m tests.environments.testbed)")
     host = f"127.0.0.1:{free_port()}"
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "registry.yml"

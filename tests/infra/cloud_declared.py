@@ -1,4 +1,4 @@
-"""What the committed cloud stacks declare, seen through the recording engine.
+"""Records what the committed cloud stacks declare, by the recording engine.
 
 `declare_stack("dev")` runs the program that Pulumi would run on Pulumi.dev.yaml and gives every
 resource's type, name and inputs; further keywords replace settings (`clusters={...}`). No account
@@ -44,7 +44,7 @@ def read_config(stack: str) -> dict[str, Any]:
 
 
 def settings_of(stack: str, **changed: Any) -> CloudSettings:
-    """Those settings, parsed; a setting that is None is left out."""
+    """Parse the settings of a stack with these changes; a setting that is None is left out."""
     config = {
         key: value for key, value in (read_config(stack) | changed).items() if value is not None
     }
@@ -79,7 +79,7 @@ def _declare(stack: str, changed: str) -> tuple[dict[str, Any], list[Declared]]:
 
 
 def _outputs_of(declared: Declared) -> dict[str, Any]:
-    """What only Azure knows and the program passes on: whom a role is given to."""
+    """Invent the outputs that only Azure knows and the program passes on, such as principal ids."""
     if declared.type.endswith(":UserAssignedIdentity"):
         return {"principalId": f"principal-of-{declared.name}"}
     if "identity" in declared.inputs:

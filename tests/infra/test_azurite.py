@@ -13,9 +13,10 @@ import pytest
 
 from infra.local import azurite_server
 from infra.local.azurite import AzuriteProvider
-from infra.local.azurite_server import AzuriteError, Server
+from infra.local.azurite_server import Server
 from infra.local.process_identity import identify, is_alive
 from infra.local.running import find_running
+from infra.local.storage_folder import AzuriteError
 
 
 @pytest.fixture

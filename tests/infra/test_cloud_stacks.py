@@ -1,4 +1,4 @@
-"""What dev, test and prod declare, in whole values, and what settings change of it."""
+"""The stacks dev, test and prod declare these whole values, and settings change them so."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def test_who_is_allowed_gets_through_both_accounts_and_the_vaults_firewall():
 
 
 def test_dev_may_be_private_and_then_is_reached_as_test_is():
-    def doors(stack: str, **changed: Any) -> set[str]:
+    def endpoints(stack: str, **changed: Any) -> set[str]:
         return {name for name in declared(stack, **changed) if "PrivateEndpoint" in name}
 
     private = {"network": "private", "allowed_ips": None}
-    assert doors("dev") == set()
-    assert doors("dev", **private) == doors("test")
+    assert endpoints("dev") == set()
+    assert endpoints("dev", **private) == endpoints("test")
     network = inputs_of("cloud-workspace", "dev", **private)["managedNetwork"]
     # Azure adds those to the workspace's own parts by itself where they are closed.
     assert list(network["outboundRules"]) == ["data-blob"]

@@ -1,4 +1,4 @@
-"""What the local stack declares, seen through a recording engine."""
+"""The local stack declares these resources, by the recording engine."""
 
 from __future__ import annotations
 

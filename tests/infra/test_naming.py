@@ -73,12 +73,12 @@ def test_ids_are_told_before_anything_is_made():
 
 def test_names_of_all_azure_differ_by_stack_and_by_subscription():
     of_all_azure = ("data_account", "workspace_account", "key_vault", "registry")
-    sites = [names(), names(stack="dev-alice"), names(subscription_id=SUBSCRIPTION[::-1])]
-    made = [getattr(site, kind) for site in sites for kind in of_all_azure]
+    all_names = [names(), names(stack="dev-alice"), names(subscription_id=SUBSCRIPTION[::-1])]
+    made = [getattr(each, kind) for each in all_names for kind in of_all_azure]
     assert len(made) == len(set(made))
 
 
-def test_a_role_assignment_has_one_name_for_one_scope_role_and_receiver():
+def test_a_role_assignment_has_one_name_for_one_scope_role_and_principal():
     made = names()
     name = made.assignment_name("scope", "role", "cluster")
     assert name == names().assignment_name("scope", "role", "cluster")

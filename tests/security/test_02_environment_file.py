@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from infra.local import azurite_server
-from infra.local.azurite_server import AzuriteError, Server
+from infra.local.azurite_server import Server
+from infra.local.storage_folder import AzuriteError
 from jobs.cli import main
 from tests.fakes.own_stack import lay_own_stack
-from tests.jobs.stacks.test_stack import ENVIRONMENT
+from tests.fakes.pulumi_stack import ENVIRONMENT
 from tests.ports import free_port
 
 NOBODY = 65534

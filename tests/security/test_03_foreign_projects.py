@@ -24,7 +24,7 @@ from jobs.engines.local.engine import image_runtime
 from jobs.host import trust
 from jobs.host.project import project_root, sources_folder
 from jobs.images.runtimes import runtime_root
-from tests.jobs.stacks.test_stack import ENVIRONMENT
+from tests.fakes.pulumi_stack import ENVIRONMENT
 
 LAUNCH = Path(sys.executable).with_name("launch")
 NOBODY = 65534

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from infra.local import azurite_server
+from infra.local.storage_folder import AzuriteError
 from jobs.engines.local.queue import Slots
 from jobs.host import trust
 from jobs.host.cache import exclusive, run_logged
@@ -86,7 +87,7 @@ def test_a_store_shuts_its_folder_also_an_old_one(tmp_path, monkeypatch):
     store.folder.chmod(0o755)
     server = azurite_server.read_server(store.folder)
     assert server is not None
-    with pytest.raises(azurite_server.AzuriteError, match="Azurite ended at once"):
+    with pytest.raises(AzuriteError, match="Azurite ended at once"):
         azurite_server.start(store.folder, server)
     modes = [stat.S_IMODE(each.stat().st_mode) for each in (store.folder, store.folder / "azurite")]
     assert modes == [0o700, 0o700]

@@ -30,7 +30,7 @@ from jobs.runs.fetch import fetching_into
 REPO = Path(__file__).parents[2]
 # Who opens no file of the user's own for others to hold: existing files, read only, or 0600 by itself.
 LOCKERS = {
-    "infra/local/azurite_server.py": "makes it 0600",
+    "infra/local/storage_folder.py": "makes it 0600",
     "infra/local/running.py": "looks at supervisor.lock",
     "jobs/blobs/transfers/portable.py": "locks what its callers opened",
     "jobs/rank/main.py": "stdlib alone; 0600",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from tools import uv
+from tools import install_uv
 from tools.phases import Phases
 from tools.project import Project
 
@@ -32,7 +32,7 @@ def test_a_uv_whose_hash_is_not_the_pinned_one_is_not_installed(tmp_path, monkey
     monkeypatch.setenv("PATH", "")
 
     with pytest.raises(EnvironmentFailure, match="installing uv failed"):
-        uv.ensure_uv(project, Phases(io.StringIO(), environ={}))
+        install_uv.ensure_uv(project, Phases(io.StringIO(), environ={}))
 
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in (
         project.state / "logs/uv.log"

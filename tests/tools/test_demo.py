@@ -88,7 +88,7 @@ class Clone:
             program.chmod(0o755)
 
     def calls(self):
-        """What was called, by its place in PHASES or as it was typed."""
+        """List the calls, by their place in PHASES or as they were typed."""
         digits = str(self.root / ".trainyard" / "demo" / "digits")
         return [
             line.replace(digits, "{digits}")

@@ -1,4 +1,4 @@
-"""Which `up` is judged before it begins, as which stack, and what lets one pass."""
+"""An `up` of a cloud stack is judged before it begins, by the stack it names; others pass."""
 
 import pytest
 

@@ -9,11 +9,11 @@ import subprocess
 
 import pytest
 
-from tools.azurite import find_node, npm_command, npm_environment
+from tools.install_azurite import find_node, npm_command, npm_environment
+from tools.install_pulumi import go_environment
+from tools.install_uv import sync_environment
 from tools.phases import Phases
 from tools.project import Project, this_project
-from tools.pulumi import go_environment
-from tools.uv import sync_environment
 
 OURS = this_project(os.environ)
 PYPROJECT = '[project]\nname = "empty"\nversion = "1"\nrequires-python = ">=3.11"\n'

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from tools.azurite import Azurite
+from tools.install_azurite import Azurite
+from tools.install_uv import offer_uv, require_python, sync_environment, uv_version
 from tools.phases import Phases
 from tools.project import Project
 from tools.setup import explain, wait_for, write_tools
-from tools.uv import offer_uv, require_python, sync_environment, uv_version
 
 ROOT = Path(__file__).parents[2]
 
@@ -163,10 +163,11 @@ def test_a_uv_of_the_machine_is_not_linked_into_the_environment(project, uv):
 
 
 def test_set_up_loads_nothing_that_a_bare_python_lacks():
-    code = "import tools.demo, tools.setup, tools.testbed, sys; print(*sys.modules, sep='\\n')"
+    ours = "tools.demo, tools.setup, tests.environments.testbed"
+    code = f"import {ours}, sys; print(*sys.modules, sep='\\n')"
     bare = [sys.executable, "-S", "-c", code]
     loaded = subprocess.run(bare, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     ours = {name for name in loaded.split() if name.partition(".")[0] in {"tools", "jobs"}}
     assert "tools.setup" in ours
     outside = {name.partition(".")[0] for name in loaded.split()} - set(sys.stdlib_module_names)
-    assert outside == {"tools", "jobs", "__main__"}
+    assert outside == {"tools", "jobs", "tests", "__main__"}

@@ -221,7 +221,7 @@ def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
     """The same for all other stacks on Azure that are up and can be asked."""
     from jobs.engines.azure_ml.client import Wire
     from jobs.stacks.prices import with_list_prices
-    from jobs.stacks.stack import list_stacks, load_environment
+    from jobs.stacks.read import list_stacks, load_environment
 
     found: list[str] = []
     try:

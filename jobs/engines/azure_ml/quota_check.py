@@ -22,6 +22,7 @@ from jobs.contracts.spec import (
 )
 from jobs.engines.azure_ml.quota import Quota, quotas_of, read_quotas
 from jobs.engines.azure_ml.sizes import cluster_of, read_sizes
+from jobs.stacks.preview import Preview
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.client import Wire
@@ -86,20 +87,6 @@ class _Inputs(Struct, frozen=True, kw_only=True, rename="camel"):
     tags: dict[str, str] = {}
 
 
-class _State(Struct, frozen=True, kw_only=True):
-    type: str = ""
-    inputs: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Step(Struct, frozen=True, kw_only=True, rename="camel"):
-    op: str
-    new_state: _State | None = None
-
-
-class _Preview(Struct, frozen=True, kw_only=True):
-    steps: tuple[_Step, ...] = ()
-
-
 def declared_environment(preview: bytes, stack: str) -> Environment | None:
     """What `pulumi up` would make, as much of it as a quota is asked with.
 
@@ -109,7 +96,7 @@ def declared_environment(preview: bytes, stack: str) -> Environment | None:
 
     computes = [
         msgspec.json.decode(each.new_state.inputs, type=_Inputs)
-        for each in msgspec.json.decode(preview, type=_Preview).steps
+        for each in msgspec.json.decode(preview, type=Preview).steps
         if each.new_state and _COMPUTE.fullmatch(each.new_state.type) and "delete" not in each.op
     ]
     subscription = _SUBSCRIPTION.search(preview.decode(errors="replace"))

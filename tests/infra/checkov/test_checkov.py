@@ -135,7 +135,7 @@ def resources_of(stack: str) -> list[tuple[str, dict[str, Any]]]:
 def flip(
     resources: list[tuple[str, dict[str, Any]]], values: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The same resources without our care."""
+    """Copy the resources with weak values in place of our careful ones."""
     flipped = copy.deepcopy(resources)
     for token, inputs in flipped:
         for path, value in values.get(token.removeprefix(PREFIX), {}).items():

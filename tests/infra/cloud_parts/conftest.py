@@ -10,8 +10,8 @@ import pulumi
 import pytest
 from pulumi_azure_native.resources import ResourceGroup
 
+from infra.cloud.context import Context, make_context
 from infra.cloud.settings import BudgetSettings, CloudSettings, PeopleSettings
-from infra.cloud.site import Site, make_site
 from tests.fakes.recording_engine import declare
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -52,9 +52,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a part of a stage's stack declares: the site it is on, and all by name."""
+    """Declarations of a part of a stage's stack by name, with its context."""
 
-    site: Site
+    context: Context
     seen: dict[str, Seen]
 
     def inputs(self) -> dict[str, dict[str, Any]]:
@@ -66,27 +66,27 @@ class Recording:
         return sorted(other._name for other in others)
 
 
-Program = Callable[[Site, ResourceGroup, pulumi.ResourceOptions], Any]
+Program = Callable[[Context, ResourceGroup, pulumi.ResourceOptions], Any]
 
 
 @pytest.fixture
 def record():
-    """`record("dev", lambda site, group, opts: Vault(...))`."""
+    """`record("dev", lambda context, group, opts: Vault(...))`."""
 
     def recorded(stage: str, program: Program) -> Recording:
-        site = make_site(SETTINGS[stage], subscription_id=SUBSCRIPTION)
+        context = make_context(SETTINGS[stage], subscription_id=SUBSCRIPTION)
         options: dict[str, pulumi.ResourceOptions] = {}
 
         def spy(args: pulumi.ResourceTransformationArgs) -> None:
             options[args.name] = args.opts
 
         def whole() -> int:
-            program(site, ResourceGroup("group"), pulumi.ResourceOptions(transformations=[spy]))
+            program(context, ResourceGroup("group"), pulumi.ResourceOptions(transformations=[spy]))
             return 0
 
         _, declared = declare(whole)
         return Recording(
-            site,
+            context,
             {
                 each.name: Seen(each.type, each.inputs, options[each.name])
                 for each in declared

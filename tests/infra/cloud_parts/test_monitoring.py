@@ -1,4 +1,4 @@
-"""Where each stage's logs go, every input; and the locks of prod."""
+"""Logs of each stage go to their place, every input compared; prod has its locks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
 KEPT = {"dev": (30, 1), "test": (30, 2), "prod": (90, 10)}
 
 
-def monitoring(site, group, opts) -> Monitoring:
-    return Monitoring("logs", MonitoringArgs(site=site, resource_group=group), opts)
+def monitoring(context, group, opts) -> Monitoring:
+    return Monitoring("logs", MonitoringArgs(context=context, resource_group=group), opts)
 
 
 @pytest.mark.parametrize("stage", ["dev", "test", "prod"])
@@ -65,11 +65,11 @@ def test_logs_are_kept_for_a_time_and_up_to_a_daily_limit(record, stage):
 
 
 def test_a_resource_sends_its_log_lines_to_log_analytics_once_both_are_there(record):
-    def diagnosed(site, group, opts):
-        logs = monitoring(site, group, opts)
+    def diagnosed(context, group, opts):
+        logs = monitoring(context, group, opts)
         diagnose(
             "vault-diagnostics",
-            site.names.id_of("Microsoft.KeyVault/vaults", "kv"),
+            context.names.id_of("Microsoft.KeyVault/vaults", "kv"),
             VAULT_CATEGORIES,
             monitoring=logs,
             depends_on=[group],
@@ -89,8 +89,8 @@ def test_a_resource_sends_its_log_lines_to_log_analytics_once_both_are_there(rec
 
 
 def test_a_lock_stops_deletions_and_nothing_else(record):
-    def locked(site, group, opts):
-        target = site.names.id_of("Microsoft.Storage/storageAccounts", "stdata")
+    def locked(context, group, opts):
+        target = context.names.id_of("Microsoft.Storage/storageAccounts", "stdata")
         Locks("locks", LocksArgs(targets={"data": target}, depends_on=[group]), opts)
 
     recorded = record("prod", locked)

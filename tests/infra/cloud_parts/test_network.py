@@ -32,8 +32,8 @@ def rule(name, priority, access, protocol, address, port) -> dict[str, object]:
     }
 
 
-def made_network(site, group, opts) -> Network:
-    return Network("net", NetworkArgs(site=site, resource_group=group), opts)
+def made_network(context, group, opts) -> Network:
+    return Network("net", NetworkArgs(context=context, resource_group=group), opts)
 
 
 @pytest.mark.parametrize("stage", ["test", "prod"])
@@ -110,9 +110,9 @@ def test_the_network_holds_endpoints_behind_rules_and_the_zones_of_their_names(r
 def test_an_endpoint_leads_the_public_names_of_its_target_to_an_address_in_the_subnet(record):
     made = []
 
-    def connected(site, group, opts):
-        network = made_network(site, group, opts)
-        target = site.names.id_of("Microsoft.MachineLearningServices/workspaces", "mlw")
+    def connected(context, group, opts):
+        network = made_network(context, group, opts)
+        target = context.names.id_of("Microsoft.MachineLearningServices/workspaces", "mlw")
         made.append(network.connect("workspace", target, "amlworkspace", [group]))
 
     recorded = record("test", connected)
@@ -165,10 +165,10 @@ def test_an_endpoint_leads_the_public_names_of_its_target_to_an_address_in_the_s
 
 
 def test_endpoints_of_one_account_are_made_one_after_the_other(record):
-    def connected(site, group, opts):
-        network = made_network(site, group, opts)
+    def connected(context, group, opts):
+        network = made_network(context, group, opts)
         for account in ("stdata", "stml"):
-            target = site.names.id_of("Microsoft.Storage/storageAccounts", account)
+            target = context.names.id_of("Microsoft.Storage/storageAccounts", account)
             network.connect(f"{account}-blob", target, "blob", [group])
             network.connect(f"{account}-file", target, "file", [group])
 

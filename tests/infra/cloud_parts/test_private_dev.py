@@ -9,11 +9,11 @@ from infra.cloud.vault import Vault, VaultArgs
 
 
 def test_a_private_dev_stack_is_closed_and_its_registry_takes_an_endpoint(record):
-    def parts(site, group, opts):
+    def parts(context, group, opts):
         Storage(
             "data",
             StorageArgs(
-                site=site,
+                context=context,
                 account_name="stdata",
                 containers=("data",),
                 purpose="data",
@@ -21,9 +21,9 @@ def test_a_private_dev_stack_is_closed_and_its_registry_takes_an_endpoint(record
             ),
             opts,
         )
-        Vault("vault", VaultArgs(site=site, tenant_id="t", resource_group=group), opts)
-        Registry("registry", RegistryArgs(site=site, resource_group=group), opts)
-        Network("net", NetworkArgs(site=site, resource_group=group), opts)
+        Vault("vault", VaultArgs(context=context, tenant_id="t", resource_group=group), opts)
+        Registry("registry", RegistryArgs(context=context, resource_group=group), opts)
+        Network("net", NetworkArgs(context=context, resource_group=group), opts)
 
     inputs = record("private dev", parts).inputs()
 

@@ -35,11 +35,11 @@ OWN = {
 def test_the_registry_has_no_password_and_what_only_premium_takes_only_there(record, stage):
     made = []
 
-    def registry(site, group, opts):
-        made.append(Registry("registry", RegistryArgs(site=site, resource_group=group), opts))
+    def registry(context, group, opts):
+        made.append(Registry("registry", RegistryArgs(context=context, resource_group=group), opts))
 
     recorded = record(stage, registry)
-    name = recorded.site.names.registry
+    name = recorded.context.names.registry
 
     assert recorded.inputs() == {
         "registry-registry": {

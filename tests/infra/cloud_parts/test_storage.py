@@ -11,9 +11,9 @@ DAYS = {"dev": 7, "test": 7, "prod": 30}
 OLD = {"dev": 7, "test": 14, "prod": 90}
 
 
-def data(site, group, opts):
+def data(context, group, opts):
     args = StorageArgs(
-        site=site,
+        context=context,
         account_name="stdata",
         containers=("data", "runs"),
         purpose="data",
@@ -22,15 +22,19 @@ def data(site, group, opts):
     return Storage("data", args, opts)
 
 
-def workspace(site, group, opts):
+def workspace(context, group, opts):
     args = StorageArgs(
-        site=site, account_name="stml", containers=(), purpose="workspace", resource_group=group
+        context=context,
+        account_name="stml",
+        containers=(),
+        purpose="workspace",
+        resource_group=group,
     )
     return Storage("workspace", args, opts)
 
 
 def account(stage: str, name: str) -> dict[str, object]:
-    """What all stages share, and then what each has for itself."""
+    """Build the inputs that all stages share, with those of one stage."""
     allowed = [
         {"iPAddressOrRange": address, "action": "Allow"}
         for address in (("198.51.100.7", "203.0.113.0/24") if stage == "dev" else ())

@@ -9,8 +9,8 @@ from infra.cloud.vault import Vault, VaultArgs
 TENANT = "00000000-0000-0000-0000-000000000002"
 
 
-def vault(site, group, opts):
-    return Vault("vault", VaultArgs(site=site, tenant_id=TENANT, resource_group=group), opts)
+def vault(context, group, opts):
+    return Vault("vault", VaultArgs(context=context, tenant_id=TENANT, resource_group=group), opts)
 
 
 @pytest.mark.parametrize("stage", ["dev", "test", "prod"])
@@ -33,7 +33,7 @@ def test_the_vault_knows_roles_only_and_keeps_what_is_deleted(record, stage):
 
     assert recorded.inputs() == {
         "vault-vault": {
-            "vaultName": recorded.site.names.key_vault,
+            "vaultName": recorded.context.names.key_vault,
             "resourceGroupName": f"rg-acme-{stage}",
             "location": "westeurope",
             "properties": {
@@ -67,7 +67,7 @@ def test_what_others_need_of_the_vault_is_plain_text_before_it_exists(record):
     made = []
     recorded = record("prod", lambda *args: made.append(vault(*args)))
 
-    name = recorded.site.names.key_vault
+    name = recorded.context.names.key_vault
     assert made[0].uri == f"https://{name}.vault.azure.net/"
     assert made[0].vault_id == (
         "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg-acme-prod"

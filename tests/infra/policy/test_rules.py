@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from infra.policy import document, pack, waivers, wishes
+from infra.policy import conditions, document, pack, waivers
 from infra.policy.access import ASSIGNMENT
+from infra.policy.conditions import Condition
 from infra.policy.rules import Resource, ResourceRule, Stack, stage_of
-from infra.policy.wishes import Wish
 from tests.infra.cloud_declared import declare_stack
 
 # Of the checklist that the stacks follow: storage, vault, registry, workspace, clusters, insights,
@@ -66,33 +66,33 @@ def test_a_stack_of_no_known_stage_is_held_to_what_prod_is(stack, stage):
 
 
 @pytest.mark.parametrize(
-    ("wish", "holds", "holds_not"),
+    ("condition", "holds", "holds_not"),
     [
-        (wishes.equal(True), [True], [False, None, "true", 1]),
-        (wishes.equal(False), [False], [True, None, 0, ""]),
-        (wishes.equal("Disabled"), ["Disabled", "disabled"], [None, "", "Enabled", False]),
-        (wishes.at_least(7), [7, 7.0, 365], [6, 6.9, None, "7", True, float("nan")]),
-        (wishes.between(1, 4), [1, 4.0], [0, 5, None, "2", False]),
+        (conditions.equal(True), [True], [False, None, "true", 1]),
+        (conditions.equal(False), [False], [True, None, 0, ""]),
+        (conditions.equal("Disabled"), ["Disabled", "disabled"], [None, "", "Enabled", False]),
+        (conditions.at_least(7), [7, 7.0, 365], [6, 6.9, None, "7", True, float("nan")]),
+        (conditions.between(1, 4), [1, 4.0], [0, 5, None, "2", False]),
         (
-            wishes.lasting_at_most("PT5M"),
+            conditions.lasting_at_most("PT5M"),
             ["PT5M", "PT300S", "PT1S", "00:05:00"],
             ["PT5M1S", "P1D", "PT0S", "PT", "P", "", None, 300, "PT-1M", "forever"],
         ),
         (
-            wishes.lasting_at_most("1.00:00:00"),
+            conditions.lasting_at_most("1.00:00:00"),
             ["1.00:00:00", "0.23:59:59", "00:30:00", "PT24H"],
             ["1.00:00:01", "30.00:00:00", "00:00:00", None],
         ),
-        (wishes.matching("[a-z]{3}"), ["abc"], ["abcd", "ab", "abc\n", None, 3]),
-        (wishes.given(), ["x", ["x"]], ["", None, []]),
-        (wishes.absent(), [None], [False, "", []]),
-        (wishes.empty(), [None, []], [["x"], False, 0]),
+        (conditions.matching("[a-z]{3}"), ["abc"], ["abcd", "ab", "abc\n", None, 3]),
+        (conditions.given(), ["x", ["x"]], ["", None, []]),
+        (conditions.absent(), [None], [False, "", []]),
+        (conditions.empty(), [None, []], [["x"], False, 0]),
     ],
-    ids=lambda each: each.text if isinstance(each, Wish) else "",
+    ids=lambda each: each.text if isinstance(each, Condition) else "",
 )
-def test_wishes_hold_where_they_should(wish, holds, holds_not):
-    assert [each for each in holds if not wish.holds(each)] == []
-    assert [each for each in holds_not if wish.holds(each)] == []
+def test_conditions_hold_where_they_should(condition, holds, holds_not):
+    assert [each for each in holds if not condition.holds(each)] == []
+    assert [each for each in holds_not if condition.holds(each)] == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_wishes_hold_where_they_should(wish, holds, holds_not):
     ],
 )
 def test_a_firewall_lets_in_narrow_ranges_only(addresses, narrow):
-    assert wishes.is_narrow(addresses) is narrow
+    assert conditions.is_narrow(addresses) is narrow
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_empty_stack_on_azure_lacks_what_every_stack_has():
 
 
 def declared(stack: str, **changed: object) -> Stack:
-    """What a program declares, with the options that a recording engine does not see."""
+    """List a program's declarations, with the options that a recording engine does not see."""
     seen = declare_stack(stack, **changed)
     urns = {each.name: f"urn:pulumi:{stack}::trainyard::{each.type}::{each.name}" for each in seen}
     return Stack(

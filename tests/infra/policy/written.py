@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from infra.policy import keeping, key_vault, machine_learning, network, registry, stack, storage
+from infra.policy import key_vault, lifecycle, machine_learning, network, registry, stack, storage
 from infra.policy.rules import Resource, ResourceRule, Rule, Stack, look_up
 from tests.infra.policy import written_access
 from tests.infra.policy.mutants import (
@@ -27,7 +27,7 @@ from tests.infra.policy.mutants import (
 
 
 def mutants_of(rule: Rule, whole: Stack) -> Iterator[Mutant]:
-    """All that is to be tried for a rule on one stack."""
+    """List the mutants of a rule on one stack."""
     if isinstance(rule, ResourceRule) and rule.path:
         yield from of_property(rule, whole)
     for make in WRITTEN.get(rule.name, ()):
@@ -75,7 +75,10 @@ def _diagnostics_mutants(kind: str) -> tuple[Make, ...]:
 def _lock_mutants(kind: str) -> tuple[Make, ...]:
     about = _is_about(kind)
     elsewhere = f"{GROUP_ID}/providers/Microsoft.Sql/servers/sql"
-    return (remove(keeping.LOCK, where=about), edit(keeping.LOCK, "scope", elsewhere, where=about))
+    return (
+        remove(lifecycle.LOCK, where=about),
+        edit(lifecycle.LOCK, "scope", elsewhere, where=about),
+    )
 
 
 _RULES_OF_LIFECYCLE = "policy.rules"
@@ -233,17 +236,17 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         drop(machine_learning.COMPUTE, "properties.properties.vmSize"),
     ),
     "budget-declared": (
-        remove(keeping.BUDGET),
-        retyped(keeping.BUDGET, "azure-native:costmanagement:Budget"),
+        remove(lifecycle.BUDGET),
+        retyped(lifecycle.BUDGET, "azure-native:costmanagement:Budget"),
     ),
     "budget-on-group": (
-        edit(keeping.BUDGET, "scope", GROUP_ID),
-        edit(keeping.BUDGET, "scope", GROUP_ID.partition("/resourceGroups")[0]),
+        edit(lifecycle.BUDGET, "scope", GROUP_ID),
+        edit(lifecycle.BUDGET, "scope", GROUP_ID.partition("/resourceGroups")[0]),
     ),
     "budget-thresholds": (
-        drop(keeping.BUDGET, "notifications"),
+        drop(lifecycle.BUDGET, "notifications"),
         edit(
-            keeping.BUDGET,
+            lifecycle.BUDGET,
             "notifications",
             lambda each: {
                 key: {**value, "enabled": False}
@@ -253,7 +256,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
     ),
     "budget-receivers": (
         edit(
-            keeping.BUDGET,
+            lifecycle.BUDGET,
             "notifications",
             lambda each: {
                 key: {**value, "contactEmails": []}
@@ -261,7 +264,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
             },
         ),
         edit(
-            keeping.BUDGET,
+            lifecycle.BUDGET,
             "notifications",
             lambda each: {
                 key: {inner: kept for inner, kept in value.items() if inner != "contactEmails"}
@@ -274,7 +277,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
     "lock-registry": _lock_mutants("registries"),
     "lock-level": tuple(
         add(
-            keeping.LOCK,
+            lifecycle.LOCK,
             "lock",
             {"scope": f"{GROUP_ID}/providers/Microsoft.KeyVault/vaults/x", **level},
         )
@@ -282,20 +285,20 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
     ),
     "lock-not-on-group": (
         add(
-            keeping.LOCK,
+            lifecycle.LOCK,
             "subscription",
             {"scope": GROUP_ID.partition("/resourceGroups")[0], "level": "CanNotDelete"},
         ),
-        edit(keeping.LOCK, "scope", GROUP_ID),
-        add(keeping.LOCK, "group", {"scope": GROUP_ID, "level": "CanNotDelete"}),
+        edit(lifecycle.LOCK, "scope", GROUP_ID),
+        add(lifecycle.LOCK, "group", {"scope": GROUP_ID, "level": "CanNotDelete"}),
     ),
     "tags-present": (
-        *(drop(what, "tags") for what in keeping.TAGGED),
-        *(edit(what, "tags.owner", "") for what in keeping.TAGGED),
+        *(drop(what, "tags") for what in lifecycle.TAGGED),
+        *(edit(what, "tags.owner", "") for what in lifecycle.TAGGED),
     ),
     "tags-right": (
-        *(edit(what, "tags.stack", "another") for what in keeping.TAGGED),
-        *(edit(what, "tags.stage", "another") for what in keeping.TAGGED),
+        *(edit(what, "tags.stack", "another") for what in lifecycle.TAGGED),
+        *(edit(what, "tags.stage", "another") for what in lifecycle.TAGGED),
     ),
     "storage-private-endpoint": _endpoint_mutants("blob"),
     "storage-private-endpoint-dfs": _endpoint_mutants("dfs"),
@@ -421,7 +424,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
     **{
         name: (unprotected(*types), everything_unprotected)
         for name, types in {
-            "protect-group": (keeping.GROUP,),
+            "protect-group": (lifecycle.GROUP,),
             "protect-storage": (storage.ACCOUNT,),
             "protect-containers": (storage.CONTAINER,),
             "protect-vault": (key_vault.VAULT,),
@@ -429,8 +432,8 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
             "protect-workspace": (machine_learning.WORKSPACE,),
             "protect-the-rest": (
                 "azure-native:managedidentity:UserAssignedIdentity",
-                keeping.BUDGET,
-                keeping.LOCK,
+                lifecycle.BUDGET,
+                lifecycle.LOCK,
                 machine_learning.INSIGHTS,
                 stack.DIAGNOSTICS,
                 network.ENDPOINT,

@@ -15,10 +15,10 @@ ACCOUNT = "/providers/Microsoft.Storage/storageAccounts"
 MACHINES = "9980e02c-c2be-4d73-94e8-173b1dc7cf3c"
 
 
-def assigned(receiver: str) -> Where:
+def assigned(principal: str) -> Where:
     """Assignments to the identity whose name ends so."""
     return lambda each: any(
-        urn.endswith(f"-{receiver}") for urn in each.made_from.get("principalId", ())
+        urn.endswith(f"-{principal}") for urn in each.made_from.get("principalId", ())
     )
 
 

@@ -1,4 +1,4 @@
-"""What rules on one property must refuse, and which rules rightly speak up together."""
+"""Lists the values that rules on one property must refuse, and the rules that rightly join in."""
 
 from __future__ import annotations
 

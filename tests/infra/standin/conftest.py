@@ -41,7 +41,7 @@ def models() -> Path:
 
 
 class Asked(Exception):
-    """What the provider answered instead of a result."""
+    """An error that the provider answered in place of a result."""
 
 
 class Client:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from infra.pending_creates import PATHS, PREFIX, resource_id
 from jobs.host.environment_file import parse_environment
-from jobs.stacks.pending_creates import PATHS, PREFIX, resource_id
 from tests.fakes.azure_native import SUBSCRIPTION_ID
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 

@@ -19,13 +19,13 @@ from infra.policy import machine_learning, pack
 from infra.policy.rules import Resource, ResourceRule, Rule, Stack, StackRule
 from jobs.contracts.errors import EnvironmentFailure
 from tests.campaign import mutants
+from tests.environments import policy
+from tests.environments.analyzer import Analyzer, start_analyzer
+from tests.environments.stand_in_preview import Preview, preview
 from tests.infra.policy.mutants import Mutant
 from tests.infra.policy.written import mutants_of
 from tests.infra.policy.wrong_values import COMPANIONS
-from tools import policy
-from tools.analyzer import Analyzer, start_analyzer
 from tools.project import Project, this_project
-from tools.stand_in_preview import Preview, preview
 
 STACKS = ("dev", "test", "prod")
 REPO = Path(__file__).parents[3]

@@ -1,4 +1,4 @@
-"""What `launch env check` reads out of a preview: what would be lost, and who allowed it.
+"""`launch env check` reads out of a preview what would be lost, and who allowed it.
 
 The previews here have the shape that Pulumi 3.250 gives; the real engine's own are judged in
 tests/integration/azure_stack/test_guard.py.
@@ -11,8 +11,7 @@ import json
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.stacks.changes import Changes, Loss, find_refusal, judge_preview
-from jobs.stacks.losses import what_is_lost
+from jobs.stacks.changes import Changes, Loss, find_refusal, judge_preview, what_is_lost
 
 GROUP = "/subscriptions/s/resourceGroups/g"
 ACCOUNT = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/ty"

@@ -1,4 +1,4 @@
-"""What a job costs: before, while and after it is on."""
+"""The cost of a job is told before, while and after it is on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `launch env check` says of Azure's services: reached, behind a firewall, not there."""
+"""`launch env check` tells services of Azure that answer from those behind a firewall, or gone."""
 
 from __future__ import annotations
 

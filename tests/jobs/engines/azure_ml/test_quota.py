@@ -252,6 +252,8 @@ def test_clusters_of_one_quota_are_added_up():
 def test_a_preview_without_clusters_on_azure_asks_for_no_quota():
     step = {"op": "same", "urn": "u", "newState": {"type": "trainyard:local:Cluster"}}
     assert (
-        declared_environment(msgspec.json.encode({"steps": [step, {"op": "delete"}]}), "local")
+        declared_environment(
+            msgspec.json.encode({"steps": [step, {"op": "delete", "urn": "u"}]}), "local"
+        )
         is None
     )

@@ -1,0 +1,54 @@
+"""Finds and reads the record of a stack, where Pulumi's backend is a folder of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.host.environment_file import stack_names
+from jobs.host.project import NAME
+
+LOCAL_STACK = "local"
+
+
+def state_file(root: Path, stack: str) -> Path | None:
+    """Find the stack's record where the backend is a folder; None for a service or a bucket."""
+    if stack == LOCAL_STACK:
+        backend = root / ".trainyard" / "state"
+    else:
+        url = os.environ.get("PULUMI_BACKEND_URL", "")
+        if not url.startswith("file://"):
+            return None
+        backend = Path(url.removeprefix("file://")).expanduser()
+    return backend / ".pulumi" / "stacks" / NAME / f"{stack}.json"
+
+
+def locks_folder(state: Path) -> Path:
+    return state.parents[2] / "locks" / "organization" / NAME / state.stem
+
+
+def read_record(state: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(state.read_bytes())["checkpoint"]["latest"] or {}
+    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+        message = f"the record of the stack, {state}, is damaged: {error}"
+        raise EnvironmentFailure(message, hint=f"{state}.bak is the one before it") from error
+
+
+def unknown_stack(stack: str, root: Path) -> LaunchError:
+    from difflib import get_close_matches
+
+    known = stack_names(root)
+    message = f"there is no stack `{stack}`: no Pulumi.{stack}.yaml in {root}"
+    near = get_close_matches(stack, known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(known) or 'none'}"
+    return LaunchError(message, hint=hint)
+
+
+def stack_not_up(stack: str) -> LaunchError:
+    message = f"stack `{stack}` is not up"
+    return LaunchError(message, hint=f"uv run pulumi up -s {stack}")

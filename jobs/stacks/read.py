@@ -1,0 +1,101 @@
+"""Reads the environment of a stack or of a file, and lists the stacks.
+
+What Pulumi said is kept under .trainyard/cache, so that most commands start none.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from jobs.contracts.errors import EnvironmentFailure, Refused
+from jobs.contracts.spec import Environment
+from jobs.host.environment_file import (
+    Cached,
+    cache_file,
+    parse_environment,
+    read_cache,
+    read_environment,
+    stack_names,
+    write_cache,
+)
+from jobs.host.project import project_root
+from jobs.stacks.backend import read_record, stack_not_up, state_file, unknown_stack
+from jobs.stacks.pulumi_cli import ANSWER_TIMEOUT_S, last_words, pulumi_failed, start_pulumi
+
+OUTPUT = "environment"
+# Where the backend is not a folder, nothing tells us of a change.
+MAX_CACHE_AGE_S = 600
+
+
+def load_environment(
+    stack: str, env_file: Path | None = None, *, refresh: bool = False
+) -> Environment:
+    """Read the environment of a stack, or of the file where one is given.
+
+    `refresh` leaves the cache aside. May start Pulumi and then blocks for about a second.
+    Raises LaunchError (no project, no stack up, another schema, damaged), Refused (the project is
+    not trusted), EnvironmentFailure (Pulumi is missing or failed).
+    """
+    if env_file is not None:
+        return read_environment(env_file)
+    root = project_root()
+    state = state_file(root, stack)
+    if state is not None and not state.exists():
+        raise stack_not_up(stack)
+    stamp = _stamp(state)
+    cache = cache_file(root, stack)
+    kept = None if refresh else read_cache(cache)
+    if kept is not None and (cached := _still_valid(kept, stamp)) is not None:
+        return parse_environment(cached, f"stack `{stack}`")
+    try:
+        text = _read_output(root, stack)
+    except (EnvironmentFailure, Refused) as error:
+        if (root / f"Pulumi.{stack}.yaml").exists():
+            raise
+        raise unknown_stack(stack, root) from error
+    environment = parse_environment(text, f"stack `{stack}`")
+    write_cache(cache, stamp, text)
+    return environment
+
+
+def list_stacks() -> list[tuple[str, bool | None]]:
+    """List the stacks that have settings, and whether each is up; None where no folder tells."""
+    root = project_root()
+    names = stack_names(root)
+    states = [state_file(root, name) for name in names]
+    return [
+        (name, None if state is None else _has_resources(state))
+        for name, state in zip(names, states, strict=True)
+    ]
+
+
+def _stamp(state: Path | None) -> str:
+    if state is None:
+        return ""
+    status = state.stat()
+    return f"{status.st_mtime_ns}-{status.st_size}"
+
+
+def _still_valid(cached: Cached, stamp: str) -> bytes | None:
+    if cached.stamp != stamp:
+        return None
+    if not stamp and not 0 <= time.time() - cached.read_s < MAX_CACHE_AGE_S:
+        return None
+    return bytes(cached.environment)
+
+
+def _read_output(root: Path, stack: str) -> bytes:
+    result = start_pulumi(
+        root, ["stack", "output", OUTPUT, "--json", "-s", stack], timeout_s=ANSWER_TIMEOUT_S
+    )
+    if result.returncode == 0:
+        return result.stdout
+    said = last_words(result.stderr)
+    if "does not have output property" in said or "no stack named" in said:
+        raise stack_not_up(stack)
+    raise pulumi_failed(said, command=f"pulumi stack output -s {stack}")
+
+
+def _has_resources(state: Path) -> bool:
+    return state.exists() and bool(read_record(state).get("resources"))
