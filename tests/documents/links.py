@@ -28,6 +28,7 @@ HTML_TARGET = re.compile(r"""<(?:a|img)\s[^>]*?(?:href|src)=["']([^"']+)""")
 PATH = re.compile(rf"(?:{'|'.join(ISLANDS)}|docs|images)/[\w./-]+")
 MODULE = re.compile(rf"(?:{'|'.join(ISLANDS)})(?:\.\w+)+")
 STARTED = re.compile(rf"-m ((?:{'|'.join(ISLANDS)})(?:\.\w+)+)")
+NAMED_PAGE = re.compile(r"(?<![\w./-])docs/[\w./-]+\.md")
 TEST = re.compile(r"test_\w+(?:\.py)?")
 # `images/<name>`, `{cloud,local}`, `*.py`, `images/NAME`, `docs/adr/NNNN-title.md` stand for many.
 PLACEHOLDER = re.compile(r"[<>{}*]|(?<![A-Za-z])[A-Z]{4,}(?![A-Za-z.])")
@@ -109,6 +110,9 @@ def check_code(page: Page, project: Path) -> Iterator[str]:
             project.glob(f"tests/**/{code.removesuffix('.py')}.py")
         ):
             yield f"no such test: {code}"
+    for match in NAMED_PAGE.finditer(CODE.sub("", page.prose)):
+        if not (project / match[0]).exists():
+            yield f"no such path: {match[0]}"
     for match in STARTED.finditer(page.prose + page.blocks):
         if not is_module(match[1], project):
             yield f"no such module: {match[1]}"

@@ -11,7 +11,7 @@ SOUND = """\
 ![a picture](images/run.png) <img src="images/run.png"> [elsewhere](https://example.com/x.md)
 
 `jobs/cli.py`, `jobs.cli`, `jobs.cli.main`, `images/<name>/`, `docs/adr/NNNN-title.md`, `images/NAME`
-`[not a link](nowhere.md)` `test_cli` `jobs/cli.py:12`
+`[not a link](nowhere.md)` `test_cli` `jobs/cli.py:12`, as docs/other.md says
 
 ```console
 $ python -m jobs.cli      # [no link](nowhere.md)
@@ -59,6 +59,7 @@ def test_sound_pages_have_no_problem(project):
         ),
         ("[x](schemas)", "the site has no page for a folder: schemas"),
         ("`jobs/gone.py`", "no such path: jobs/gone.py"),
+        ("as in docs/gone.md", "no such path: docs/gone.md"),
         ("`python -m jobs.gone`", "no such module: jobs.gone"),
         ("```sh\npython -m jobs.gone\n```", "no such module: jobs.gone"),
         ("`jobs.gone`", "no such module: jobs.gone"),
