@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 BARE = "$(or $(PYTHON),python3)" -m
 BIN = .venv/bin
 
-.PHONY: setup setup-v1 demo test check bench faults policy
+.PHONY: setup setup-v1 demo test check docs bench faults policy
 
 setup:
 	@$(BARE) tools.setup
@@ -28,6 +28,12 @@ check:
 	$(BIN)/ruff check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.documents.links
+	$(BIN)/python -m tests.documents.architecture --check
+
+docs:
+	@$(TOOLS).setup environment
+	$(BIN)/python -m tests.documents.site
 
 bench: setup
 	@$(BARE) tests.environments.testbed

@@ -213,13 +213,16 @@ def test_what_the_dockerfile_copies_is_in_its_context(image, variant):
         assert any(each == place or each.startswith(f"{place}/") for each in recipe.files), place
 
 
-def test_the_dockerfiles_differ_only_in_what_they_are_for():
+def test_the_dockerfiles_with_horovod_differ_only_in_what_they_are_for():
     """One recipe: what is mended in one is mended in all."""
     texts = []
     for path in DOCKERFILES:
+        if "COPY images/horovod" not in path.read_text():
+            continue
         lines = path.read_text().splitlines()
         body = [line for line in lines if not line.startswith(("#", "ARG CUDA_"))]
         name = path.parent.name
         texts.append("\n".join(body).replace(name, "NAME"))
     titles = [re.sub(r'description="[^,"]+,', 'description="TITLE,', text) for text in texts]
+    assert len(titles) >= 2
     assert titles == [titles[0]] * len(titles)

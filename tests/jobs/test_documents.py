@@ -3,7 +3,6 @@
 import ast
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 from msgspec.structs import fields
@@ -16,10 +15,6 @@ from jobs.host.project import project_root
 from jobs.runs.store import run_id
 
 DOCS = project_root() / "docs"
-DOCUMENTS = [
-    *(project_root() / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md")),
-    *sorted(DOCS.rglob("*.md")),
-]
 
 
 def git(*arguments):
@@ -33,18 +28,6 @@ def git(*arguments):
     if done.returncode not in {0, 1}:
         pytest.skip(f"no git checkout: {done.stderr.strip()}")
     return done.stdout.splitlines()
-
-
-def tracked():
-    """Every file that git tracks, and every folder that holds one."""
-    files = [Path(name) for name in git("ls-files")]
-    return {*files, *(folder for file in files for folder in file.parents)}
-
-
-def relative_links(text):
-    """Where the links and pictures of a document lead, those into the repository."""
-    links = re.findall(r"\]\(([^)\s#]+)[^)]*\)", text)
-    return [link for link in links if not re.match(r"[a-z]+:", link)]
 
 
 def first_cells(document, heading):
@@ -110,24 +93,6 @@ def test_every_message_that_the_page_on_azures_messages_explains_is_one_that_lau
     told = told_messages()
     assert len(told) > 50
     assert [part for part in told if part not in said] == []
-
-
-@pytest.mark.parametrize(
-    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(project_root()))
-)
-def test_every_link_leads_to_what_git_tracks(document):
-    known = tracked()
-    places = {link: document.parent / link for link in relative_links(document.read_text())}
-    aims = {
-        link: place.resolve().relative_to(project_root().resolve())
-        for link, place in places.items()
-    }
-    assert [link for link, aim in aims.items() if aim not in known] == []
-
-
-def test_links_are_found_wherever_they_stand():
-    text = "[a](x.md), ![b](y.png) [c](https://z) | [d](w/v.md#part) [e](#here)"
-    assert relative_links(text) == ["x.md", "y.png", "w/v.md"]
 
 
 def test_what_the_documents_commands_write_is_ignored_and_no_source_is():

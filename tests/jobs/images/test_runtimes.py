@@ -15,9 +15,10 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with the real images, and an empty cache."""
+    """A project with two of the real images, and an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copytree(ROOT / "images", tmp_path / "project" / "images")
+    for name in ("horovod", "pytorch", "tensorflow"):
+        shutil.copytree(ROOT / "images" / name, tmp_path / "project" / "images" / name)
     return tmp_path / "project"
 
 
