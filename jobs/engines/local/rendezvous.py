@@ -58,6 +58,8 @@ class Meeting:
             self._held = [_hold_port() for _ in request.ranks]
             ports = [each.getsockname()[1] for each in self._held]
             self._of_rank = tensorflow_environments(request.ranks, ports)
+            if library is None:
+                self.close()  # TensorFlow itself shares its port with nobody
 
     def of_rank(self, rank: int) -> Mapping[str, str]:
         """What only this rank must have to find the others."""
