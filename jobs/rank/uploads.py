@@ -20,6 +20,7 @@ from jobs.rank.identity import STORAGE, Identity, RankError
 from jobs.rank.log import stamp
 from jobs.rank.main import die_with_parent
 from jobs.rank.services import Answer, Container, Refused, block_id, unreachable
+from jobs.rank.settings import UNREAD_METRICS, Settings
 
 INTERVAL_S = 10.0
 # A file is brought when nobody has written to it for so long.
@@ -30,8 +31,6 @@ BLOCK_BYTES = 8 << 20
 METRICS_BLOCK_BYTES = 1 << 20
 NUM_THREADS = 4
 LONGEST_NAME = 1024
-# In the run directory: this attempt began without the metrics of those before it.
-UNREAD_METRICS = "metrics-unread"
 
 
 class State(NamedTuple):
@@ -262,15 +261,15 @@ class Uploads:
 
     def __init__(
         self,
-        settings: dict[str, Any],
         run_dir: str,
         container: Container,
         identity: Identity,
         *,
+        run: str,
+        attempt: int,
         node: int,
         is_main: bool,
     ) -> None:
-        run, attempt = settings["run"], settings["attempt"]
         self._identity, self._run_dir = identity, run_dir
         # A node that was given up may write on beside the one that took its place.
         writer = os.urandom(8).hex()
@@ -334,13 +333,21 @@ def say(text: str) -> None:
     os.write(1, stamp() + f"warning: {text}\n".encode())
 
 
-def bring_results(settings: dict[str, Any], run_dir: str, *, node: int, is_main: bool) -> None:
+def bring_results(settings: Settings, run_dir: str, *, node: int, is_main: bool) -> None:
     """Bring results until the input is closed, then the rest."""
     die_with_parent()
     os.nice(10)
     identity = Identity(dict(os.environ))
-    runs = Container(settings["store"], settings["runs"], identity)
-    uploads = Uploads(settings, run_dir, runs, identity, node=node, is_main=is_main)
+    runs = Container(settings.store, settings.runs, identity)
+    uploads = Uploads(
+        run_dir,
+        runs,
+        identity,
+        run=settings.run,
+        attempt=settings.attempt,
+        node=node,
+        is_main=is_main,
+    )
     while not select.select([0], [], [], INTERVAL_S)[0]:
         uploads.turn(is_last=False)
     uploads.finish()

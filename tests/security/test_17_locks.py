@@ -55,10 +55,11 @@ def lock_slots(top: Path) -> None:
 
 def lock_node(top: Path) -> None:
     from jobs.rank.main import Rank
+    from jobs.rank.world import RankJob, World
 
     rank = object.__new__(Rank)
-    rank.job = {"run_dir": str(top)}
-    rank.world = type("World", (), {"node": 0})()
+    rank._job = RankJob(str(top), ["true"])
+    rank._world = World(0, 1, 0, 1, 0, "127.0.0.1", "1")
     (top / "nodes").mkdir()
     (top / "nodes" / "0").mkdir()
     (top / "nodes" / "0.done").write_text("1")

@@ -29,6 +29,7 @@ _MODULES = (
     "hosts",
     "identity",
     "services",
+    "settings",
     "streams",
     "uploads",
     "vault",

@@ -60,24 +60,6 @@ class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ranks: tuple[RankRequest, ...]
 
 
-class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RANK.json: what rank/main.py reads, the same for all ranks of a run; no secret's value."""
-
-    run_dir: str
-    command: tuple[str, ...]
-    setup: tuple[str, ...]
-    interpreter: str
-    processes_per_node: int
-    inputs: dict[str, str]
-    outputs: tuple[str, ...]
-    secrets: tuple[str, ...]
-    cpus: list[list[int]]
-    gpus: list[str] | None
-    streams: tuple[str, ...] = ()
-    die_with_parent: bool = False
-    leave_together: bool = False
-
-
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
     """What the local engine will start for a job.
 

@@ -14,10 +14,11 @@ from msgspec import Struct
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Environment, JobSpec
 from jobs.engines.local.gpus import count_gpus
-from jobs.engines.local.launchers import GangRequest, RankJob, share_cpus, share_gpus
+from jobs.engines.local.launchers import GangRequest, share_cpus, share_gpus
 from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
 from jobs.rank.program import PROGRAM_FILE, rank_program
+from jobs.rank.world import RankJob
 from jobs.runs.signatures import forget_signatures_of_the_dead
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
@@ -74,7 +75,7 @@ def prepare(
         die_with_parent=True,
         leave_together=request.launcher == "mpi",
     )
-    (run_dir / "rank.json").write_bytes(msgspec.json.encode(job))
+    (run_dir / "rank.json").write_bytes(msgspec.json.encode(job._asdict()))
 
 
 def _fetch_inputs(

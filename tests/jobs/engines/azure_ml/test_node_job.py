@@ -21,7 +21,7 @@ from jobs.engines.azure_ml.node_job import (
     node_command,
     snapshot_file,
 )
-from jobs.rank.azure_node import read_settings
+from jobs.rank.settings import read_settings
 from tests.fakes.gangs import make_environment, make_spec
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="d" * 64, files=2, bytes=9)
@@ -102,7 +102,7 @@ def test_a_node_reads_what_was_told_whatever_the_command_holds() -> None:
     command = ["sh", "-c", "echo \"${{inputs.x}}; $HOME\" 'ü'\n% , = \\"]
     variables = environment_variables(make_spec(command), environment(), run="a", attempt=3)
     told = read_settings(variables)
-    assert (told["command"], told["run"], told["attempt"]) == (command, "a", 3)
+    assert (told.command, told.run, told.attempt) == (command, "a", 3)
 
 
 def test_torch_is_told_what_torchrun_tells_but_rank_0_serves_the_store() -> None:
