@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobs.rank.azure_node import rank_variables
+from jobs.rank.azure_main import rank_variables
 from jobs.rank.world import RankJob, World, map_world, rank_environment
 
 # What each starter sets for rank 5 of 8 on the second of two nodes.
