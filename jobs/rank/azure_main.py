@@ -21,6 +21,7 @@ from jobs.rank.azure_node import CHIEF, UPLOADS, AzureNode
 from jobs.rank.chief import watch_chief
 from jobs.rank.identity import Identity, RankError
 from jobs.rank.main import Rank, open_log
+from jobs.rank.services import fetch_secrets
 from jobs.rank.settings import (
     ATTEMPT_VARIABLE,
     JOB_VARIABLE,
@@ -28,7 +29,6 @@ from jobs.rank.settings import (
     Settings,
     read_settings,
 )
-from jobs.rank.vault import fetch_secrets
 from jobs.rank.world import RankJob, World, map_world
 
 RUN_DIR = ".trainyard/run"  # beside the code: on the node's own disk, and another one for each job

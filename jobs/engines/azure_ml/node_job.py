@@ -33,7 +33,6 @@ _MODULES = (
     "settings",
     "streams",
     "uploads",
-    "vault",
 )
 # What Python is given to run: the list of the code's files is the one whose digest the code's name
 # has, and what starts the ranks is as the list says. In double quotes, so none of " $ ` \ ! in it.

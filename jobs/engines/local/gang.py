@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from jobs.engines.local.launchers import GangRequest
-from jobs.engines.local.rendezvous import Meeting
+from jobs.engines.local.rendezvous import Rendezvous
 from jobs.host.processes import (
     Process,
     descendants,
@@ -28,7 +28,7 @@ KILL_TIMEOUT_S = 3.0
 LAST_WORDS_S = 1.0  # for rank/main.py to write what its command left, once the command is dead
 
 
-class Ranks:
+class Gang:
     """The ranks of a run as processes: one child each, or mpirun's one child for all of them.
 
     `wait` sleeps until a signal or so many seconds. The calling process is a subreaper: all of
@@ -54,16 +54,20 @@ class Ranks:
         """Whether some rank (or mpirun) that the run waits for is not over yet."""
         return any(rank in self._awaited for rank in self._living.values())
 
-    def start(self, interpreter: str, environment: Mapping[str, str], meeting: Meeting) -> None:
+    def start(
+        self, interpreter: str, environment: Mapping[str, str], rendezvous: Rendezvous
+    ) -> None:
         """Start them all; `environment` is what they share."""
-        self._helper = meeting.helper
+        self._helper = rendezvous.helper
         if self._request.launcher == "mpi":
             mpirun = str(Path(interpreter).with_name("mpirun"))
             self._spawn(0, [mpirun, *self._argv(interpreter)[1:]], environment)
             return
         argv = self._argv(interpreter)
         for each in self._request.ranks:
-            self._spawn(each.rank, argv, {**environment, **each.env, **meeting.of_rank(each.rank)})
+            self._spawn(
+                each.rank, argv, {**environment, **each.env, **rendezvous.of_rank(each.rank)}
+            )
 
     def _argv(self, interpreter: str) -> list[str]:
         return [interpreter if word == "python" else word for word in self._request.argv]

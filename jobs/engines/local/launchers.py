@@ -230,7 +230,7 @@ def mpirun_argv(world_size: int) -> tuple[str, ...]:
 # --- When the gang starts --------------------------------------------------------------------
 
 
-def meeting_environment(launcher: Launcher, port: int) -> dict[str, str]:
+def rendezvous_environment(launcher: Launcher, port: int) -> dict[str, str]:
     """How the ranks find each other, once the port is known."""
     if launcher == "horovod":
         return {

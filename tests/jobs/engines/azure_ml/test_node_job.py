@@ -29,7 +29,7 @@ NOT_STDLIB = """
 import sys
 sys.argv = ["rank.pyz", "nothing"]
 sys.path.insert(0, {path!r})
-import jobs.rank.azure_main, jobs.rank.chief, jobs.rank.streams, jobs.rank.uploads, jobs.rank.vault
+import jobs.rank.azure_main, jobs.rank.chief, jobs.rank.streams, jobs.rank.uploads
 tops = {{name.partition(".")[0] for name in sys.modules}} - {{"__main__", "jobs"}}
 print(*sorted(tops - sys.stdlib_module_names))
 """
