@@ -67,7 +67,7 @@ class Log:
         self._rest = text[end:]
         if end:
             self._write_whole(text[:end])
-        if b"\r" in self._rest:
+        if b"\r" in self._rest and not self._memory.is_in_traceback:
             before, _, now = self._rest.rpartition(b"\r")
             self._rest = _last_state(before) + b"\r" + now
         if len(self._rest) > LONGEST_LINE:
@@ -132,17 +132,29 @@ class Log:
         """Write lines that have an end, as a terminal would show them then, and remember them."""
         lines = self._mask.strike_out(lines)
         if b"\r" in lines:
-            lines = b"\n".join(map(_last_state, lines.split(b"\n")))
-        # Of a broken line the first piece is enough.
-        known = lines.find(b"\n") + 1 if self._is_broken else 0
-        if lines[known:]:
-            self._memory.add(lines[known:])
-        self._is_broken = False
+            lines = b"".join(self._draw(line) for line in lines[:-1].split(b"\n"))
+        else:
+            self._remember(lines)
         if self._shown and lines.startswith(self._shown + b"\n"):
             lines = lines[len(self._shown) + 1 :]
         self._shown = b""
         if lines:
             self._write(lines)
+
+    def _draw(self, line: bytes) -> bytes:
+        """Remember and give a line as a terminal shows it, an exception's as its program wrote it."""
+        if self._memory.is_in_traceback:
+            line = line.rstrip(b"\r").replace(b"\r", b"\\r")
+        drawn = _last_state(line) + b"\n"
+        self._remember(drawn)
+        return drawn
+
+    def _remember(self, lines: bytes) -> None:
+        if self._is_broken:  # of a broken line the first piece is enough
+            lines = lines[lines.find(b"\n") + 1 :]
+        self._is_broken = False
+        if lines:
+            self._memory.add(lines)
 
     def _write(self, lines: bytes) -> None:
         prefix = stamp()

@@ -27,6 +27,11 @@ class Memory:
         self._last: deque[bytes] = deque(maxlen=NUM_LAST_LINES)
         self._chain: deque[_Traceback] = deque(maxlen=NUM_CHAINED)
 
+    @property
+    def is_in_traceback(self) -> bool:
+        """Whether the next line belongs to a traceback whose exception is still to come."""
+        return bool(self._chain) and self._chain[-1].wants_exception
+
     def add(self, lines: bytes) -> None:
         """Take lines, each with its end."""
         text = lines[:-1]
@@ -90,6 +95,11 @@ class _Traceback:
     def lines(self) -> list[bytes]:
         """From the first line to the exception's."""
         return [self._first, *self._lines]
+
+    @property
+    def wants_exception(self) -> bool:
+        """Whether the exception's line is still to come; the kernel's crashes have none."""
+        return not self._is_whole and not self._is_fatal
 
     @property
     def wants_more(self) -> bool:
