@@ -83,7 +83,7 @@ def name_user(uid: int) -> str:
 
 
 def _place(address: Any) -> Place:
-    """An address as sockets give it; one of IPv4 on a socket of both families is one of IPv4."""
+    """Normalise a socket's address: one of IPv4 on a socket of both families is one of IPv4."""
     host = ip_address(address[0].partition("%")[0])
     mapped = host.ipv4_mapped if isinstance(host, IPv6Address) else None
     return str(mapped or host), address[1]

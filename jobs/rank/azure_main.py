@@ -105,7 +105,7 @@ def make_run_dir(settings: Settings, run_dir: str, places: dict[str, str]) -> Ra
 
 
 def rank_variables(environ: dict[str, str], *, is_chief_led: bool) -> dict[str, str]:
-    """The environment as our launchers would have set it, where Azure ML does so otherwise."""
+    """Give the rank's environment as our launchers would have set it."""
     ours = (RUN_VARIABLE, ATTEMPT_VARIABLE, JOB_VARIABLE)
     environ = {name: value for name, value in environ.items() if name not in ours}
     if "TF_CONFIG" not in environ:

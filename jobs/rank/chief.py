@@ -55,7 +55,7 @@ class Chief:
         self._since: datetime | None = None  # by the store's clock
 
     def is_over(self) -> bool:
-        """Whether it is over, in this start of the job; False where the store does not tell."""
+        """Tell whether the chief is over, in this start of the job; False if the store does not say."""
         try:
             found = self._runs.look(self._record)
             if found.status not in (200, 404):

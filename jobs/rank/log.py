@@ -1,4 +1,4 @@
-"""A rank's log: whole lines, each with its time, without the job's secrets."""
+"""Writes a rank's log: whole lines, each with its time, without the job's secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLANK = re.compile(rb"(?:[ \t\b]|\x1b\[[0-9;]*[A-Za-z])*")
 
 
 def stamp() -> bytes:
-    """What a line of a log begins with."""
+    """Give the time that a line of a log begins with."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{text}.{nanoseconds // 1000:06d}Z ".encode()
@@ -53,7 +53,7 @@ class Log:
 
     @property
     def due_ms(self) -> int | None:
-        """How long until `show_progress` has something to do; None where it has nothing."""
+        """Milliseconds until `show_progress` is due; None if it is not."""
         if self._due_s is None:
             return None
         return math.ceil(max(self._due_s - time.monotonic(), 0.0) * 1000)
@@ -85,7 +85,7 @@ class Log:
             self._write_whole(rest + b"\n")
 
     def show_progress(self) -> None:
-        """Where it is due, write the state of a progress bar, and else that there is life."""
+        """Write the state of a progress bar if it is due; else touch the file, as a sign of life."""
         now_s = time.monotonic()
         if self._due_s is None or now_s < self._due_s:
             return
@@ -99,7 +99,7 @@ class Log:
             os.utime(self._fd)
 
     def _state(self, *, is_quiet: bool) -> bytes:
-        """What a progress bar shows; nothing for a line that has no carriage return."""
+        """Give the state that a progress bar shows; nothing for a line without a carriage return."""
         before, is_bar, now = self._rest.rpartition(b"\r")
         if not is_bar:
             return b""
@@ -121,11 +121,11 @@ class Log:
             self._is_broken = True
 
     def traceback(self) -> tuple[str, float] | None:
-        """The traceback that ends the log, chained ones included, and when its first line came."""
+        """Give the traceback that ends the log, chained ones included, and the time of its first line."""
         return self._memory.traceback()
 
     def last_lines(self, count: int) -> str:
-        """The last lines, for a failure that left no traceback."""
+        """Give the last lines, for a failure that left no traceback."""
         return self._memory.last_lines(count)
 
     def _write_whole(self, lines: bytes) -> None:
@@ -176,7 +176,7 @@ class Log:
 
 
 def _last_state(line: bytes) -> bytes:
-    """What was drawn last on a line behind carriage returns, and was not blank."""
+    """Give the last text between carriage returns that is not blank."""
     if b"\r" not in line:
         return line
     states = line.split(b"\r")
@@ -185,11 +185,11 @@ def _last_state(line: bytes) -> bytes:
 
 
 def _net(moves: re.Match[bytes]) -> bytes:
-    """Up and down again is the same line, so what follows draws it anew."""
+    """Cancel moves up against newlines: what follows draws the line anew."""
     up, down = moves.groups()
     return up[len(UP) * len(down) :] + down[len(up) // len(UP) :]
 
 
 def _is_blank(text: bytes) -> bool:
-    """Whether a terminal would show nothing."""
+    """Tell whether a terminal would show nothing."""
     return _BLANK.fullmatch(text) is not None

@@ -142,7 +142,7 @@ class Rank:
         return Ending(os.WEXITSTATUS(status), None)
 
     def _become(self, command: list[str], inlet: int) -> None:
-        """In the forked child: turn into the command. Does not return."""
+        """Execute the command in the forked child. Does not return."""
         try:
             os.setpgid(0, 0)
             die_with_parent()
@@ -230,7 +230,7 @@ class Rank:
 
 
 def _ignore(_number: int, _frame: Any) -> None:
-    """To be woken is all; SIG_IGN would not wake."""
+    """Do nothing but wake up; SIG_IGN would not wake."""
 
 
 class Stopped(Exception):
@@ -238,7 +238,7 @@ class Stopped(Exception):
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for memory since it started; 0 where unknown."""
+    """Count the processes that the kernel has killed for memory since it started; 0 if unknown."""
     try:
         with open("/proc/vmstat", "rb") as file:
             for line in file:
@@ -250,7 +250,7 @@ def oom_kills() -> int:
 
 
 def _read(fd: int) -> bytes | None:
-    """What is there to read; b"" at the end of the stream, None when nothing is there now."""
+    """Read what is there; b"" at the end of the stream, None while nothing is there."""
     try:
         return os.read(fd, CHUNK)
     except BlockingIOError:

@@ -18,7 +18,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Mask:
-    """The secrets of one rank, and what may not be shown of a text for them."""
+    """Strikes one rank's secrets out of texts."""
 
     def __init__(self, secrets: list[str]) -> None:
         found = {form for secret in secrets for line in _lines(secret) for form in _forms(line)}
@@ -67,7 +67,7 @@ def _overlap(text: bytes, following: bytes) -> int:
 
 
 def passwords_of_proxies(environ: dict[str, str]) -> list[str]:
-    """The passwords in the addresses of proxies, as they stand there and unquoted."""
+    """Find the passwords in the addresses of proxies, as they stand there and unquoted."""
     found: list[str] = []
     for name, address in environ.items():
         if not name.lower().endswith("_proxy"):
@@ -79,7 +79,7 @@ def passwords_of_proxies(environ: dict[str, str]) -> list[str]:
 
 
 def _lines(secret: str) -> Iterator[str]:
-    """The secret as a whole, and each line of it: a log is written by line."""
+    """Give the secret as a whole, and each line of it: a log is written by line."""
     for text in (secret, *secret.splitlines()):
         if len(text.strip()) >= SHORTEST:
             yield text.strip()

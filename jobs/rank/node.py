@@ -21,7 +21,7 @@ class Unprepared(Exception):
 
 
 class Node(Protocol):
-    """What a rank asks of its node; the engines differ in it."""
+    """The interface between a rank and its node, in which engines differ."""
 
     def prepare_folder(self, folder: str) -> None:
         """Copy the code, and what comes with it, into the new folder; raises Unprepared."""

@@ -12,7 +12,7 @@ from jobs.rank.world import World
 
 
 class Ending(NamedTuple):
-    """How a command ended; exactly one of the two is set."""
+    """The end of a command; exactly one of the two is set."""
 
     exit_code: int | None
     signal: int | None

@@ -27,11 +27,11 @@ _HOSTS = {STORAGE: STORES, VAULT: VAULTS}
 
 
 class Refused(RankError):
-    """The store lets this identity, or this network, not do it: not now, and not soon."""
+    """The store refuses this identity or this network; a retry does not help."""
 
 
 class Answer(NamedTuple):
-    """What a service said; `status` 0 where it said nothing, and why not is the body."""
+    """A service's answer; `status` is 0 if there was none, and the body says why."""
 
     status: int
     headers: Any
@@ -128,7 +128,7 @@ class Service:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Proxies are kept to, redirections are not: a token is meant for one host."""
+    """Open URLs through proxies, without redirections: a token is meant for one host."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -206,17 +206,17 @@ class Container:
 
 
 def block_id(writer: str, index: int) -> str:
-    """The name of a block: each writer's are its own, and all are of one length."""
+    """Name a block: each writer's names are its own, and all have one length."""
     return base64.b64encode(f"{writer}-{index:08d}".encode()).decode()
 
 
 def md5_text(content: bytes) -> str:
-    """The MD5 as the store writes it; against errors on the way, not against people."""
+    """Give the MD5 as the store writes it; against errors on the way, not against people."""
     return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
 def unreachable(blob: str, answer: Answer) -> RankError:
-    """The store does not give or take a blob."""
+    """Make the error for a blob that the store does not give or take."""
     message = f"the store does not serve `{blob}`: {answer.why}"
     if answer.status not in (401, 403):
         return RankError(message, "look at the store")

@@ -199,7 +199,7 @@ class Tree:
         return {"If-Match": sent.etag} if sent else {"If-None-Match": "*"}
 
     def _is_anothers(self, other: Answer) -> bool:
-        """Whether a node before this one has brought it in this attempt."""
+        """Tell whether a node of a lower number has uploaded the blob in this attempt."""
         if other.status != 200:
             return False
         told = (other.headers.get(f"x-ms-meta-{name}", "") for name in ("attempt", "node"))
@@ -231,7 +231,7 @@ class Tree:
 
 
 def _files(folder: str) -> Iterator[tuple[str, State]]:
-    """The files below a folder and what links to files; links to folders are not followed."""
+    """List the files below a folder and links to files; links to folders are not followed."""
     waiting = [""]
     while waiting:
         prefix = waiting.pop()
@@ -257,7 +257,7 @@ def _require(blob: str, answer: Answer) -> None:
 
 
 class Uploads:
-    """All that one node brings; `is_main` where rank 0 is on it."""
+    """Uploads all results of one node; `is_main` if rank 0 is on it."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ def write_token(path: str, token: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line of its own in the log of the rank that started this process."""
+    """Write a line to the log of the rank that started this process."""
     os.write(1, stamp() + f"warning: {text}\n".encode())
 
 

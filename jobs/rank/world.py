@@ -1,4 +1,4 @@
-"""Who a rank is, whatever started it, and the environment that its command sees.
+"""Tells a rank's place from whatever started it, and makes its command's environment.
 
 It maps the variables of our gang, torchrun, Open MPI, Intel MPI, Azure ML and Batch AI to those of
 docs/run-directory.md.
@@ -16,7 +16,7 @@ DEFAULT_MASTER_PORT = "6105"  # the one that Azure ML's own guide uses
 
 
 class World(NamedTuple):
-    """Who a rank is among the others."""
+    """One rank's place among the others."""
 
     rank: int
     size: int
@@ -89,7 +89,7 @@ def _identity(environ: dict[str, str]) -> tuple[int, int, int, int, int]:
 
 
 def _task(config: dict[str, Any]) -> tuple[int, int, int, int, int]:
-    """The place of a task of TensorFlow's: the chief, then the workers, then the servers.
+    """Number a task of TensorFlow's: the chief, then the workers, then the servers.
 
     Nodes are told by their addresses, in the order in which the tasks have them.
     """
@@ -109,12 +109,12 @@ def _task(config: dict[str, Any]) -> tuple[int, int, int, int, int]:
 
 
 def stream_file(run_dir: str, name: str) -> str:
-    """Where it is written for a streamed input what opens the store: beside the data, not in it."""
+    """Name the file that says how a streamed input's store is opened: beside the data, not in it."""
     return f"{run_dir}/inputs/{name}.stream.json"
 
 
 def rank_environment(environ: dict[str, str], world: World, job: RankJob) -> dict[str, str]:
-    """The environment that the job's command sees: its own, plus who it is and where things are."""
+    """Make the environment of the job's command: its own, its rank's place, and the run's paths."""
     run_dir = job.run_dir
     env = dict(environ)
     env.update(
@@ -150,7 +150,7 @@ def rank_environment(environ: dict[str, str], world: World, job: RankJob) -> dic
 
 
 def _elastic(world: World) -> dict[str, str]:
-    """What torchrun tells a worker beside `RANK` and the like: its node is its group, its role all."""
+    """Give torchrun's other variables of a worker: its node is its group, its role has all ranks."""
     return {
         "GROUP_RANK": str(world.node),
         "GROUP_WORLD_SIZE": str(max(1, world.size // world.local_size)),

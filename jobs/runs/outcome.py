@@ -1,4 +1,4 @@
-"""How a run stands or ended: in words, as an exit code, and what to type next (pure)."""
+"""Words a run's state or end: its headline, its exit code, its attempts, what to type next (pure)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLOURS: dict[RunState, Style] = {
 
 
 def exit_code(status: RunStatus, *, passthrough: bool = False) -> int:
-    """The code that `launch` ends with; with `passthrough` the job's own where it has one."""
+    """Give the code that `launch` ends with; with `passthrough` the job's own if it has one."""
     if passthrough and status.state.is_terminal() and status.exit_code is not None:
         # As a shell gives a signal.
         return status.exit_code if status.exit_code >= 0 else 128 - status.exit_code
@@ -57,7 +57,7 @@ def headline(status: RunStatus, error: RankError | None) -> str:
 
 
 def reason(status: RunStatus, error: RankError | None) -> str:
-    """Why the run is as it is: on a failure the rank, its host, the cause and its first words."""
+    """Give a state's reason: for a failure the rank, its host, the cause and its first words."""
     if error is None or status.state in {RunState.COMPLETED, RunState.CANCELLED}:
         return status.reason or ""
     rank = f"rank {error.rank}" if error.rank is not None else "the run"
@@ -65,7 +65,7 @@ def reason(status: RunStatus, error: RankError | None) -> str:
 
 
 def explanation(error: RankError | None) -> str:
-    """What the headline has no room for: the traceback, else the message's further lines."""
+    """Give the traceback, else the message's further lines, for which the headline has no room."""
     if error is None:
         return ""
     return (error.traceback or error.message.partition("\n")[2]).rstrip()
@@ -80,7 +80,7 @@ def next_commands(
     has_preparation: bool = False,
     is_fetched: bool = False,
 ) -> str:
-    """A small tree of commands to paste; `stack` are the words that name the stack.
+    """Draw a small tree of commands to paste; `stack` are the words that name the stack.
 
     `checkpoint_step` is that of the run's newest checkpoint, where it has one. `has_preparation`
     says that there are logs of how its nodes were made ready, `is_fetched` that what it made is
@@ -115,7 +115,7 @@ def next_commands(
 
 
 def commands_while_on(run: str, stack: Sequence[str]) -> str:
-    """The same for a run that is not over, whose status nobody has to ask for."""
+    """Draw the commands for a run that is not over, without its status."""
     branches = [
         ("follow again", ["logs", "-f", run]),
         ("wait for the end", ["wait", run]),
@@ -137,7 +137,7 @@ def run_time_s(status: RunStatus) -> float | None:
 
 
 def parse_time(text: str) -> datetime:
-    """A time as runs carry it: ISO 8601 in UTC."""
+    """Parse a run's time: ISO 8601 in UTC."""
     return datetime.fromisoformat(text)
 
 
@@ -152,7 +152,7 @@ class AttemptBrief(Struct, frozen=True, kw_only=True):
 
 
 def attempts_of(run_id: str, events: Sequence[RunEvent]) -> list[AttemptBrief]:
-    """All attempts, oldest first; none for a run whose ranks were never started."""
+    """List all attempts, oldest first; none for a run whose ranks were never started."""
     found: list[AttemptBrief] = []
     for event, following in pairwise([*events, None]):
         if event is None or event.state is not RunState.RUNNING:

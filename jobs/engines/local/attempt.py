@@ -1,4 +1,4 @@
-"""One attempt at a run: starts its gang, watches over it, ends it, says how it ended and why."""
+"""Runs one attempt: starts its gang, watches over it, ends it, judges how it ended."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MOST_TOLD = 3  # ranks whose logs are not whole
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How the run ended."""
+    """The end of a run."""
 
     state: RunState
     reason: str | None = None
@@ -57,7 +57,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class AttemptRunner:
-    """One gang of the run, from the start of its ranks until no process of it is left."""
+    """Runs one gang, from the start of its ranks until no process of it is left."""
 
     def __init__(self, run_dir: Path, spec: JobSpec, request: GangRequest, wakeup: Wakeup) -> None:
         self._run_dir = run_dir
@@ -90,7 +90,7 @@ class AttemptRunner:
             rendezvous.close()
 
     def end_early(self, interruption: Interrupted) -> Outcome:
-        """Somebody wants the machine back, or the run gone: the ranks may write a checkpoint."""
+        """End the ranks on request; healthy ones have time to write a checkpoint."""
         # Where one has died already, the others cannot.
         self._gang.reap()
         is_healthy = not self._gang.has_failure or is_leaving(self._gang.reports())
@@ -107,7 +107,7 @@ class AttemptRunner:
         return Outcome(state=RunState.CANCELLED, reason=reason, exit_code=ExitCode.CANCELLED)
 
     def give_up(self, message: str) -> Outcome:
-        """Our own part failed: the disk, the inputs, the runtime."""
+        """End the ranks because our own part failed: the disk, the inputs, the runtime."""
         self._gang.stop(GRACE_S)
         return self._failed(self._error("cannot run", message))
 
@@ -150,7 +150,7 @@ class AttemptRunner:
         return Outcome(state=RunState.COMPLETED, reason=reason, exit_code=0)
 
     def _end_failed(self) -> Outcome:
-        """A rank failed: name it, end the others."""
+        """Name the rank that failed, end the others."""
         stalled: RankError | None = None
         reports = self._gang.reports()
         if not is_conclusive(reports):
@@ -164,7 +164,7 @@ class AttemptRunner:
         return self._judge(stopped_s, stalled)
 
     def _end_hanging(self) -> Outcome:
-        """Nobody gave a sign of life: find out who holds up the others, and where they are."""
+        """Find the rank that holds up the others, and have all write their stacks."""
         signs = observe(self._run_dir, self._gang.reports())
         self._gang.abort(STACKS_S)
         reports = self._gang.reports()
@@ -188,7 +188,7 @@ class AttemptRunner:
         return Outcome(state=RunState.FAILED, reason=reason, exit_code=HANG_EXIT_CODE)
 
     def _judge(self, stopped_s: float, stalled: RankError | None = None) -> Outcome:
-        """All ranks are over, and not all did it: whose fault was it?"""
+        """Find the rank whose fault it was, once all are over."""
         reports = self._gang.reports()
         error = root_cause(reports, stopped_s=stopped_s)
         if stalled is not None and (error is None or error.cause != "out of memory"):
@@ -227,7 +227,7 @@ class AttemptRunner:
         )
 
     def _last_words(self) -> str:
-        """What mpirun or the store's host wrote last."""
+        """Give the last line of mpirun or of torch's store."""
         with (self._run_dir / "supervisor.log").open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
             lines = file.read().decode(errors="replace").strip().splitlines()

@@ -1,4 +1,4 @@
-"""The processes of one gang: started, reaped, ended; what their rank/main.py reported."""
+"""Starts, reaps and ends the processes of one gang, and reads what each rank reported."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Gang:
     def start(
         self, interpreter: str, environment: Mapping[str, str], rendezvous: Rendezvous
     ) -> None:
-        """Start them all; `environment` is what they share."""
+        """Start all ranks; `environment` is what they share."""
         self._helper = rendezvous.helper
         if self._request.launcher == "mpi":
             mpirun = str(Path(interpreter).with_name("mpirun"))
@@ -78,7 +78,7 @@ class Gang:
         self._living[pid] = rank
 
     def reap(self) -> None:
-        """Note which of them ended; orphans of theirs that fell to this process are just reaped."""
+        """Reap children and note which ranks ended; their orphans are just reaped."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -95,7 +95,7 @@ class Gang:
                 self.is_helper_lost = True
 
     def reports(self) -> list[RankReport]:
-        """What is known of each rank, in order."""
+        """Give what is known of each rank, in order."""
         return [self._report(each.rank, each.node) for each in self._request.ranks]
 
     def _report(self, rank: int, node: int) -> RankReport:
@@ -129,7 +129,7 @@ class Gang:
         self.clean_up()
 
     def _to_ask(self) -> list[Process]:
-        """Who is asked to end: each rank/main.py, or mpirun where none is known yet.
+        """Choose the processes to ask: each rank/main.py, or mpirun if none is known yet.
 
         mpirun would pass the signal on, but kill its ranks within seconds of that.
         """
@@ -180,7 +180,7 @@ class Gang:
 
 
 def _leads(pid: int) -> bool:
-    """Whether a process leads a group of its own."""
+    """Tell whether a process leads a group of its own."""
     try:
         return os.getpgid(pid) == pid
     except ProcessLookupError:

@@ -41,7 +41,7 @@ _TRIAL = (
 
 
 class NoCompiler(EnvironmentFailure):
-    """This machine has no C compiler."""
+    """A machine without a C compiler."""
 
 
 def rank_library(

@@ -1,4 +1,4 @@
-"""What a gang finds when it starts: the run's folders, its inputs, rank.pyz and RANK.json."""
+"""Prepares a gang's start: the run's folders, its inputs, rank.pyz and RANK.json."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
-    """What the child that fetches inputs tells: folders by input, or what went wrong."""
+    """The answer of the child that fetches inputs: folders by input, or an error."""
 
     folders: dict[str, str] = {}
     error: str | None = None
@@ -122,7 +122,7 @@ def _read_when_ready(fd: int, wait: Callable[..., None]) -> bytes:
 
 
 def _answer_with_inputs(spec: JobSpec, environment: Environment, run_dir: Path, inlet: int) -> None:
-    """In the child: fetch and tell. Does not return."""
+    """Fetch inputs in the child, and answer with their folders. Does not return."""
     try:
         # Only a job with inputs pays for the store's client.
         from jobs.engines.local.inputs import give_inputs

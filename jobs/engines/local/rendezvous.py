@@ -1,4 +1,4 @@
-"""Where the ranks of a gang find each other: Horovod's rendezvous, torch's store, or held ports."""
+"""Opens a gang's rendezvous: Horovod's server, torch's store, or held ports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Rendezvous:
                 self.close()  # TensorFlow itself shares its port with nobody
 
     def of_rank(self, rank: int) -> Mapping[str, str]:
-        """What only this rank must have to find the others."""
+        """Give the variables that only this rank needs to find the others."""
         return self._of_rank.get(rank, {})
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ def _free_port() -> int:
 
 
 def _hold_port() -> socket.socket:
-    """A bound socket that does not listen: nobody else gets its port, and one rank shares it."""
+    """Bind a socket that does not listen: nobody else gets its port, and one rank shares it."""
     held = socket.socket()
     # Before the bind: only sockets that both ask for it may share, and only of one user.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
