@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobs.contracts.spec import RankError, RunRecord, RunStatus
-    from jobs.runs.attempts import AttemptBrief
     from jobs.runs.checkpoints import Checkpoint
     from jobs.runs.failure import RankReport
+    from jobs.runs.outcome import AttemptBrief
     from jobs.runs.report import Curve
 
 
@@ -32,7 +32,7 @@ def configure(parser: CommandParser) -> None:
 
 def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     """Show all that is known of a run."""
-    from jobs.runs.attempts import attempts_of
+    from jobs.runs.outcome import attempts_of
     from jobs.runs.report import read_curves
     from jobs.stacks.cost import spent, spent_text
 

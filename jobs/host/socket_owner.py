@@ -2,7 +2,8 @@
 
 Loopback is shared by all users of a machine, and a TCP socket does not know who connects to it.
 The kernel does: it is asked for one socket by its addresses (`sock_diag(7)`), which takes 21 us
-however many there are. loopback.c asks the same inside the ranks, whose servers are not ours.
+however many there are. A kernel without that, as gVisor's, is read the tables of all sockets from.
+loopback.c asks by `sock_diag` inside the ranks, whose servers are not ours.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import socket
 import struct
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
 from typing import Any
 
 _SOCK_DIAG = 4  # NETLINK_SOCK_DIAG, as numbers of linux/sock_diag.h and linux/inet_diag.h
@@ -26,6 +28,7 @@ _REST = struct.Struct("=III")  # interface and cookie
 _ANSWER = struct.Struct("=BBBB")  # inet_diag_msg, up to its addresses
 _OWNER = struct.Struct("=IIIII")  # expires, two queues, uid, inode
 _ADDRESSES_BYTES = _PORTS.size + 2 * _ADDRESS_BYTES + _REST.size
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 ESTABLISHED, FIN_WAIT1, FIN_WAIT2, LISTEN = 1, 4, 5, 10
 _HELD = frozenset({ESTABLISHED, FIN_WAIT1, FIN_WAIT2})
 
@@ -80,14 +83,20 @@ def name_user(uid: int) -> str:
 
 
 def _place(address: Any) -> Place:
-    """An address as sockets give it; one of IPv4 on a socket of both families is one of IPv4."""
+    """Normalise a socket's address: one of IPv4 on a socket of both families is one of IPv4."""
     host = ip_address(address[0].partition("%")[0])
     mapped = host.ipv4_mapped if isinstance(host, IPv6Address) else None
     return str(mapped or host), address[1]
 
 
 def _owner(local: Place, remote: Place, states: frozenset[int]) -> int | None:
-    """Who holds the socket that has these addresses and one of these states."""
+    """Give the user id of who holds the socket of these addresses and one of these states."""
+    owner = _asked(local, remote, states)
+    # The answer is the same for a socket that is not there and for a kernel that cannot say.
+    return _listed(local, remote, states) if owner is None else owner
+
+
+def _asked(local: Place, remote: Place, states: frozenset[int]) -> int | None:
     addresses = _PORTS.pack(local[1], remote[1]) + _packed(local[0]) + _packed(remote[0])
     family = socket.AF_INET if ip_address(local[0]).version == 4 else socket.AF_INET6
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE)
@@ -107,6 +116,34 @@ def _owner(local: Place, remote: Place, states: frozenset[int]) -> int | None:
     is_asked = answer[start : start + _PORTS.size] == addresses[: _PORTS.size]
     uid, inode = _OWNER.unpack_from(answer, start + _ADDRESSES_BYTES)[3:]
     return uid if is_asked and inode and state in states else None
+
+
+def _listed(local: Place, remote: Place, states: frozenset[int]) -> int | None:
+    """Look the socket up in /proc/net; a listener may also have every address."""
+    found: dict[str, int] = {}
+    remotes = _written(remote)
+    for table in _TABLES:
+        for line in table.read_text(encoding="ascii").splitlines()[1:] if table.exists() else ():
+            fields = line.split()
+            is_remote = fields[2] in remotes or LISTEN in states
+            if is_remote and int(fields[3], 16) in states and fields[9] != "0":
+                found[fields[1]] = int(fields[7])
+    wanted = [*_written(local)]
+    if LISTEN in states:
+        wanted += [*_written(("0.0.0.0", local[1])), *_written(("::", local[1]))]  # noqa: S104
+    return next((found[each] for each in wanted if each in found), None)
+
+
+def _written(address: Place) -> tuple[str, ...]:
+    """Write an address as /proc/net does; one of IPv4 also as that of a socket of both families."""
+    host = ip_address(address[0])
+    packed = [host.packed]
+    if isinstance(host, IPv4Address):
+        packed.append(IPv6Address(f"::ffff:{host}").packed)
+    words = (
+        "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", each)) for each in packed
+    )
+    return tuple(f"{each}:{address[1]:04X}" for each in words)
 
 
 def _packed(host: str) -> bytes:

@@ -17,9 +17,9 @@ from jobs.host.console import size_text, styled
 from jobs.launching.follow import follow
 from jobs.launching.plan import measure_code
 from jobs.launching.plan_text import plan_text
-from jobs.runs.attempts import attempts_of
 from jobs.runs.outcome import (
     COLOURS,
+    attempts_of,
     commands_while_on,
     exit_code,
     explanation,

@@ -1,1 +1,1 @@
-"""The program that starts each rank: standard library only, Python 3.9."""
+"""Starts each rank, on every engine: standard library only, Python 3.9."""

@@ -14,11 +14,12 @@ import signal
 import time
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 from jobs.rank.identity import Identity, RankError
 from jobs.rank.main import die_with_parent
+from jobs.rank.record import record_path
 from jobs.rank.services import Answer, Container
+from jobs.rank.settings import Settings
 
 INTERVAL_S = 2.0
 GRACE_S = 2.0
@@ -27,21 +28,21 @@ GRACE_S = 2.0
 EARLIER_S = 60.0
 
 
-def served(run_dir: str, rank: int) -> str:
-    """The file that says that a rank has served its chief to the end."""
-    return f"{run_dir}/served-{rank}"
+def served(rank: int) -> str:
+    """Name the file of the run directory that says that a rank has served its chief to the end."""
+    return f"served-{rank}"
 
 
-def watch_chief(settings: dict[str, Any], run_dir: str, rank: int) -> None:
+def watch_chief(settings: Settings, run_dir: str, rank: int) -> None:
     """Wait until the chief is over, or the input is closed; then end the rank's command."""
     die_with_parent()
-    runs = Container(settings["store"], settings["runs"], Identity(dict(os.environ)))
-    chief = Chief(runs, f"{settings['run']}/ranks/{settings['attempt']}/00000.json")
+    runs = Container(settings.store, settings.runs, Identity(dict(os.environ)))
+    chief = Chief(runs, f"{settings.run}/ranks/{settings.attempt}/00000.json")
     while not select.select([0], [], [], INTERVAL_S)[0]:
         if chief.is_over():
-            with open(served(run_dir, rank), "w", encoding="utf-8"):
+            with open(f"{run_dir}/{served(rank)}", "w", encoding="utf-8"):
                 pass
-            _end(f"{run_dir}/ranks/{rank:05d}.json")
+            _end(record_path(run_dir, rank))
             return
 
 
@@ -54,7 +55,7 @@ class Chief:
         self._since: datetime | None = None  # by the store's clock
 
     def is_over(self) -> bool:
-        """Whether it is over, in this start of the job; False where the store does not tell."""
+        """Tell whether the chief is over, in this start of the job; False if the store does not say."""
         try:
             found = self._runs.look(self._record)
             if found.status not in (200, 404):

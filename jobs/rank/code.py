@@ -11,12 +11,14 @@ import hashlib
 import json
 import os
 
+from jobs.rank.node import Unprepared
+
 CHUNK = 1 << 20
 LIST_FILE = ".trainyard/files.json"
 _OURS = ".trainyard"
 
 
-class Altered(Exception):
+class Altered(Unprepared):
     """A file of the code is not what was sent."""
 
     def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The folder that a node's ranks run in: a copy of the code."""
+"""Copies the code into the folder that a node's ranks run in."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def copy_content(source: int, target: int) -> None:
 
 
 def _next_data(source: int, start: int, size: int) -> tuple[int, int]:
-    """Where the next bytes of a file begin and end that are no hole."""
+    """Find the next range of a file that is no hole."""
     try:
         begin = os.lseek(source, start, os.SEEK_DATA)
     except OSError as error:

@@ -11,6 +11,6 @@ STORES, VAULTS = "blob.core.windows.net", "vault.azure.net"
 
 
 def is_azures(url: str, domain: str) -> bool:
-    """Whether an address is that of an account of Azure's in this domain, and spoken to over TLS."""
+    """Tell whether a URL is that of an account in this domain of Azure's, over TLS."""
     address = "/".join(url.split("/")[:3])
     return re.fullmatch(rf"https://[a-z0-9.-]+\.{re.escape(domain)}", address) is not None

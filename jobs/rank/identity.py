@@ -25,7 +25,7 @@ MARGIN_S = 600.0
 
 
 class RankError(Exception):
-    """What a rank cannot go on with, or without: why, and what mends it."""
+    """A failure that a rank cannot go on with: its reason, and a hint that mends it."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""A rank's log: whole lines, each with its time, without the job's secrets."""
+"""Writes a rank's log: whole lines, each with its time, without the job's secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLANK = re.compile(rb"(?:[ \t\b]|\x1b\[[0-9;]*[A-Za-z])*")
 
 
 def stamp() -> bytes:
-    """What a line of a log begins with."""
+    """Give the time that a line of a log begins with."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{text}.{nanoseconds // 1000:06d}Z ".encode()
@@ -53,7 +53,7 @@ class Log:
 
     @property
     def due_ms(self) -> int | None:
-        """How long until `show_progress` has something to do; None where it has nothing."""
+        """Milliseconds until `show_progress` is due; None if it is not."""
         if self._due_s is None:
             return None
         return math.ceil(max(self._due_s - time.monotonic(), 0.0) * 1000)
@@ -67,7 +67,7 @@ class Log:
         self._rest = text[end:]
         if end:
             self._write_whole(text[:end])
-        if b"\r" in self._rest:
+        if b"\r" in self._rest and not self._memory.is_in_traceback:
             before, _, now = self._rest.rpartition(b"\r")
             self._rest = _last_state(before) + b"\r" + now
         if len(self._rest) > LONGEST_LINE:
@@ -85,7 +85,7 @@ class Log:
             self._write_whole(rest + b"\n")
 
     def show_progress(self) -> None:
-        """Where it is due, write the state of a progress bar, and else that there is life."""
+        """Write the state of a progress bar if it is due; else touch the file, as a sign of life."""
         now_s = time.monotonic()
         if self._due_s is None or now_s < self._due_s:
             return
@@ -99,7 +99,7 @@ class Log:
             os.utime(self._fd)
 
     def _state(self, *, is_quiet: bool) -> bytes:
-        """What a progress bar shows; nothing for a line that has no carriage return."""
+        """Give the state that a progress bar shows; nothing for a line without a carriage return."""
         before, is_bar, now = self._rest.rpartition(b"\r")
         if not is_bar:
             return b""
@@ -121,28 +121,40 @@ class Log:
             self._is_broken = True
 
     def traceback(self) -> tuple[str, float] | None:
-        """The traceback that ends the log, chained ones included, and when its first line came."""
+        """Give the traceback that ends the log, chained ones included, and the time of its first line."""
         return self._memory.traceback()
 
     def last_lines(self, count: int) -> str:
-        """The last lines, for a failure that left no traceback."""
+        """Give the last lines, for a failure that left no traceback."""
         return self._memory.last_lines(count)
 
     def _write_whole(self, lines: bytes) -> None:
         """Write lines that have an end, as a terminal would show them then, and remember them."""
         lines = self._mask.strike_out(lines)
         if b"\r" in lines:
-            lines = b"\n".join(map(_last_state, lines.split(b"\n")))
-        # Of a broken line the first piece is enough.
-        known = lines.find(b"\n") + 1 if self._is_broken else 0
-        if lines[known:]:
-            self._memory.add(lines[known:])
-        self._is_broken = False
+            lines = b"".join(self._draw(line) for line in lines[:-1].split(b"\n"))
+        else:
+            self._remember(lines)
         if self._shown and lines.startswith(self._shown + b"\n"):
             lines = lines[len(self._shown) + 1 :]
         self._shown = b""
         if lines:
             self._write(lines)
+
+    def _draw(self, line: bytes) -> bytes:
+        """Remember and give a line as a terminal shows it, an exception's as its program wrote it."""
+        if self._memory.is_in_traceback:
+            line = line.rstrip(b"\r").replace(b"\r", b"\\r")
+        drawn = _last_state(line) + b"\n"
+        self._remember(drawn)
+        return drawn
+
+    def _remember(self, lines: bytes) -> None:
+        if self._is_broken:  # of a broken line the first piece is enough
+            lines = lines[lines.find(b"\n") + 1 :]
+        self._is_broken = False
+        if lines:
+            self._memory.add(lines)
 
     def _write(self, lines: bytes) -> None:
         prefix = stamp()
@@ -164,7 +176,7 @@ class Log:
 
 
 def _last_state(line: bytes) -> bytes:
-    """What was drawn last on a line behind carriage returns, and was not blank."""
+    """Give the last text between carriage returns that is not blank."""
     if b"\r" not in line:
         return line
     states = line.split(b"\r")
@@ -173,11 +185,11 @@ def _last_state(line: bytes) -> bytes:
 
 
 def _net(moves: re.Match[bytes]) -> bytes:
-    """Up and down again is the same line, so what follows draws it anew."""
+    """Cancel moves up against newlines: what follows draws the line anew."""
     up, down = moves.groups()
     return up[len(UP) * len(down) :] + down[len(up) // len(UP) :]
 
 
 def _is_blank(text: bytes) -> bool:
-    """Whether a terminal would show nothing."""
+    """Tell whether a terminal would show nothing."""
     return _BLANK.fullmatch(text) is not None

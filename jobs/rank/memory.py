@@ -21,11 +21,16 @@ CHAINED = (
 
 
 class Memory:
-    """The end of one log, told by whole lines."""
+    """Keeps the end of one log, which is fed by whole lines."""
 
     def __init__(self) -> None:
         self._last: deque[bytes] = deque(maxlen=NUM_LAST_LINES)
         self._chain: deque[_Traceback] = deque(maxlen=NUM_CHAINED)
+
+    @property
+    def is_in_traceback(self) -> bool:
+        """Whether the next line belongs to a traceback whose exception is still to come."""
+        return bool(self._chain) and self._chain[-1].wants_exception
 
     def add(self, lines: bytes) -> None:
         """Take lines, each with its end."""
@@ -39,7 +44,7 @@ class Memory:
                 self._read(line)
 
     def traceback(self) -> tuple[str, float] | None:
-        """The traceback that ends the log, chained ones included, and when its first line came."""
+        """Give the traceback that ends the log, chained ones included, and the time of its first line."""
         if not self._chain:
             return None
         *before, last = self._chain
@@ -54,7 +59,7 @@ class Memory:
         return text.decode(errors="replace"), self._chain[0].began_s
 
     def last_lines(self, count: int) -> str:
-        """The last lines, for a failure that left no traceback."""
+        """Give the last lines, for a failure that left no traceback."""
         return b"\n".join(list(self._last)[-count:]).decode(errors="replace")
 
     def _read(self, line: bytes) -> None:
@@ -88,8 +93,13 @@ class _Traceback:
 
     @property
     def lines(self) -> list[bytes]:
-        """From the first line to the exception's."""
+        """The lines from the first one to the exception's."""
         return [self._first, *self._lines]
+
+    @property
+    def wants_exception(self) -> bool:
+        """Whether the exception's line is still to come; the kernel's crashes have none."""
+        return not self._is_whole and not self._is_fatal
 
     @property
     def wants_more(self) -> bool:

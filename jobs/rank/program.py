@@ -1,4 +1,4 @@
-"""What starts a rank, as one file that travels: a zip that Python runs as it is."""
+"""Packs the program that starts a rank into one file that travels: a zip that Python runs as it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 # The file, and what every engine starts ranks by; an engine may add modules.
 PROGRAM_FILE = "rank.pyz"
-RANK_MODULES = ("main", "folder", "log", "mask", "memory", "world")
+RANK_MODULES = ("main", "folder", "log", "mask", "memory", "node", "record", "world")
 _MAIN = "import sys\n\nfrom jobs.rank.main import main\n\nsys.exit(main())\n"
 _WHEN = (1980, 1, 1, 0, 0, 0)
 # Of a compiled module's head: it is not to be compared with its source (PEP 552).
@@ -19,7 +19,7 @@ _UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
 
 
 def rank_program() -> bytes:
-    """What starts a rank as RANK.json says.
+    """Pack the program that starts a rank as RANK.json says.
 
     Quickly so where Python is of this one's version: each module is there compiled, too.
     """
@@ -28,7 +28,7 @@ def rank_program() -> bytes:
 
 
 def zip_program(main: str, modules: Sequence[str]) -> bytes:
-    """The text `main` and these modules of `jobs`: the same bytes for the same texts."""
+    """Pack the text `main` and modules of `jobs`: equal bytes for equal texts."""
     return _zip([("__main__.py", main.encode()), *_sources(modules)])
 
 
@@ -44,7 +44,7 @@ def _path(name: str) -> Path:
 
 
 def _compile(name: str) -> bytes:
-    """From the cache beside the source where it is there."""
+    """Compile a module, or read it from the cache beside the source."""
     code = SourceFileLoader(f"jobs.rank.{name}", str(_path(name))).get_code(f"jobs.rank.{name}")
     return MAGIC_NUMBER + _UNCHECKED + marshal.dumps(code)
 

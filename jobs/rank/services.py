@@ -12,12 +12,13 @@ import time
 import urllib.error
 import urllib.request
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from jobs.rank.hosts import STORES, VAULTS, is_azures
 from jobs.rank.identity import STORAGE, VAULT, Identity, RankError
 
 BLOB_VERSION = "2021-12-02"
+VAULT_VERSION = "7.4"
 TIMEOUT_S = 60.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_S = 30.0
@@ -26,11 +27,11 @@ _HOSTS = {STORAGE: STORES, VAULT: VAULTS}
 
 
 class Refused(RankError):
-    """The store lets this identity, or this network, not do it: not now, and not soon."""
+    """The store refuses this identity or this network; a retry does not help."""
 
 
 class Answer(NamedTuple):
-    """What a service said; `status` 0 where it said nothing, and why not is the body."""
+    """A service's answer; `status` is 0 if there was none, and the body says why."""
 
     status: int
     headers: Any
@@ -127,7 +128,7 @@ class Service:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Proxies are kept to, redirections are not: a token is meant for one host."""
+    """Open URLs through proxies, without redirections: a token is meant for one host."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -205,17 +206,17 @@ class Container:
 
 
 def block_id(writer: str, index: int) -> str:
-    """The name of a block: each writer's are its own, and all are of one length."""
+    """Name a block: each writer's names are its own, and all have one length."""
     return base64.b64encode(f"{writer}-{index:08d}".encode()).decode()
 
 
 def md5_text(content: bytes) -> str:
-    """The MD5 as the store writes it; against errors on the way, not against people."""
+    """Give the MD5 as the store writes it; against errors on the way, not against people."""
     return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
 def unreachable(blob: str, answer: Answer) -> RankError:
-    """The store does not give or take a blob."""
+    """Make the error for a blob that the store does not give or take."""
     message = f"the store does not serve `{blob}`: {answer.why}"
     if answer.status not in (401, 403):
         return RankError(message, "look at the store")
@@ -224,3 +225,31 @@ def unreachable(blob: str, answer: Answer) -> RankError:
     else:
         hint = "the cluster's identity needs its role on the container: pulumi up sets it"
     return Refused(message, hint=hint)
+
+
+def fetch_secrets(vault: str, wanted: dict[str, str], identity: Identity) -> dict[str, str]:
+    """Give each variable its secret's value; raises RankError for the first that is not to be had."""
+    service = Service(vault.rstrip("/"), VAULT, identity)
+    return {name: _fetch(service, secret) for name, secret in wanted.items()}
+
+
+def _fetch(service: Service, secret: str) -> str:
+    vault = (urlsplit(service.endpoint).hostname or "").partition(".")[0]
+    answer = service.ask("GET", f"/secrets/{quote(secret)}?api-version={VAULT_VERSION}")
+    if answer.status == 200:
+        return str(json.loads(answer.body)["value"])
+    message = f"secret `{secret}` cannot be read from the key vault {vault}: "
+    if answer.status == 404:
+        hint = f"az keyvault secret set --vault-name {vault} --name {secret} --file FILE"
+        raise RankError(message + "there is none of that name", hint)
+    if answer.status == 403 and "forbiddenby" in answer.text.lower():
+        hint = "the vault's network rules must let the cluster's network in"
+        raise RankError(message + "its firewall refuses the node (403)", hint)
+    if answer.status in (401, 403):
+        hint = (
+            f"name `{secret}` under trainyard:secrets of the stack and run pulumi up: the "
+            "clusters' identity needs Key Vault Secrets User on it"
+        )
+        message += f"the cluster's identity may not ({answer.status})"
+        raise RankError(message, hint)
+    raise RankError(message + answer.why, "look at the vault, then start the run again")

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from jobs.rank.identity import STORAGE, Identity, RankError
 from jobs.rank.services import Container
+from jobs.rank.settings import Settings
 from jobs.rank.uploads import write_token
 from jobs.rank.world import stream_file
 
@@ -27,9 +28,9 @@ CACHE_VARIABLE = "TRAINYARD_STREAM_CACHE_BYTES"
 class Streams:
     """The streamed inputs of a node's run directory."""
 
-    def __init__(self, settings: dict[str, Any], run_dir: str, identity: Identity) -> None:
+    def __init__(self, settings: Settings, run_dir: str, identity: Identity) -> None:
         self._settings, self._run_dir, self._identity = settings, run_dir, identity
-        self._data = Container(settings["store"], settings["data"], identity)
+        self._data = Container(settings.store, settings.data, identity)
 
     def lay(self, environ: dict[str, str]) -> None:
         """Make `inputs/NAME` for all of them; raises RankError, OSError."""
@@ -38,11 +39,11 @@ class Streams:
         # As the job says, else half of what is free.
         wanted = environ.get(CACHE_VARIABLE, "")
         cache_bytes = int(wanted) if wanted.isdecimal() else shutil.disk_usage(cache).free // 2
-        for name, stream in self._settings["streams"].items():
+        for name, stream in self._settings.streams.items():
             folder = f"{self._run_dir}/inputs/{name}"
             os.makedirs(folder, exist_ok=True)
             try:
-                md5 = self._bring_index(stream["files"], stream["prefix"], folder)
+                md5 = self._bring_index(stream.files, stream.prefix, folder)
             except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
                 message = f"input `{name}` cannot be streamed: {type(error).__name__}: {error}"
                 hint = "launch data pack DIR --to PACKED, and push that"
@@ -51,7 +52,7 @@ class Streams:
             write_token(token_file, self._identity.token(STORAGE))
             source = {
                 "schema": 1,
-                "endpoint": self._address(stream["prefix"]),
+                "endpoint": self._address(stream.prefix),
                 "token_file": token_file,
                 "cache": cache,
                 "cache_bytes": cache_bytes,
@@ -62,7 +63,7 @@ class Streams:
 
     def _address(self, prefix: str) -> str:
         settings = self._settings
-        return f"{settings['store']}/{settings['data']}/{quote(prefix.rstrip('/'))}"
+        return f"{settings.store}/{settings.data}/{quote(prefix.rstrip('/'))}"
 
     def _bring_index(self, listed: str, prefix: str, folder: str) -> dict[str, str]:
         """Bring all files but the shards; gives the shards' MD5s."""

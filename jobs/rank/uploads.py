@@ -20,6 +20,7 @@ from jobs.rank.identity import STORAGE, Identity, RankError
 from jobs.rank.log import stamp
 from jobs.rank.main import die_with_parent
 from jobs.rank.services import Answer, Container, Refused, block_id, unreachable
+from jobs.rank.settings import UNREAD_METRICS, Settings
 
 INTERVAL_S = 10.0
 # A file is brought when nobody has written to it for so long.
@@ -30,8 +31,6 @@ BLOCK_BYTES = 8 << 20
 METRICS_BLOCK_BYTES = 1 << 20
 NUM_THREADS = 4
 LONGEST_NAME = 1024
-# In the run directory: this attempt began without the metrics of those before it.
-UNREAD_METRICS = "metrics-unread"
 
 
 class State(NamedTuple):
@@ -200,7 +199,7 @@ class Tree:
         return {"If-Match": sent.etag} if sent else {"If-None-Match": "*"}
 
     def _is_anothers(self, other: Answer) -> bool:
-        """Whether a node before this one has brought it in this attempt."""
+        """Tell whether a node of a lower number has uploaded the blob in this attempt."""
         if other.status != 200:
             return False
         told = (other.headers.get(f"x-ms-meta-{name}", "") for name in ("attempt", "node"))
@@ -232,7 +231,7 @@ class Tree:
 
 
 def _files(folder: str) -> Iterator[tuple[str, State]]:
-    """The files below a folder and what links to files; links to folders are not followed."""
+    """List the files below a folder and links to files; links to folders are not followed."""
     waiting = [""]
     while waiting:
         prefix = waiting.pop()
@@ -258,19 +257,19 @@ def _require(blob: str, answer: Answer) -> None:
 
 
 class Uploads:
-    """All that one node brings; `is_main` where rank 0 is on it."""
+    """Uploads all results of one node; `is_main` if rank 0 is on it."""
 
     def __init__(
         self,
-        settings: dict[str, Any],
         run_dir: str,
         container: Container,
         identity: Identity,
         *,
+        run: str,
+        attempt: int,
         node: int,
         is_main: bool,
     ) -> None:
-        run, attempt = settings["run"], settings["attempt"]
         self._identity, self._run_dir = identity, run_dir
         # A node that was given up may write on beside the one that took its place.
         writer = os.urandom(8).hex()
@@ -330,17 +329,25 @@ def write_token(path: str, token: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line of its own in the log of the rank that started this process."""
+    """Write a line to the log of the rank that started this process."""
     os.write(1, stamp() + f"warning: {text}\n".encode())
 
 
-def bring_results(settings: dict[str, Any], run_dir: str, *, node: int, is_main: bool) -> None:
+def bring_results(settings: Settings, run_dir: str, *, node: int, is_main: bool) -> None:
     """Bring results until the input is closed, then the rest."""
     die_with_parent()
     os.nice(10)
     identity = Identity(dict(os.environ))
-    runs = Container(settings["store"], settings["runs"], identity)
-    uploads = Uploads(settings, run_dir, runs, identity, node=node, is_main=is_main)
+    runs = Container(settings.store, settings.runs, identity)
+    uploads = Uploads(
+        run_dir,
+        runs,
+        identity,
+        run=settings.run,
+        attempt=settings.attempt,
+        node=node,
+        is_main=is_main,
+    )
     while not select.select([0], [], [], INTERVAL_S)[0]:
         uploads.turn(is_last=False)
     uploads.finish()

@@ -1,4 +1,4 @@
-"""Who a rank is, whatever started it, and the environment that its command sees.
+"""Tells a rank's place from whatever started it, and makes its command's environment.
 
 It maps the variables of our gang, torchrun, Open MPI, Intel MPI, Azure ML and Batch AI to those of
 docs/run-directory.md.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 DEFAULT_MASTER_PORT = "6105"  # the one that Azure ML's own guide uses
 
 
 class World(NamedTuple):
-    """Who a rank is among the others."""
+    """One rank's place among the others."""
 
     rank: int
     size: int
@@ -23,6 +25,25 @@ class World(NamedTuple):
     node: int
     master_addr: str
     master_port: str
+
+
+class RankJob(NamedTuple):
+    """RANK.json: what the ranks of a run share; no secret's value."""
+
+    run_dir: str
+    command: Sequence[str]
+    setup: Sequence[str] = ()
+    interpreter: str | None = None
+    processes_per_node: int | None = None
+    checkpoints: str | None = None
+    inputs: Mapping[str, str] = MappingProxyType({})
+    streams: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    secrets: Sequence[str] = ()
+    cpus: Sequence[Sequence[int]] | None = None
+    gpus: Sequence[str] | None = None
+    die_with_parent: bool = False
+    leave_together: bool = False
 
 
 def map_world(environ: dict[str, str], processes_per_node: int | None = None) -> World:
@@ -68,7 +89,7 @@ def _identity(environ: dict[str, str]) -> tuple[int, int, int, int, int]:
 
 
 def _task(config: dict[str, Any]) -> tuple[int, int, int, int, int]:
-    """The place of a task of TensorFlow's: the chief, then the workers, then the servers.
+    """Number a task of TensorFlow's: the chief, then the workers, then the servers.
 
     Nodes are told by their addresses, in the order in which the tasks have them.
     """
@@ -88,13 +109,13 @@ def _task(config: dict[str, Any]) -> tuple[int, int, int, int, int]:
 
 
 def stream_file(run_dir: str, name: str) -> str:
-    """Where it is written for a streamed input what opens the store: beside the data, not in it."""
+    """Name the file that says how a streamed input's store is opened: beside the data, not in it."""
     return f"{run_dir}/inputs/{name}.stream.json"
 
 
-def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any]) -> dict[str, str]:
-    """The environment that the job's command sees: its own, plus who it is and where things are."""
-    run_dir = job["run_dir"]
+def rank_environment(environ: dict[str, str], world: World, job: RankJob) -> dict[str, str]:
+    """Make the environment of the job's command: its own, its rank's place, and the run's paths."""
+    run_dir = job.run_dir
     env = dict(environ)
     env.update(
         RANK=str(world.rank),
@@ -105,31 +126,31 @@ def rank_environment(environ: dict[str, str], world: World, job: dict[str, Any])
         MASTER_ADDR=world.master_addr,
         MASTER_PORT=world.master_port,
         TRAINYARD_RUN_DIR=run_dir,
-        TRAINYARD_CHECKPOINT_DIR=job.get("checkpoints") or f"{run_dir}/checkpoints",
+        TRAINYARD_CHECKPOINT_DIR=job.checkpoints or f"{run_dir}/checkpoints",
         PYTHONUNBUFFERED="1",
         PYTHONFAULTHANDLER="1",
     )
     if "TORCHELASTIC_RESTART_COUNT" in env:
         env.setdefault("TORCHELASTIC_RUN_ID", os.path.basename(run_dir))
         env.update(_elastic(world))
-    for name, path in job.get("inputs", {}).items():
+    for name, path in job.inputs.items():
         env[f"TRAINYARD_INPUT_{name.upper()}"] = path
-    for name in job.get("streams", []):
+    for name in job.streams:
         env[f"TRAINYARD_STREAMED_{name.upper()}"] = stream_file(run_dir, name)
-    for name in job.get("outputs", []):
+    for name in job.outputs:
         env[f"TRAINYARD_OUTPUT_{name.upper()}"] = f"{run_dir}/outputs/{name}"
-    cpus = job.get("cpus")
+    cpus = job.cpus
     share = len(cpus[world.rank]) if cpus else (os.cpu_count() or 1) // world.local_size
     env.setdefault("OMP_NUM_THREADS", str(max(1, share)))
-    if job.get("gpus") and "CUDA_VISIBLE_DEVICES" not in env:
-        env["CUDA_VISIBLE_DEVICES"] = job["gpus"][world.node]
-    if job.get("interpreter"):
-        env["PATH"] = os.path.dirname(job["interpreter"]) + os.pathsep + env.get("PATH", "")
+    if job.gpus and "CUDA_VISIBLE_DEVICES" not in env:
+        env["CUDA_VISIBLE_DEVICES"] = job.gpus[world.node]
+    if job.interpreter:
+        env["PATH"] = os.path.dirname(job.interpreter) + os.pathsep + env.get("PATH", "")
     return env
 
 
 def _elastic(world: World) -> dict[str, str]:
-    """What torchrun tells a worker beside `RANK` and the like: its node is its group, its role all."""
+    """Give torchrun's other variables of a worker: its node is its group, its role has all ranks."""
     return {
         "GROUP_RANK": str(world.node),
         "GROUP_WORLD_SIZE": str(max(1, world.size // world.local_size)),

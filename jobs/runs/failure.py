@@ -1,4 +1,4 @@
-"""Which rank failed first, and why; which rank hangs. Pure: from reports to a verdict.
+"""Names the rank that failed first, and why, or the rank that hangs. Pure: from reports to a verdict.
 
 When one rank of a gang dies, the others die of it: their connections close, their collectives
 time out, and often they are the louder ones. So the order of exits says little. What counts is
@@ -91,7 +91,7 @@ class RankReport(Struct, frozen=True, kw_only=True):
 
     @property
     def evidence_s(self) -> float:
-        """When the failure first showed."""
+        """The time at which the failure first showed."""
         end_s = self.exited_s or self.ended_s or float("inf")
         if self.traceback_s is not None and end_s - self.traceback_s < TEARDOWN_S:
             return self.traceback_s
@@ -113,7 +113,7 @@ class RankReport(Struct, frozen=True, kw_only=True):
 
 
 class Sign(Struct, frozen=True, kw_only=True):
-    """What was seen of one rank when the gang stood still.
+    """Observations of one rank while the gang stood still.
 
     `cpu` is in cores, `silent_s` the time since its last output. `is_runnable` says that its
     main thread runs or wants to (on a loaded machine `cpu` alone says little), `is_asleep` that it
@@ -133,7 +133,7 @@ class Sign(Struct, frozen=True, kw_only=True):
 
 
 def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> RankError | None:
-    """The rank whose failure came first; None when none failed by itself.
+    """Find the rank whose failure came first; None if none failed by itself.
 
     `stopped_s` is when the gang began to end the others: what shows later was done by that.
     """
@@ -159,19 +159,19 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
 
 
 def _diverged(failed: Sequence[RankReport], first: RankReport) -> RankReport:
-    """Where the first to end says whose loss was no number, that rank: all stop at one step."""
+    """Give the rank whose loss was no number, if the first to end names it: all stop at one step."""
     whose = _whose_loss(first)
     return next((each for each in failed if each.rank == whose), first)
 
 
 def _whose_loss(report: RankReport) -> int | None:
-    """The rank that a rank names as the one whose loss was no number."""
+    """Read which rank's loss was no number, as this rank says."""
     found = DIVERGED.match(last_words(report))
     return int(found["rank"]) if found and found["rank"] else None
 
 
 def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
-    """The one rank that complains of no peer while all others do, if it was on its way out.
+    """Find the one rank that complains of no peer while all others do, if it was on its way out.
 
     mpirun ends the others as soon as one has ended, also the guilty one that is slower to leave.
     """
@@ -198,19 +198,19 @@ def _failed_by_itself(report: RankReport, stopped_s: float | None) -> bool:
 
 
 def is_conclusive(reports: Sequence[RankReport]) -> bool:
-    """Whether some rank's failure so far is surely its own, so that none need be waited for."""
+    """Tell whether some rank's failure so far is surely its own, so that no other need be waited for."""
     own = [each for each in reports if each.has_failed and not each.is_about_a_peer]
     return any(_whose_loss(each) in (None, each.rank) for each in own)
 
 
 def is_leaving(reports: Sequence[RankReport]) -> bool:
-    """Whether all that ended so far did so after a checkpoint, or with nothing left to do."""
+    """Tell whether all that ended so far did so after a checkpoint, or with nothing left to do."""
     failed = [each for each in reports if each.has_failed]
     return bool(failed) and all(each.exit_code == PREEMPTED_EXIT_CODE for each in failed)
 
 
 def why_it_left(reports: Sequence[RankReport], first: RankReport) -> str:
-    """Which rank left after a checkpoint, and what it says of that (`preempted: ...`).
+    """Name the rank that left after a checkpoint, and what it says of that (`preempted: ...`).
 
     Best one that was asked itself, else the first that left.
     """
@@ -222,7 +222,7 @@ def why_it_left(reports: Sequence[RankReport], first: RankReport) -> str:
 
 
 def last_words(report: RankReport) -> str:
-    """What a rank wrote last before it failed; empty where it wrote nothing.
+    """Give the last line of a rank that failed; empty if it wrote nothing.
 
     A line that says so itself (`error: ...`, as programs say what their user can mend) counts
     before what a framework grumbles about on its way out.
@@ -279,7 +279,7 @@ def _cause(report: RankReport) -> tuple[str, str]:
 
 
 def _place(traceback: str) -> str:
-    """Where it happened: the innermost frame, which faulthandler puts first, Python last."""
+    """Name the innermost frame, which faulthandler puts first, Python last."""
     frames = FRAME.findall(traceback)
     if not frames:
         return ""
@@ -288,7 +288,7 @@ def _place(traceback: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL` for 9."""
+    """Name a signal: `SIGKILL` for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -296,7 +296,7 @@ def signal_name(number: int) -> str:
 
 
 def summary_line(error: RankError) -> str:
-    """The first line of a failed run's summary: rank, host, cause."""
+    """Write the first line of a failed run's summary: rank, host, cause."""
     who = "the gang" if error.rank is None else f"rank {error.rank}"
     return f"{who} on {error.host}: {error.cause}: {error.message}".splitlines()[0]
 
@@ -305,7 +305,7 @@ def summary_line(error: RankError) -> str:
 
 
 def name_hanging(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str]:
-    """The rank that the others wait for, and how it shows.
+    """Find the rank that the others wait for, and how it shows.
 
     In the order of how sure the sign is: a stopped process, one that left early, one that
     closed its output, one that behaves unlike all others, the one that was silent longest.
@@ -340,7 +340,7 @@ def _odd_one_out(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str] |
 
 
 def _sleeper(signs: Sequence[Sign]) -> tuple[int, str] | None:
-    """Who waits for another waits for its bytes; who sleeps does so of its own accord."""
+    """Find the one rank that sleeps: those that wait for another wait for its bytes."""
     asleep = [sign.rank for sign in signs if sign.is_asleep]
     if len(asleep) == 1 and len(signs) > 1:
         return asleep[0], "it sleeps while the others wait for it"
@@ -355,7 +355,7 @@ def _most_silent(signs: Sequence[Sign]) -> tuple[int, str]:
 
 
 def is_in_collective(stack: str | None) -> bool | None:
-    """Whether a stack dumped by faulthandler shows a wait for the other ranks."""
+    """Tell whether a stack dumped by faulthandler shows a wait for the other ranks."""
     if not stack:
         return None
     _, _, current = stack.partition("Current thread")
@@ -363,7 +363,7 @@ def is_in_collective(stack: str | None) -> bool | None:
 
 
 def hang_error(report: RankReport, limit_s: float, why: str) -> RankError:
-    """The verdict on a gang that stood still."""
+    """Give the verdict on a gang that stood still."""
     message = f"no output of any rank, no metrics and no checkpoint for {limit_s:g} s; {why}"
     where = _place(report.traceback) if report.traceback else ""
     return RankError(
@@ -377,7 +377,7 @@ def hang_error(report: RankReport, limit_s: float, why: str) -> RankError:
 
 
 def stalled_error(report: RankReport) -> RankError:
-    """The verdict on a stopped rank whose peers gave up waiting before the limit."""
+    """Give the verdict on a stopped rank whose peers gave up waiting before the limit."""
     return RankError(
         rank=report.rank,
         host=report.host,

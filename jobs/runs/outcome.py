@@ -1,14 +1,18 @@
-"""How a run stands or ended: in words, as an exit code, and what to type next (pure)."""
+"""Words a run's state or end: its headline, its exit code, its attempts, what to type next (pure)."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
+
+from msgspec import Struct
 
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import RankError, RunState, RunStatus
 from jobs.host.console import Style, duration_text, tree
+from jobs.runs.store import RunEvent
 
 EXIT_CODES = {
     RunState.QUEUED: ExitCode.UNFINISHED,
@@ -34,7 +38,7 @@ COLOURS: dict[RunState, Style] = {
 
 
 def exit_code(status: RunStatus, *, passthrough: bool = False) -> int:
-    """The code that `launch` ends with; with `passthrough` the job's own where it has one."""
+    """Give the code that `launch` ends with; with `passthrough` the job's own if it has one."""
     if passthrough and status.state.is_terminal() and status.exit_code is not None:
         # As a shell gives a signal.
         return status.exit_code if status.exit_code >= 0 else 128 - status.exit_code
@@ -53,7 +57,7 @@ def headline(status: RunStatus, error: RankError | None) -> str:
 
 
 def reason(status: RunStatus, error: RankError | None) -> str:
-    """Why the run is as it is: on a failure the rank, its host, the cause and its first words."""
+    """Give a state's reason: for a failure the rank, its host, the cause and its first words."""
     if error is None or status.state in {RunState.COMPLETED, RunState.CANCELLED}:
         return status.reason or ""
     rank = f"rank {error.rank}" if error.rank is not None else "the run"
@@ -61,7 +65,7 @@ def reason(status: RunStatus, error: RankError | None) -> str:
 
 
 def explanation(error: RankError | None) -> str:
-    """What the headline has no room for: the traceback, else the message's further lines."""
+    """Give the traceback, else the message's further lines, for which the headline has no room."""
     if error is None:
         return ""
     return (error.traceback or error.message.partition("\n")[2]).rstrip()
@@ -76,7 +80,7 @@ def next_commands(
     has_preparation: bool = False,
     is_fetched: bool = False,
 ) -> str:
-    """A small tree of commands to paste; `stack` are the words that name the stack.
+    """Draw a small tree of commands to paste; `stack` are the words that name the stack.
 
     `checkpoint_step` is that of the run's newest checkpoint, where it has one. `has_preparation`
     says that there are logs of how its nodes were made ready, `is_fetched` that what it made is
@@ -111,7 +115,7 @@ def next_commands(
 
 
 def commands_while_on(run: str, stack: Sequence[str]) -> str:
-    """The same for a run that is not over, whose status nobody has to ask for."""
+    """Draw the commands for a run that is not over, without its status."""
     branches = [
         ("follow again", ["logs", "-f", run]),
         ("wait for the end", ["wait", run]),
@@ -133,5 +137,35 @@ def run_time_s(status: RunStatus) -> float | None:
 
 
 def parse_time(text: str) -> datetime:
-    """A time as runs carry it: ISO 8601 in UTC."""
+    """Parse a run's time: ISO 8601 in UTC."""
     return datetime.fromisoformat(text)
+
+
+class AttemptBrief(Struct, frozen=True, kw_only=True):
+    """One start of the run's gang; `ended` and `reason` are None while it runs."""
+
+    name: str
+    started: str
+    ended: str | None
+    state: RunState
+    reason: str | None
+
+
+def attempts_of(run_id: str, events: Sequence[RunEvent]) -> list[AttemptBrief]:
+    """List all attempts, oldest first; none for a run whose ranks were never started."""
+    found: list[AttemptBrief] = []
+    for event, following in pairwise([*events, None]):
+        if event is None or event.state is not RunState.RUNNING:
+            continue
+        # Another attempt follows only one that was preempted; else the run ended with it.
+        state = RunState.RUNNING if following is None else following.state
+        found.append(
+            AttemptBrief(
+                name=event.attempt or f"{run_id}.{len(found) + 1}",
+                started=event.ts,
+                ended=following.ts if following else None,
+                state=RunState.PREEMPTED if state is RunState.PREPARING else state,
+                reason=following.reason if following else None,
+            )
+        )
+    return found

@@ -1,4 +1,4 @@
-"""Files of a run that hold a store's signature: for their owner only, and gone when the run ends."""
+"""Keeps a run's files with a store's signature: for their owner only, gone when the run ends."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _PATTERN = "inputs/*.sas"
 
 
 def signature_file(run_dir: Path, name: str) -> Path:
-    """Where the signature for an input lies."""
+    """Name the file of the signature for an input."""
     return run_dir / "inputs" / f"{name}.sas"
 
 
 def write_signature(path: Path, text: str) -> None:
-    """Write it so that nobody else can read it, from the moment it is there."""
+    """Write a signature that nobody else can read, from the moment it is there."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with open(os.open(path, flags, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
         file.write(text)
 
 
 def forget_signatures(run_dir: Path) -> None:
-    """Take them away; for a run that is over."""
+    """Delete the signatures of a run that is over."""
     for path in run_dir.glob(_PATTERN):
         path.unlink(missing_ok=True)
 
 
 def forget_signatures_of_the_dead(workspace: Path) -> None:
-    """Do so for runs that were killed together with all that looked after them.
+    """Delete the signatures of runs that were killed together with their supervisor and watcher.
 
     What cannot be taken away is left to the next run: it is no fault of the one that asks.
     """

@@ -1,4 +1,4 @@
-"""Who looks after a run: the lock that a supervisor holds, and how to reach it.
+"""Tells whether a run has a supervisor, by the lock that it holds, and wakes it.
 
 The lock is taken by `launch` before the run exists and handed on to the supervisor as an open
 file, so there is no moment at which a run that exists and is alive is not locked. It is a
@@ -25,7 +25,7 @@ CANCEL_NAME = "cancel"
 
 
 class Handover(Struct, frozen=True, kw_only=True):
-    """What `launch` tells the supervisor through memory, and nobody else ever sees."""
+    """The message of `launch` to a supervisor, through memory that nobody else sees."""
 
     interpreter: str
     environment: Environment
@@ -54,7 +54,7 @@ def try_lock(run_dir: Path) -> int | None:
 
 
 def is_supervised(run_dir: Path) -> bool:
-    """Whether a supervisor or its watcher lives."""
+    """Tell whether a supervisor or its watcher lives."""
     try:
         # Its program may have put a pipe there, which would wait for a writer.
         descriptor = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -88,7 +88,7 @@ def ask_to_cancel(run_dir: Path) -> None:
 
 
 def is_cancel_asked(run_dir: Path) -> bool:
-    """Whether somebody asked to cancel the run."""
+    """Tell whether somebody asked to cancel the run."""
     return os.path.lexists(run_dir / CANCEL_NAME)
 
 

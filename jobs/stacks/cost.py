@@ -18,7 +18,7 @@ from jobs.host.console import count_text, duration_text
 from jobs.runs.outcome import parse_time
 
 if TYPE_CHECKING:
-    from jobs.runs.attempts import AttemptBrief
+    from jobs.runs.outcome import AttemptBrief
 
 
 TENTH_OF_A_CENT = 0.001

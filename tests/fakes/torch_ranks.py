@@ -19,7 +19,7 @@ from typing import Literal
 
 from jobs.contracts.spec import Launcher
 from jobs.engines.local.horovod_store import RendezvousServer
-from jobs.engines.local.launchers import gang_request, meeting_environment
+from jobs.engines.local.launchers import gang_request, rendezvous_environment
 from tests.fakes.gangs import make_cluster, make_spec
 from tests.ports import free_port
 
@@ -152,8 +152,8 @@ class Place:
         spec = make_spec([], launcher=launcher, processes_per_node=size, hang_s=60)
         request = gang_request(spec, make_cluster())
         self._server = RendezvousServer() if strategy == "horovod" else None
-        meeting = meeting_environment(launcher, self._server.port) if self._server else {}
-        shared = {**request.env, **meeting, "TORCHELASTIC_USE_AGENT_STORE": ""}
+        rendezvous = rendezvous_environment(launcher, self._server.port) if self._server else {}
+        shared = {**request.env, **rendezvous, "TORCHELASTIC_USE_AGENT_STORE": ""}
         self.environments = [
             {**shared, "OMP_NUM_THREADS": "1", **each.env} for each in request.ranks
         ]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import JobRetry, Limits, ResumePoint, RunHandle, RunState
-from jobs.runs.attempts import attempts_of
 from jobs.runs.checkpoints import whole_checkpoints
+from jobs.runs.outcome import attempts_of
 from jobs.runs.store import read_events
 from tests.campaign import campaign
 from tests.fakes.gangs import PROGRAMS, Gangs

@@ -68,6 +68,21 @@ def test_two_mirrored_workers_train_one_model(tensorflow_gangs: Gangs) -> None:
     assert states == ["queued", "preparing", "running", "completed"]
 
 
+def test_without_a_compiler_workers_train_and_the_run_says_what_is_open(
+    tensorflow_gangs: Gangs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gangs = tensorflow_gangs
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    handle = submit(gangs, "stock_mwms.py")
+    status = gangs.wait(handle, 120)
+    assert status.state is RunState.COMPLETED, status
+    assert losses(gangs, handle, 1) == pytest.approx(LOSSES, abs=1e-5)
+    said = Path(handle.run_dir, "supervisor.log").read_text()
+    assert "TensorFlow's ports are open on every network interface" in said
+    assert "(apt-get install gcc libc6-dev)" in said
+
+
 def test_chief_trains_on_workers_and_a_server_which_are_ended_with_it(
     tensorflow_gangs: Gangs,
 ) -> None:

@@ -23,7 +23,7 @@ from jobs.engines.local.queue import Slots
 from jobs.host import trust
 from jobs.host.cache import exclusive
 from jobs.host.private import open_lock
-from jobs.rank.azure_node import begin
+from jobs.rank.azure_main import begin
 from jobs.runs import supervision
 from jobs.runs.fetch import fetching_into
 
@@ -34,7 +34,7 @@ LOCKERS = {
     "infra/local/running.py": "looks at supervisor.lock",
     "jobs/blobs/transfers/portable.py": "locks what its callers opened",
     "jobs/rank/main.py": "stdlib alone; 0600",
-    "jobs/rank/azure_node.py": "stdlib alone; 0600",
+    "jobs/rank/azure_main.py": "stdlib alone; 0600",
     "trainer/data/locks.py": "locks the user's own folder",
     "trainer/data/stream_cache.py": "makes them 0600",
 }
@@ -55,10 +55,11 @@ def lock_slots(top: Path) -> None:
 
 def lock_node(top: Path) -> None:
     from jobs.rank.main import Rank
+    from jobs.rank.world import RankJob, World
 
     rank = object.__new__(Rank)
-    rank.job = {"run_dir": str(top)}
-    rank.world = type("World", (), {"node": 0})()
+    rank._job = RankJob(str(top), ["true"])
+    rank._world = World(0, 1, 0, 1, 0, "127.0.0.1", "1")
     (top / "nodes").mkdir()
     (top / "nodes" / "0").mkdir()
     (top / "nodes" / "0.done").write_text("1")

@@ -23,15 +23,16 @@ JOB_VARIABLE = "TRAINYARD_JOB"
 CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
 _MODULES = (
     *RANK_MODULES,
+    "azure_main",
     "azure_node",
     "chief",
     "code",
     "hosts",
     "identity",
     "services",
+    "settings",
     "streams",
     "uploads",
-    "vault",
 )
 # What Python is given to run: the list of the code's files is the one whose digest the code's name
 # has, and what starts the ranks is as the list says. In double quotes, so none of " $ ` \ ! in it.
@@ -54,7 +55,7 @@ if sys.version_info < (3, 9):
         "error: the image's `python` is %d.%d and the ranks need 3.9 or newer "
         "(hint: put a newer one first on PATH in the image)" % tuple(sys.version_info[:2])
     )
-from jobs.rank.azure_node import main
+from jobs.rank.azure_main import main
 
 sys.exit(main())
 """
@@ -68,7 +69,7 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 
 class NodeJob(Struct, frozen=True, kw_only=True):
-    """TRAINYARD_JOB, as jobs/rank/azure_node.py reads it; the same for all ranks of a run.
+    """TRAINYARD_JOB, as jobs/rank/settings.py reads it; the same for all ranks of a run.
 
     `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
     and `runs` are its containers.

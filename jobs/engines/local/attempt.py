@@ -1,4 +1,4 @@
-"""One attempt at a run: starts its gang, watches over it, ends it, says how it ended and why."""
+"""Runs one attempt: starts its gang, watches over it, ends it, judges how it ended."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from msgspec import Struct, structs
 
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import JobSpec, RankError, RunState
-from jobs.engines.local.gang import Ranks
+from jobs.engines.local.gang import Gang
 from jobs.engines.local.heartbeat import Activity, observe
 from jobs.engines.local.launchers import GangRequest
-from jobs.engines.local.rendezvous import Meeting
+from jobs.engines.local.rendezvous import Rendezvous
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.host.processes import MARK
 from jobs.runs.checkpoints import whole_checkpoints
@@ -48,7 +48,7 @@ _MOST_TOLD = 3  # ranks whose logs are not whole
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How the run ended."""
+    """The end of a run."""
 
     state: RunState
     reason: str | None = None
@@ -56,15 +56,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
     error: RankError | None = None
 
 
-class Attempt:
-    """One gang of the run, from the start of its ranks until no process of it is left."""
+class AttemptRunner:
+    """Runs one gang, from the start of its ranks until no process of it is left."""
 
     def __init__(self, run_dir: Path, spec: JobSpec, request: GangRequest, wakeup: Wakeup) -> None:
         self._run_dir = run_dir
         self._spec = spec
         self._request = request
         self._wakeup = wakeup
-        self._ranks = Ranks(run_dir, request, wait=wakeup.wait)
+        self._gang = Gang(run_dir, request, wait=wakeup.wait)
 
     def run(self, handover: Handover, *, limit_s: float, on_start: Callable[[], None]) -> Outcome:
         """Start the ranks and see them to their end; raises Interrupted, and leaves them running.
@@ -74,28 +74,28 @@ class Attempt:
         """
         marked = {**os.environ, MARK: str(self._run_dir)}
         base = {**marked, **self._request.env}
-        meeting = Meeting(self._request, handover.interpreter, base)
+        rendezvous = Rendezvous(self._request, handover.interpreter, base)
         try:
-            shared = {**base, **meeting.environment, **handover.secrets, MARK: marked[MARK]}
+            shared = {**base, **rendezvous.environment, **handover.secrets, MARK: marked[MARK]}
             on_start()
-            self._ranks.start(handover.interpreter, shared, meeting)
+            self._gang.start(handover.interpreter, shared, rendezvous)
             outcome = self._watch_over(limit_s)
             if outcome is None:
                 # What ends from here on served the others, and is ended by us.
-                stopped_s, has_failed = time.monotonic(), self._ranks.has_failure
-                self._ranks.stop(SERVER_GRACE_S)
+                stopped_s, has_failed = time.monotonic(), self._gang.has_failure
+                self._gang.stop(SERVER_GRACE_S)
                 outcome = self._judge(stopped_s) if has_failed else self._completed()
             return outcome
         finally:
-            meeting.close()
+            rendezvous.close()
 
     def end_early(self, interruption: Interrupted) -> Outcome:
-        """Somebody wants the machine back, or the run gone: the ranks may write a checkpoint."""
+        """End the ranks on request; healthy ones have time to write a checkpoint."""
         # Where one has died already, the others cannot.
-        self._ranks.reap()
-        is_healthy = not self._ranks.has_failure or is_leaving(self._ranks.reports())
-        self._ranks.stop(CHECKPOINT_GRACE_S if is_healthy else GRACE_S)
-        has_saved = any(each.has_left_checkpoint for each in self._ranks.reports())
+        self._gang.reap()
+        is_healthy = not self._gang.has_failure or is_leaving(self._gang.reports())
+        self._gang.stop(CHECKPOINT_GRACE_S if is_healthy else GRACE_S)
+        has_saved = any(each.has_left_checkpoint for each in self._gang.reports())
         reason = interruption.reason
         if has_saved and interruption.cause != "cancel":
             reason = f"{reason}; {self._newest_checkpoint()}"
@@ -107,8 +107,8 @@ class Attempt:
         return Outcome(state=RunState.CANCELLED, reason=reason, exit_code=ExitCode.CANCELLED)
 
     def give_up(self, message: str) -> Outcome:
-        """Our own part failed: the disk, the inputs, the runtime."""
-        self._ranks.stop(GRACE_S)
+        """End the ranks because our own part failed: the disk, the inputs, the runtime."""
+        self._gang.stop(GRACE_S)
         return self._failed(self._error("cannot run", message))
 
     def _watch_over(self, limit_s: float) -> Outcome | None:
@@ -116,21 +116,21 @@ class Attempt:
         activity = Activity(self._run_dir, len(self._request.ranks), self._spec.limits.hang_s)
         failed_s: float | None = None
         while True:
-            self._ranks.reap()
-            if not self._ranks.are_living:
+            self._gang.reap()
+            if not self._gang.are_living:
                 return None
             now_s = time.monotonic()
             settled_s = float("inf")
-            if self._ranks.has_failure:
+            if self._gang.has_failure:
                 failed_s = failed_s or now_s
-                reports = self._ranks.reports()
+                reports = self._gang.reports()
                 leaves = is_leaving(reports)
                 # Who leaves after a checkpoint does so with all others; the one that writes it
                 # is not to be disturbed.
                 settled_s = failed_s + (CHECKPOINT_GRACE_S if leaves else SETTLE_S)
                 if now_s >= settled_s or (not leaves and is_conclusive(reports)):
                     return self._end_failed()
-            if self._ranks.is_helper_lost:
+            if self._gang.is_helper_lost:
                 return self._end_failed()
             if now_s >= limit_s:
                 return self._end_overdue(self._spec.limits.wall_clock_s or 0)
@@ -142,7 +142,7 @@ class Attempt:
     # --- the ways to end ---------------------------------------------------------------------
 
     def _completed(self) -> Outcome:
-        torn = [each for each in self._ranks.reports() if each.log_error]
+        torn = [each for each in self._gang.reports() if each.log_error]
         told = [f"rank {each.rank}: {each.log_error}" for each in torn[:_MOST_TOLD]]
         if len(torn) > _MOST_TOLD:
             told.append(f"{len(torn) - _MOST_TOLD} more ranks alike")
@@ -150,9 +150,9 @@ class Attempt:
         return Outcome(state=RunState.COMPLETED, reason=reason, exit_code=0)
 
     def _end_failed(self) -> Outcome:
-        """A rank failed: name it, end the others."""
+        """Name the rank that failed, end the others."""
         stalled: RankError | None = None
-        reports = self._ranks.reports()
+        reports = self._gang.reports()
         if not is_conclusive(reports):
             # All blame a peer: perhaps one that did not end but stands still.
             living = [each for each in reports if each.ended_s is None]
@@ -160,14 +160,14 @@ class Attempt:
             if stopped:
                 stalled = stalled_error(reports[stopped[0].rank])
         stopped_s = time.monotonic()
-        self._ranks.stop(GRACE_S)
+        self._gang.stop(GRACE_S)
         return self._judge(stopped_s, stalled)
 
     def _end_hanging(self) -> Outcome:
-        """Nobody gave a sign of life: find out who holds up the others, and where they are."""
-        signs = observe(self._run_dir, self._ranks.reports())
-        self._ranks.abort(STACKS_S)
-        reports = self._ranks.reports()
+        """Find the rank that holds up the others, and have all write their stacks."""
+        signs = observe(self._run_dir, self._gang.reports())
+        self._gang.abort(STACKS_S)
+        reports = self._gang.reports()
         signs = [
             structs.replace(sign, is_in_collective=is_in_collective(report.traceback))
             for sign, report in zip(signs, reports, strict=True)
@@ -183,18 +183,18 @@ class Attempt:
         return self._failed(error)
 
     def _end_overdue(self, limit_s: float) -> Outcome:
-        self._ranks.stop(CHECKPOINT_GRACE_S)
+        self._gang.stop(CHECKPOINT_GRACE_S)
         reason = f"limits.wall_clock: it ran longer than {limit_s:g} s"
         return Outcome(state=RunState.FAILED, reason=reason, exit_code=HANG_EXIT_CODE)
 
     def _judge(self, stopped_s: float, stalled: RankError | None = None) -> Outcome:
-        """All ranks are over, and not all did it: whose fault was it?"""
-        reports = self._ranks.reports()
+        """Find the rank whose fault it was, once all are over."""
+        reports = self._gang.reports()
         error = root_cause(reports, stopped_s=stopped_s)
         if stalled is not None and (error is None or error.cause != "out of memory"):
             error = stalled
         if error is None:
-            what = "mpirun" if self._request.launcher == "mpi" else "its meeting place"
+            what = "mpirun" if self._request.launcher == "mpi" else "its rendezvous"
             error = self._error(f"{what} failed", self._last_words())
         if error.exit_code == PREEMPTED_EXIT_CODE and error.rank is not None:
             reason = why_it_left(reports, reports[error.rank])
@@ -227,7 +227,7 @@ class Attempt:
         )
 
     def _last_words(self) -> str:
-        """What mpirun or the store's host wrote last."""
+        """Give the last line of mpirun or of torch's store."""
         with (self._run_dir / "supervisor.log").open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
             lines = file.read().decode(errors="replace").strip().splitlines()

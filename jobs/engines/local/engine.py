@@ -1,4 +1,4 @@
-"""The local engine: runs are gangs of real processes on this machine, under their own supervisor."""
+"""Runs jobs on this machine: each is a gang of processes under a supervisor of its own."""
 
 from __future__ import annotations
 

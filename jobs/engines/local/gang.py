@@ -1,4 +1,4 @@
-"""The processes of one gang: started, reaped, ended; what their rank/main.py reported."""
+"""Starts, reaps and ends the processes of one gang, and reads what each rank reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from jobs.engines.local.launchers import GangRequest
-from jobs.engines.local.rendezvous import Meeting
+from jobs.engines.local.rendezvous import Rendezvous
 from jobs.host.processes import (
     Process,
     descendants,
@@ -28,7 +28,7 @@ KILL_TIMEOUT_S = 3.0
 LAST_WORDS_S = 1.0  # for rank/main.py to write what its command left, once the command is dead
 
 
-class Ranks:
+class Gang:
     """The ranks of a run as processes: one child each, or mpirun's one child for all of them.
 
     `wait` sleeps until a signal or so many seconds. The calling process is a subreaper: all of
@@ -54,16 +54,20 @@ class Ranks:
         """Whether some rank (or mpirun) that the run waits for is not over yet."""
         return any(rank in self._awaited for rank in self._living.values())
 
-    def start(self, interpreter: str, environment: Mapping[str, str], meeting: Meeting) -> None:
-        """Start them all; `environment` is what they share."""
-        self._helper = meeting.helper
+    def start(
+        self, interpreter: str, environment: Mapping[str, str], rendezvous: Rendezvous
+    ) -> None:
+        """Start all ranks; `environment` is what they share."""
+        self._helper = rendezvous.helper
         if self._request.launcher == "mpi":
             mpirun = str(Path(interpreter).with_name("mpirun"))
             self._spawn(0, [mpirun, *self._argv(interpreter)[1:]], environment)
             return
         argv = self._argv(interpreter)
         for each in self._request.ranks:
-            self._spawn(each.rank, argv, {**environment, **each.env, **meeting.of_rank(each.rank)})
+            self._spawn(
+                each.rank, argv, {**environment, **each.env, **rendezvous.of_rank(each.rank)}
+            )
 
     def _argv(self, interpreter: str) -> list[str]:
         return [interpreter if word == "python" else word for word in self._request.argv]
@@ -74,7 +78,7 @@ class Ranks:
         self._living[pid] = rank
 
     def reap(self) -> None:
-        """Note which of them ended; orphans of theirs that fell to this process are just reaped."""
+        """Reap children and note which ranks ended; their orphans are just reaped."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -91,7 +95,7 @@ class Ranks:
                 self.is_helper_lost = True
 
     def reports(self) -> list[RankReport]:
-        """What is known of each rank, in order."""
+        """Give what is known of each rank, in order."""
         return [self._report(each.rank, each.node) for each in self._request.ranks]
 
     def _report(self, rank: int, node: int) -> RankReport:
@@ -125,7 +129,7 @@ class Ranks:
         self.clean_up()
 
     def _to_ask(self) -> list[Process]:
-        """Who is asked to end: each rank/main.py, or mpirun where none is known yet.
+        """Choose the processes to ask: each rank/main.py, or mpirun if none is known yet.
 
         mpirun would pass the signal on, but kill its ranks within seconds of that.
         """
@@ -176,7 +180,7 @@ class Ranks:
 
 
 def _leads(pid: int) -> bool:
-    """Whether a process leads a group of its own."""
+    """Tell whether a process leads a group of its own."""
     try:
         return os.getpgid(pid) == pid
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, and whether a runtime's Horovod can use them."""
+"""Counts this machine's GPUs, and refuses a Horovod that cannot use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ON_THE_CPU = ("--set", "env.CUDA_VISIBLE_DEVICES=-1")
 
 
 def count_gpus(devices: Path = DEVICES) -> int:
-    """GPUs of this machine, by their device files."""
+    """Count the GPUs of this machine by their device files."""
     try:
         names = os.listdir(devices)  # noqa: PTH208 (names are all that is needed)
     except OSError:
@@ -27,7 +27,7 @@ def count_gpus(devices: Path = DEVICES) -> int:
 
 
 def horovod_lacks_nccl(interpreter: Path) -> bool:
-    """Whether the runtime has a Horovod, and one that cannot reduce on GPUs."""
+    """Tell whether the runtime's Horovod cannot reduce on GPUs; False without a Horovod."""
     libraries = list(interpreter.parent.parent.glob("lib/python*/site-packages/horovod/*/mpi_lib*"))
     return bool(libraries) and not any(NCCL_SYMBOL in each.read_bytes() for each in libraries)
 

@@ -1,4 +1,4 @@
-"""Signs of life of a gang: when it last wrote something, and what its processes do."""
+"""Reads a gang's signs of life: the time of its last output, and what its processes do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STOPPED = ("T", "t")
 
 
 class Activity:
-    """When any rank last gave a sign of life: output, a metric, or a byte of a checkpoint.
+    """Watches for a sign of life of any rank: output, a metric, or a byte of a checkpoint.
 
     A `limit_s` of None is never reached.
     """
@@ -30,7 +30,7 @@ class Activity:
 
     @property
     def deadline_s(self) -> float:
-        """When the silence becomes a hang, as far as is known (monotonic clock)."""
+        """The time at which silence becomes a hang, as far as is known (monotonic clock)."""
         return self._last_s + self._limit_s
 
     def is_silent(self) -> bool:

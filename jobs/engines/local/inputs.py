@@ -49,13 +49,13 @@ class _Split(Struct, frozen=True):
 
 
 class _Index(Struct, frozen=True):
-    """What is needed here of a packed dataset's `index.json` (docs/shards.md)."""
+    """The part of a packed dataset's `index.json` that is needed here (docs/shards.md)."""
 
     splits: dict[str, _Split]
 
 
 class StreamSource(Struct, frozen=True, kw_only=True):
-    """What a run is handed over for a streamed input, as trainer.data.stream reads it; no secret."""
+    """A streamed input's file for a run, as trainer.data.stream reads it; no secret."""
 
     schema: int
     endpoint: str
@@ -196,7 +196,7 @@ def _shards_of(path: Path, dataset: DatasetVersion) -> set[str]:
 
 
 def _cache_bytes(env: Mapping[str, str], cache: Path) -> int:
-    """As the job says, else half of what is free or taken by the cache already."""
+    """Give the cache's size: as the job says, else half of what is free or taken by the cache already."""
     wanted = stream_cache_bytes(env)
     if wanted is not None:
         return wanted
@@ -214,7 +214,7 @@ def _taken(cache: Path) -> int:
 
 
 def _valid_s(spec: JobSpec, environment: Environment) -> int:
-    """How long a run may need its signature."""
+    """Give the seconds for which a run may need its signature."""
     limit_s = spec.limits.wall_clock_s
     wanted_s = math.ceil(limit_s) + SAS_MARGIN_S if limit_s else LOCAL_SAS_VALID_S
     return wanted_s if environment.engine == "local" else min(wanted_s, AZURE_SAS_VALID_S)

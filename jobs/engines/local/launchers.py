@@ -1,4 +1,4 @@
-"""From a job to the argv and environment of its ranks: pure, and the same on every machine.
+"""Turns a job into the argv and environment of its ranks: pure, equal on every machine.
 
 What is known only when the gang starts (ports, cores, the interpreter) is added by the functions
 at the end; they are pure, too.
@@ -41,7 +41,7 @@ class RankRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a gang needs to run a job on this machine; the `request` of a local plan.
+    """A gang that runs a job on this machine; the `request` of a local plan.
 
     `argv` starts one rank, or with the launcher `mpi` all of them. `env` is common to all ranks;
     ports are not in it.
@@ -60,26 +60,8 @@ class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ranks: tuple[RankRequest, ...]
 
 
-class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RANK.json: what rank/main.py reads, the same for all ranks of a run; no secret's value."""
-
-    run_dir: str
-    command: tuple[str, ...]
-    setup: tuple[str, ...]
-    interpreter: str
-    processes_per_node: int
-    inputs: dict[str, str]
-    outputs: tuple[str, ...]
-    secrets: tuple[str, ...]
-    cpus: list[list[int]]
-    gpus: list[str] | None
-    streams: tuple[str, ...] = ()
-    die_with_parent: bool = False
-    leave_together: bool = False
-
-
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
-    """What the local engine will start for a job.
+    """Decide what the local engine starts for a job.
 
     That the job fits the cluster `resolve` has seen to. Raises LaunchError for what this engine
     cannot do.
@@ -111,7 +93,7 @@ def _check(spec: JobSpec) -> None:
 
 
 def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
-    """How many bytes the job wants its streamed inputs to keep, or None where it does not say.
+    """Read the bytes that the job's streamed inputs may keep; None if it does not say.
 
     Raises LaunchError for what is no number of bytes.
     """
@@ -125,7 +107,7 @@ def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
 
 
 def patience_s(limits: Limits) -> int:
-    """How long frameworks are to wait for a rank that stands still.
+    """Give the seconds for which frameworks wait for a rank that stands still.
 
     Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks would give
     up first and look like the guilty ones, and Horovod's warnings about a stall would pass for signs
@@ -137,7 +119,7 @@ def patience_s(limits: Limits) -> int:
 
 
 def elastic_environment(*, has_store: bool) -> dict[str, str]:
-    """What torchrun tells all its workers; rank/main.py adds what each of them has for itself.
+    """Give the variables that torchrun sets for all workers; rank/world.py adds each one's own.
 
     Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
     them, not by rank 0. Left out are the files and signals of torchrun's own agent.
@@ -152,7 +134,7 @@ def elastic_environment(*, has_store: bool) -> dict[str, str]:
 
 
 def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
-    """What all ranks of the launcher's kind share; the job's own `env` may override it."""
+    """Give the variables that all ranks of a launcher share; the job's own `env` may override them."""
     patience = str(patience_s(spec.limits))
     if spec.launcher == "horovod":
         return {
@@ -218,7 +200,7 @@ def _rank_request(spec: JobSpec, rank: int) -> RankRequest:
 
 
 def _server_request(spec: JobSpec, index: int) -> RankRequest:
-    """A parameter server: numbered after the ranks, dealt to the nodes in turn."""
+    """Place a parameter server: numbered after the ranks, dealt to the nodes in turn."""
     node, local_rank = index % spec.nodes, spec.processes_per_node + index // spec.nodes
     rank = spec.world_size + index
     env = {
@@ -236,7 +218,7 @@ def _server_request(spec: JobSpec, index: int) -> RankRequest:
 
 
 def mpirun_argv(world_size: int) -> tuple[str, ...]:
-    """Open MPI's own launcher; the environment is inherited, never written on its command line."""
+    """Start all ranks by Open MPI, which inherits the environment: none of it is in the argv."""
     # btl self,sm: shared memory only, so that no rank listens on the network.
     return (
         *("mpirun", "-np", str(world_size), "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"),
@@ -248,8 +230,8 @@ def mpirun_argv(world_size: int) -> tuple[str, ...]:
 # --- When the gang starts --------------------------------------------------------------------
 
 
-def meeting_environment(launcher: Launcher, port: int) -> dict[str, str]:
-    """How the ranks find each other, once the port is known."""
+def rendezvous_environment(launcher: Launcher, port: int) -> dict[str, str]:
+    """Give the variables by which ranks find each other, once the port is known."""
     if launcher == "horovod":
         return {
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": LOOPBACK,
@@ -263,7 +245,7 @@ def meeting_environment(launcher: Launcher, port: int) -> dict[str, str]:
 def tensorflow_environments(
     ranks: Sequence[RankRequest], ports: Sequence[int]
 ) -> dict[int, dict[str, str]]:
-    """What each rank has for itself: `TF_CONFIG`, and the one of the taken ports that is its own."""
+    """Give each rank's own variables: `TF_CONFIG`, and the port that is held for it."""
     tasks = [
         (rank.rank, *rank.task, port) for rank, port in zip(ranks, ports, strict=True) if rank.task
     ]
@@ -304,7 +286,7 @@ def share_cpus(
 
 
 def share_gpus(num_gpus: int, *, nodes: Sequence[int], capacity_nodes: int) -> list[str] | None:
-    """`CUDA_VISIBLE_DEVICES` of each claimed node, or None where every node may see all.
+    """Give each claimed node its `CUDA_VISIBLE_DEVICES`; None if every node may see all.
 
     The nodes are one machine, and share its GPUs evenly (infra/local/machine.py): otherwise the
     first local rank of each, and of each run, would take GPU 0.

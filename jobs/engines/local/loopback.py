@@ -1,4 +1,4 @@
-"""The library that keeps a gang's sockets on loopback, for their owner; compiled once per machine.
+"""Compiles, once per machine, the library that keeps a gang's sockets on loopback, for their owner.
 
 TensorFlow's server listens on every interface, and a script says nothing about it; torch's and
 Horovod's ranks take connections of every user of the machine. loopback.c says what the library
@@ -21,10 +21,17 @@ from jobs.host.cache import cache_root, content_key, exclusive, run_logged
 
 SOURCE = Path(__file__).with_suffix(".c")
 COMPILERS = ("cc", "gcc", "clang")
-UNGUARDED = "other users of this machine can connect to the ranks' ports"
-# TensorFlow's port runs what it is sent, on every interface: never without the library.
-BOUND_TO_IT: tuple[Launcher, ...] = ("tensorflow",)
-GLAD_OF_IT: tuple[Launcher, ...] = ("torch", "horovod")
+INSTALL_COMPILER = "apt-get install gcc libc6-dev"
+_BY_USERS = "other users of this machine can connect to the ranks' ports"
+# The launchers whose ranks have the library, and what may happen to them without it.
+UNGUARDED: dict[Launcher, str] = {
+    "torch": _BY_USERS,
+    "horovod": _BY_USERS,
+    "tensorflow": (
+        "TensorFlow's ports are open on every network interface, and whoever connects can run code "
+        "as you"
+    ),
+}
 # What a program sees of it: a socket bound to every interface is on loopback, and takes our own.
 _TRIAL = (
     "import socket; s = socket.socket(); s.bind(('', 0)); s.listen(); "
@@ -33,36 +40,44 @@ _TRIAL = (
 )
 
 
+class NoCompiler(EnvironmentFailure):
+    """A machine without a C compiler."""
+
+
 def rank_library(
     launcher: Launcher, environ: Mapping[str, str], warn: Callable[[str], None]
 ) -> Path | None:
-    """Give the library that a launcher's ranks are started with, or None where they have none.
+    """Give the library that a launcher's ranks are started with; None for ranks without one.
 
-    Raises EnvironmentFailure where a launcher of `BOUND_TO_IT` cannot have it; one of
-    `GLAD_OF_IT` goes without, and `warn` hears why.
+    `warn` is told why ranks that should have it go without. TensorFlow's do so only if there is no
+    compiler: raises EnvironmentFailure if the library was compiled, and cannot do its work.
     """
-    if launcher not in (*BOUND_TO_IT, *GLAD_OF_IT):
+    if launcher not in UNGUARDED:
         return None
     try:
         return loopback_library(environ)
     except EnvironmentFailure as error:
-        if launcher in BOUND_TO_IT:
+        if launcher == "tensorflow" and not isinstance(error, NoCompiler):
             raise
-        warn(f"{UNGUARDED}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        hint = f" ({error.hint})" if error.hint else ""
+        warn(f"{UNGUARDED[launcher]}: {error.message}{hint}")
         return None
 
 
 def why_unguarded(launcher: Launcher, environ: Mapping[str, str]) -> str | None:
-    """Say what a launcher's ranks lack on this machine, without compiling; None where nothing."""
-    if launcher not in GLAD_OF_IT or _compiler(environ) or _place(environ).exists():
+    """Warn of a launcher's open ports on a machine without a compiler; None if there are none.
+
+    Compiles nothing.
+    """
+    if launcher not in UNGUARDED or _compiler(environ) or _place(environ).exists():
         return None
-    return f"{UNGUARDED}: there is no C compiler (apt-get install gcc libc6-dev)"
+    return f"{UNGUARDED[launcher]}: there is no C compiler ({INSTALL_COMPILER})"
 
 
 def loopback_library(environ: Mapping[str, str]) -> Path:
-    """The library's file, compiled and tried where this machine has none yet.
+    """Give the library's file, compiled and tried if this machine has none yet.
 
-    Raises EnvironmentFailure where there is no C compiler, or where it does not do its work.
+    Raises NoCompiler, and EnvironmentFailure if the library cannot do its work.
     """
     library = _place(environ)
     if library.exists():
@@ -78,7 +93,7 @@ def loopback_library(environ: Mapping[str, str]) -> Path:
 
 
 def preloaded(library: Path, environ: Mapping[str, str]) -> str:
-    """`LD_PRELOAD` with the library before what a job preloads itself."""
+    """Put the library before what a job preloads itself, as `LD_PRELOAD` names them."""
     return ":".join([str(library), *filter(None, [environ.get("LD_PRELOAD")])])
 
 
@@ -97,7 +112,7 @@ def _compile(library: Path, environ: Mapping[str, str], lock: int) -> None:
     compiler = _compiler(environ)
     if compiler is None:
         message = "what guards the ranks' ports is compiled, and there is no C compiler"
-        raise EnvironmentFailure(message, hint="apt-get install gcc libc6-dev")
+        raise NoCompiler(message, hint=INSTALL_COMPILER)
     library.parent.mkdir(parents=True, exist_ok=True)
     log, fresh = library.parent / "build.log", library.with_suffix(".new")
     log.unlink(missing_ok=True)
@@ -107,7 +122,7 @@ def _compile(library: Path, environ: Mapping[str, str], lock: int) -> None:
         what="compiling loopback.c",
         log=log,
         keep=[lock],
-        hint="apt-get install gcc libc6-dev",
+        hint=INSTALL_COMPILER,
     )
     run_logged(
         [sys.executable, "-I", "-S", "-c", _TRIAL],

@@ -1,4 +1,4 @@
-"""What a gang finds when it starts: the run's folders, its inputs, rank.pyz and RANK.json."""
+"""Prepares a gang's start: the run's folders, its inputs, rank.pyz and RANK.json."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from msgspec import Struct
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Environment, JobSpec
 from jobs.engines.local.gpus import count_gpus
-from jobs.engines.local.launchers import GangRequest, RankJob, share_cpus, share_gpus
+from jobs.engines.local.launchers import GangRequest, share_cpus, share_gpus
 from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
 from jobs.rank.program import PROGRAM_FILE, rank_program
+from jobs.rank.world import RankJob
 from jobs.runs.signatures import forget_signatures_of_the_dead
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
-    """What the child that fetches inputs tells: folders by input, or what went wrong."""
+    """The answer of the child that fetches inputs: folders by input, or an error."""
 
     folders: dict[str, str] = {}
     error: str | None = None
@@ -74,7 +75,7 @@ def prepare(
         die_with_parent=True,
         leave_together=request.launcher == "mpi",
     )
-    (run_dir / "rank.json").write_bytes(msgspec.json.encode(job))
+    (run_dir / "rank.json").write_bytes(msgspec.json.encode(job._asdict()))
 
 
 def _fetch_inputs(
@@ -121,7 +122,7 @@ def _read_when_ready(fd: int, wait: Callable[..., None]) -> bytes:
 
 
 def _answer_with_inputs(spec: JobSpec, environment: Environment, run_dir: Path, inlet: int) -> None:
-    """In the child: fetch and tell. Does not return."""
+    """Fetch inputs in the child, and answer with their folders. Does not return."""
     try:
         # Only a job with inputs pays for the store's client.
         from jobs.engines.local.inputs import give_inputs

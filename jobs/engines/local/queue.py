@@ -1,4 +1,4 @@
-"""A cluster's nodes and the queue for them: files under one flock, no scheduler process.
+"""Queues runs for a cluster's nodes: files under one flock, no scheduler process.
 
     clusters/<compute>/lock
     clusters/<compute>/queue/<0-2>-<run id>    waits; names sort by priority, then by age
@@ -48,7 +48,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 def free_nodes(asked: int, claims: Sequence[Claim], capacity_nodes: int) -> tuple[int, ...] | None:
-    """The lowest free places for a run, or None while there are too few."""
+    """Choose the lowest free places for a run; None while there are too few."""
     taken = {node for claim in claims for node in claim.nodes}
     free = [node for node in range(capacity_nodes) if node not in taken]
     return tuple(free[:asked]) if len(free) >= asked else None
@@ -109,12 +109,12 @@ class Slots:
             poke(self._run_dir(names[0].partition("-")[2]))
 
     def ahead_of(self, run_dir: Path) -> int:
-        """How many runs wait before this one."""
+        """Count the runs that wait before this one."""
         names = [name.partition("-")[2] for name in self._names(self._queue)]
         return names.index(run_dir.name) if run_dir.name in names else 0
 
     def holders(self) -> list[str]:
-        """The runs that have nodes now."""
+        """List the runs that have nodes now."""
         return sorted(self._names(self._claims))
 
     def _living_tickets(self, *, until: str) -> list[Path]:

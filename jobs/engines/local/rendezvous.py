@@ -1,4 +1,4 @@
-"""Where the ranks of a gang find each other: Horovod's rendezvous, torch's store, or held ports."""
+"""Opens a gang's rendezvous: Horovod's server, torch's store, or held ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.engines.local.launchers import (
     LOOPBACK,
     GangRequest,
-    meeting_environment,
+    rendezvous_environment,
     tensorflow_environments,
 )
 from jobs.engines.local.loopback import preloaded, rank_library
@@ -19,12 +19,12 @@ from jobs.host import console
 _STORE_FD = 3
 
 
-class Meeting:
-    """A gang's meeting place, on loopback; open from its making until `close`.
+class Rendezvous:
+    """A gang's rendezvous, on loopback; open from its making until `close`.
 
     `environment` is what the ranks must have to find it, with `of_rank` what each has for itself.
     `helper` is the process that hosts it, or None where this process does; a gang whose helper
-    ends has lost its meeting place.
+    ends has lost its rendezvous.
     """
 
     def __init__(
@@ -37,30 +37,32 @@ class Meeting:
         library = rank_library(request.launcher, os.environ, console.warn)
         guard = {} if library is None else {"LD_PRELOAD": preloaded(library, environment)}
         port = _free_port()
-        meeting_port = port
+        rendezvous_port = port
         if request.launcher == "horovod":
             # Its thread must not start before the process is done forking for other reasons.
             from jobs.engines.local.horovod_store import RendezvousServer
 
             self._server = RendezvousServer()
-            meeting_port = self._server.port
+            rendezvous_port = self._server.port
         elif request.launcher == "torch":
             with socket.create_server((LOOPBACK, 0), backlog=1024) as listener:
-                port = meeting_port = listener.getsockname()[1]
+                port = rendezvous_port = listener.getsockname()[1]
                 self.helper = _start_store(listener, interpreter, {**environment, **guard})
         self.environment = {
             "MASTER_ADDR": LOOPBACK,
             "MASTER_PORT": str(port),
-            **meeting_environment(request.launcher, meeting_port),
+            **rendezvous_environment(request.launcher, rendezvous_port),
             **guard,
         }
         if request.launcher == "tensorflow":
             self._held = [_hold_port() for _ in request.ranks]
             ports = [each.getsockname()[1] for each in self._held]
             self._of_rank = tensorflow_environments(request.ranks, ports)
+            if library is None:
+                self.close()  # TensorFlow itself shares its port with nobody
 
     def of_rank(self, rank: int) -> Mapping[str, str]:
-        """What only this rank must have to find the others."""
+        """Give the variables that only this rank needs to find the others."""
         return self._of_rank.get(rank, {})
 
     def close(self) -> None:
@@ -88,7 +90,7 @@ def _free_port() -> int:
 
 
 def _hold_port() -> socket.socket:
-    """A bound socket that does not listen: nobody else gets its port, and one rank shares it."""
+    """Bind a socket that does not listen: nobody else gets its port, and one rank shares it."""
     held = socket.socket()
     # Before the bind: only sockets that both ask for it may share, and only of one user.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

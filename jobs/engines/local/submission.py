@@ -115,7 +115,7 @@ def _remove_abandoned(store: RunStore) -> None:
 
 
 def inherited_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of the shell's environment goes on to the supervisor and the ranks."""
+    """Give the part of the shell's environment that supervisor and ranks inherit."""
     return {
         # torch keeps code that it compiled, and loads, in a folder of /tmp that anybody may make.
         "TORCHINDUCTOR_CACHE_DIR": str(cache_root(environ) / "torchinductor"),

@@ -18,7 +18,7 @@ import msgspec
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunRecord, RunState
-from jobs.engines.local.attempt import Attempt, Outcome
+from jobs.engines.local.attempt import AttemptRunner, Outcome
 from jobs.engines.local.launchers import GangRequest
 from jobs.engines.local.preparation import prepare
 from jobs.engines.local.queue import Slots
@@ -136,8 +136,8 @@ class Supervisor:
             self._attempt = self._new_attempt()
             number += 1
 
-    def _new_attempt(self) -> Attempt:
-        return Attempt(self._run_dir, self._spec, self._request, self._wakeup)
+    def _new_attempt(self) -> AttemptRunner:
+        return AttemptRunner(self._run_dir, self._spec, self._request, self._wakeup)
 
     def _put_away(self, number: int) -> None:
         """Move aside how the ranks of an attempt ended; their logs go on in the next one."""

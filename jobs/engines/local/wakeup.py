@@ -1,4 +1,4 @@
-"""How a supervisor sleeps: until a signal, a readable file, a deadline, or the wish to end the run."""
+"""Puts a supervisor to sleep until a signal, a readable file, a deadline, or a request to end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Wakeup:
             os.read(self._read, 1 << 12)
 
     def wait_interruptibly(self, timeout_s: float | None = None, *fds: int) -> None:
-        """The same; raises Interrupted when the run is to end."""
+        """Sleep as `wait` does; raises Interrupted if the run is to end."""
         self.check()
         self.wait(timeout_s, *fds)
         self.check()
@@ -80,4 +80,4 @@ class Wakeup:
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """To be woken is all; SIG_IGN would not wake."""
+    """Do nothing but wake up; SIG_IGN would not wake."""

@@ -27,12 +27,12 @@ KILL_TIMEOUT_S = 8.0
 
 
 def become_subreaper() -> None:
-    """From now on orphaned descendants become children of this process; not inherited by forks."""
+    """Make orphaned descendants children of this process from now on; not inherited by forks."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent(parent: int) -> None:
-    """Be told to end (SIGTERM) when the parent, the watcher, is gone or goes."""
+    """Have SIGTERM sent to this process when its parent, the watcher, is gone."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -31,10 +31,11 @@ class Node:
         identity = Identity(dict(os.environ))
         store = f"https://{place.data_account}.blob.core.windows.net"
         self.uploads = Uploads(
-            {"run": run, "attempt": attempt},
             str(self.folder),
             Container(store, "runs", identity, pauses_s=(0.0,)),
             identity,
+            run=run,
+            attempt=attempt,
             node=number,
             is_main=number == 0,
         )

@@ -301,6 +301,20 @@ def test_traceback_that_ends_the_log_is_found_with_what_caused_it(tmp_path: Path
     assert found[0] == chain.decode()
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_carriage_return_in_an_exceptions_text_hides_nothing_of_it(
+    tmp_path: Path, size: int
+) -> None:
+    frames = b'Traceback (most recent call last):\r\n  File "a", line 1\r\n'
+    text = b"10%\r20%\n" + frames + b"ValueError: header\rbody\r\n10%\r20%\n"
+    written = Written(tmp_path).feed(*(text[at : at + size] for at in range(0, len(text), size)))
+    shown = [*frames.replace(b"\r", b"").splitlines(), b"ValueError: header\\rbody"]
+    assert written.lines() == [b"20%", *shown, b"20%"]
+    found = written.log.traceback()
+    assert found is not None
+    assert found[0] == b"\n".join(shown).decode()
+
+
 def test_prefix_that_torch_puts_before_a_traceback_is_taken_off(tmp_path: Path) -> None:
     text = b"[rank1]: Traceback (most recent call last):\n[rank1]:   at\n[rank1]: ValueError: x\n"
     found = Written(tmp_path).feed(text).log.traceback()

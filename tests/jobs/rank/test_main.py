@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 START = """
-import json, os, sys
+import sys
 from jobs.rank import main as rank
 
 def broken(*_):
     raise StopIteration
 
-for name in sys.argv[3:]:
+for name in sys.argv[2:]:
     setattr(rank.Log, name, broken)
-job = {"run_dir": sys.argv[1], "command": json.loads(sys.argv[2])}
-sys.exit(rank.Rank(job, dict(os.environ)).run())
+sys.exit(rank.main())
 """
 
 
@@ -26,7 +25,9 @@ def run_rank(folder: Path, command: list[str], *broken: str) -> tuple[int, dict[
     """Run a rank whose log breaks at these methods; gives its exit code and its record."""
     for name in ("code", "logs", "nodes", "outputs", "ranks"):
         (folder / name).mkdir()
-    argv = [sys.executable, "-c", START, str(folder), json.dumps(command), *broken]
+    job = folder / "rank.json"
+    job.write_text(json.dumps({"run_dir": str(folder), "command": command}))
+    argv = [sys.executable, "-c", START, str(job), *broken]
     done = subprocess.run(argv, timeout=60, check=False)
     return done.returncode, json.loads((folder / "ranks" / "00000.json").read_bytes())
 

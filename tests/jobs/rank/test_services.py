@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.rank.identity import RankError
-from jobs.rank.services import Container
-from jobs.rank.vault import fetch_secrets
+from jobs.rank.services import Container, fetch_secrets
 
 
 class Counted:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jobs.rank.azure_node import rank_variables
-from jobs.rank.world import World, map_world, rank_environment
+from jobs.rank.azure_main import rank_variables
+from jobs.rank.world import RankJob, World, map_world, rank_environment
 
 # What each starter sets for rank 5 of 8 on the second of two nodes.
 STARTERS = {
@@ -154,15 +154,16 @@ def test_local_nodes_are_dealt_whatever_mpirun_sees_of_the_one_machine() -> None
 
 
 def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
-    job = {
-        "run_dir": "/runs/a",
-        "inputs": {"digits": "/inputs/d"},
-        "streams": ["digits"],
-        "outputs": ["model"],
-        "cpus": [[0], [1, 2, 3]],
-        "gpus": ["0", "1"],
-        "interpreter": "/venv/bin/python",
-    }
+    job = RankJob(
+        run_dir="/runs/a",
+        command=["true"],
+        inputs={"digits": "/inputs/d"},
+        streams=["digits"],
+        outputs=["model"],
+        cpus=[[0], [1, 2, 3]],
+        gpus=["0", "1"],
+        interpreter="/venv/bin/python",
+    )
     world = World(1, 2, 0, 1, 1, "127.0.0.1", "6105")
     assert rank_environment({"PATH": "/bin", "MINE": "1"}, world, job) == {
         "PATH": "/venv/bin:/bin",
@@ -185,7 +186,7 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
         "CUDA_VISIBLE_DEVICES": "1",
     }
     elastic = {"TORCHELASTIC_RESTART_COUNT": "0"}
-    seen = rank_environment(elastic, World(5, 8, 1, 4, 1, "a", "1"), {"run_dir": "/runs/a"})
+    seen = rank_environment(elastic, World(5, 8, 1, 4, 1, "a", "1"), RankJob("/runs/a", ["true"]))
     assert {k: v for k, v in seen.items() if k.startswith(("GROUP", "ROLE", "TORCH"))} == {
         "GROUP_RANK": "1",
         "GROUP_WORLD_SIZE": "2",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jobs.contracts.spec import Limits, RunState, RunStatus
-from jobs.runs.attempts import AttemptBrief
+from jobs.runs.outcome import AttemptBrief
 from jobs.stacks.cost import Spent, money_text, price_text, spent, spent_text
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

@@ -21,7 +21,7 @@ from jobs.engines.azure_ml.node_job import (
     node_command,
     snapshot_file,
 )
-from jobs.rank.azure_node import read_settings
+from jobs.rank.settings import read_settings
 from tests.fakes.gangs import make_environment, make_spec
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="d" * 64, files=2, bytes=9)
@@ -29,7 +29,7 @@ NOT_STDLIB = """
 import sys
 sys.argv = ["rank.pyz", "nothing"]
 sys.path.insert(0, {path!r})
-import jobs.rank.azure_node, jobs.rank.chief, jobs.rank.streams, jobs.rank.uploads, jobs.rank.vault
+import jobs.rank.azure_main, jobs.rank.chief, jobs.rank.streams, jobs.rank.uploads
 tops = {{name.partition(".")[0] for name in sys.modules}} - {{"__main__", "jobs"}}
 print(*sorted(tops - sys.stdlib_module_names))
 """
@@ -102,7 +102,7 @@ def test_a_node_reads_what_was_told_whatever_the_command_holds() -> None:
     command = ["sh", "-c", "echo \"${{inputs.x}}; $HOME\" 'ü'\n% , = \\"]
     variables = environment_variables(make_spec(command), environment(), run="a", attempt=3)
     told = read_settings(variables)
-    assert (told["command"], told["run"], told["attempt"]) == (command, "a", 3)
+    assert (told.command, told.run, told.attempt) == (command, "a", 3)
 
 
 def test_torch_is_told_what_torchrun_tells_but_rank_0_serves_the_store() -> None:

@@ -16,7 +16,7 @@ from jobs.datasets.datasets import Datasets
 from jobs.engines.local import inputs
 from jobs.engines.local.inputs import give_inputs, require_packed
 from jobs.engines.local.launchers import gang_request
-from jobs.rank.world import map_world, rank_environment, stream_file
+from jobs.rank.world import RankJob, map_world, rank_environment, stream_file
 from jobs.runs import supervision
 from jobs.runs.signatures import (
     forget_signatures,
@@ -113,8 +113,8 @@ def test_a_streamed_input_is_the_dataset_without_its_shards(giving, packed, monk
     assert source.endpoint == f"http://127.0.0.1:1/test/data/set/{dataset.digest}"
     assert source.cache == giving.workspace / "cache"
     assert sorted(source.md5) == sorted(name for name in whole if name.endswith(".tar"))
-    variables = {"run_dir": str(run_dir), "inputs": {"data": str(folder)}, "streams": ["data"]}
-    for name, value in rank_environment({}, map_world({}), variables).items():
+    job = RankJob(str(run_dir), ["true"], inputs={"data": str(folder)}, streams=["data"])
+    for name, value in rank_environment({}, map_world({}), job).items():
         if name.startswith("TRAINYARD_"):
             monkeypatch.setenv(name, value)
     pictures = open_pictures(folder, "train")

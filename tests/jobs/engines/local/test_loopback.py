@@ -111,9 +111,32 @@ def test_launcher_whose_ranks_meet_nobody_or_by_mpirun_has_no_library(launcher: 
     assert why_unguarded(launcher, bare) is None
 
 
-def test_tensorflow_is_refused_without_it(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailure, match="there is no C compiler"):
-        rank_library("tensorflow", {"XDG_CACHE_HOME": str(tmp_path), "PATH": "/"}, pytest.fail)
+def test_tensorflow_without_a_compiler_runs_and_plan_and_run_say_what_is_open(
+    tmp_path: Path,
+) -> None:
+    bare = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
+    is_open = (
+        "TensorFlow's ports are open on every network interface, and whoever connects can run code "
+        "as you: {} (apt-get install gcc libc6-dev)"
+    )
+    said: list[str] = []
+    assert rank_library("tensorflow", bare, said.append) is None
+    compiled = "what guards the ranks' ports is compiled, and there is no C compiler"
+    assert said == [is_open.format(compiled)]
+    assert why_unguarded("tensorflow", bare) == is_open.format("there is no C compiler")
+
+
+def test_tensorflow_is_refused_where_the_library_does_not_do_its_work(tmp_path: Path) -> None:
+    """Here the compiler makes something else; on some machines the kernel does not tell."""
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\nwhile [ $1 != -o ]; do shift; done; echo x > $2\n")
+    compiler.chmod(0o700)
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path)}
+    with pytest.raises(EnvironmentFailure, match=r"trying loopback\.so"):
+        rank_library("tensorflow", environ, pytest.fail)
+    said: list[str] = []
+    assert rank_library("torch", environ, said.append) is None
+    assert "trying loopback.so" in said[0]
 
 
 def test_library_that_is_there_or_can_be_made_is_nothing_to_note(library: Path) -> None:

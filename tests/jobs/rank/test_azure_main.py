@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs.rank.azure_node import begin
+from jobs.rank.azure_main import begin
 from tests.fakes.azureml.ranks import lay_code
 
 SETTINGS: dict[str, Any] = {

@@ -1,0 +1,84 @@
+"""Prepares a rank's node, keeps its record and lets it leave, on a machine with a supervisor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from jobs.rank.folder import copy_tree
+from jobs.rank.record import Ending, Record, has_ended, write_record
+from jobs.rank.world import RankJob, World
+
+PREEMPTED_EXIT_CODE = 75
+# How long a rank that ended with an error stays for the others, if its end is theirs.
+LINGER_S = 2.5
+LINGER_FOR_CHECKPOINT_S = 10.0
+
+
+class Unprepared(Exception):
+    """The node's folder cannot be made: why, and what mends it."""
+
+
+class Node(Protocol):
+    """The interface between a rank and its node, in which engines differ."""
+
+    def prepare_folder(self, folder: str) -> None:
+        """Copy the code, and what comes with it, into the new folder; raises Unprepared."""
+        ...
+
+    def judge(self, ending: Ending) -> Ending:
+        """Say how the job's command is to count as ended."""
+        ...
+
+    def save_record(self, record: Record) -> None:
+        """Write the rank's record; it is over when `ended_s` is set."""
+        ...
+
+    def before_leaving(self, code: int, is_told: Callable[[], bool]) -> None:
+        """Wait for what has to be done before the rank's process ends, unless told to leave."""
+        ...
+
+
+class LocalNode:
+    """A node of this machine, whose supervisor makes the run's folders and ends its ranks."""
+
+    def __init__(self, job: RankJob, world: World) -> None:
+        self._job, self._world = job, world
+
+    def prepare_folder(self, folder: str) -> None:
+        """Copy the run's code."""
+        copy_tree(f"{self._job.run_dir}/code", folder)
+
+    def judge(self, ending: Ending) -> Ending:
+        """Leave the ending as it is."""
+        return ending
+
+    def save_record(self, record: Record) -> None:
+        """Write the rank's file."""
+        write_record(self._job.run_dir, record)
+
+    def before_leaving(self, code: int, is_told: Callable[[], bool]) -> None:
+        """Stay after an error until the other ranks have ended, if a launcher ends them otherwise."""
+        if code and self._job.leave_together:
+            linger(code, self._are_over, is_told)
+
+    def _are_over(self) -> bool:
+        return all(has_ended(self._job.run_dir, rank) for rank in range(self._world.size))
+
+
+def linger(code: int, is_over: Callable[[], bool], is_told: Callable[[], bool]) -> None:
+    """Stay until the other ranks have ended, too, or this one is told to go (once more).
+
+    mpirun kills all others half a second after one has left with an error: the one that
+    writes the checkpoint, or the guilty one that is slower to leave than those it left behind.
+    """
+    timeout_s = LINGER_FOR_CHECKPOINT_S if code == PREEMPTED_EXIT_CODE else LINGER_S
+    wait_until(is_over, is_told, timeout_s)
+
+
+def wait_until(is_so: Callable[[], bool], is_told: Callable[[], bool], timeout_s: float) -> None:
+    """Look every 50 ms until it is so, somebody asks to leave, or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while not is_told() and time.monotonic() < deadline and not is_so():
+        time.sleep(0.05)

@@ -1,0 +1,48 @@
+"""Reads what an Azure ML job's variables tell its ranks (jobs/engines/azure_ml/node_job.py)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import NamedTuple
+
+RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
+JOB_VARIABLE = "TRAINYARD_JOB"
+# In the run directory: this attempt began without the metrics of those before it.
+UNREAD_METRICS = "metrics-unread"
+
+
+class Stream(NamedTuple):
+    """An input whose shards stay in the store: its list of files, and their prefix."""
+
+    files: str
+    prefix: str
+
+
+class Settings(NamedTuple):
+    """One attempt at a run.
+
+    `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
+    and `runs` are its containers.
+    """
+
+    run: str
+    attempt: int
+    command: list[str]
+    setup: list[str]
+    chief: bool
+    outputs: list[str]
+    secrets: dict[str, str]
+    vault: str | None
+    store: str
+    data: str
+    runs: str
+    streams: dict[str, Stream]
+
+
+def read_settings(environ: dict[str, str]) -> Settings:
+    """Read the variables of the job."""
+    told = json.loads(base64.urlsafe_b64decode(environ[JOB_VARIABLE]))
+    streams = {name: Stream(**each) for name, each in told.pop("streams").items()}
+    run, attempt = environ[RUN_VARIABLE], int(environ[ATTEMPT_VARIABLE])
+    return Settings(run=run, attempt=attempt, streams=streams, **told)
