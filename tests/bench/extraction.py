@@ -58,7 +58,7 @@ def _timed(extract: Callable[[Path, Path], None], archives: Path, target: Path) 
 
 
 def _prepare(archives: Path, target: Path) -> None:
-    from trainer.data.events import Events
+    from trainer.data.disk.events import Events
     from trainer.data.prepare import prepare_archives
 
     events = Events(as_json=True)

@@ -19,7 +19,7 @@ MAX_ROUNDS = 3
 def loader_rows(project: Path, rounds: int) -> list[Row]:
     """Load 4,000 made JPEGs of about 110 kB from the page cache with two workers on two cores."""
     from jobs.images.runtimes import runtime_python
-    from trainer.data.events import Events
+    from trainer.data.disk.events import Events
     from trainer.data.pack import pack
     from trainer.data.synthesize import ImageSet, make_images
 

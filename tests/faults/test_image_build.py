@@ -28,7 +28,7 @@ from jobs.images.recipes import Recipe, read_recipe
 from jobs.rank.program import rank_program
 from tests.fakes.containers import buildah, buildah_storage
 from trainer.data.digits import prepare_digits
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
 from trainer.data.idx import read_idx
 
 ROOT = Path(__file__).parents[2]

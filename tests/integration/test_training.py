@@ -22,7 +22,7 @@ from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.digits import prepare_digits
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
 from trainer.data.idx import read_idx, write_idx
 
 REPO = Path(__file__).parents[2]

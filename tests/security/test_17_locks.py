@@ -35,7 +35,7 @@ LOCKERS = {
     "jobs/blobs/transfers/portable.py": "locks what its callers opened",
     "jobs/rank/main.py": "stdlib alone; 0600",
     "jobs/rank/azure_node.py": "stdlib alone; 0600",
-    "trainer/data/locks.py": "locks the user's own folder",
+    "trainer/data/disk/locks.py": "locks the user's own folder",
     "trainer/data/stream_cache.py": "makes them 0600",
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
 from trainer.data.fetch import fetch_archives
 from trainer.data.published import COCO, HYMENOPTERA, IMAGENET, MNIST, Archive, Checksum
 

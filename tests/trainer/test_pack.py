@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
+from trainer.data.disk.partial_folder import PartialFolder
 from trainer.data.pack import main, pack, parse_size, shard_bounds
-from trainer.data.partial_folder import PartialFolder
 from trainer.data.pictures import open_pictures
 from trainer.data.shard_index import read_index, read_places
 from trainer.data.shard_writer import sample_key

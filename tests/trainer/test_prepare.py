@@ -20,7 +20,7 @@ import pytest
 from tests.folders import read_folder
 from trainer.common.errors import TrainingError
 from trainer.data import coco
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
 from trainer.data.idx import MNIST_FILES, read_idx
 from trainer.data.pictures import open_splits
 from trainer.data.prepare import main, prepare_archives

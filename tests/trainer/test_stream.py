@@ -28,7 +28,7 @@ from tests.fakes.packed_dataset import (
 from tests.fakes.range_server import RangeServer, Trouble
 from trainer.common.errors import TrainingError
 from trainer.data import stream_store
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
 from trainer.data.pack import pack
 from trainer.data.pictures import open_pictures
 from trainer.data.stream import StreamedPictures, find_source, open_streamed, read_source

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.data.durability import boot_id
-from trainer.data.events import Events
-from trainer.data.partial_folder import PartialFolder
+from trainer.data.disk.durability import boot_id
+from trainer.data.disk.events import Events
+from trainer.data.disk.partial_folder import PartialFolder
 from trainer.data.pictures import open_splits
 from trainer.data.synthesize import ImageSet, main, make_image, make_images
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from jobs.images.runtimes import PROJECT, runtime_python
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
 from trainer.data.pack import pack
 from trainer.data.synthetic import make_pictures
 from trainer.data.synthetic_coco import make_coco

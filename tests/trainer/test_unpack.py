@@ -15,7 +15,7 @@ from tests.fakes.hostile_archives import PAYLOAD, hostile_archives
 from tests.folders import make_folder, read_folder
 from trainer.common.errors import TrainingError
 from trainer.data.archive_file import ArchiveFile, Inflated
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
 from trainer.data.published import Checksum
 from trainer.data.staging import RECEIPT, Staging
 from trainer.data.tar_members import tar_members

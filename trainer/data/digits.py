@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from trainer.common.errors import TrainingError
-from trainer.data.durability import sync_files_of
-from trainer.data.events import Events
+from trainer.data.disk.durability import sync_files_of
+from trainer.data.disk.events import Events
+from trainer.data.disk.partial_folder import PartialFolder, is_free
 from trainer.data.idx import MNIST_FILES, write_idx
-from trainer.data.partial_folder import PartialFolder, is_free
 
 _EVERY_NTH_TO_TEST = 5
 

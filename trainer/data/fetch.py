@@ -25,8 +25,8 @@ from typing import IO, Any
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
-from trainer.data.events import Events
-from trainer.data.locks import locked
+from trainer.data.disk.events import Events
+from trainer.data.disk.locks import locked
 from trainer.data.published import Archive
 
 # Waits before the next try; all of them in a row without a byte, and the next mirror is asked.

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
+from trainer.data.disk.texts import Texts
 from trainer.data.picture_bytes import SUFFIXES, read_file, unreadable
-from trainer.data.texts import Texts
 
 
 class FolderPictures:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from trainer.common.errors import TrainingError
+from trainer.data.disk.texts import Texts
 from trainer.data.picture_bytes import SUFFIXES, ShardFiles, unreadable
-from trainer.data.texts import Texts
 
 LABEL_SUFFIX = "cls"
 CLASSES_FILE = "classes.txt"

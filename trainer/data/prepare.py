@@ -20,10 +20,10 @@ from trainer.common.errors import TrainingError
 from trainer.data import imagenet, published, zipped_sets
 from trainer.data.archive_file import ArchiveFile
 from trainer.data.digits import prepare_digits
-from trainer.data.events import Events
+from trainer.data.disk.events import Events
+from trainer.data.disk.partial_folder import PartialFolder
 from trainer.data.fetch import fetch_archives
 from trainer.data.idx import MNIST_FILES, read_idx
-from trainer.data.partial_folder import PartialFolder
 from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.staging import Staging, Unpacked, is_prepared
 from trainer.data.tar_members import Member

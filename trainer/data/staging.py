@@ -21,8 +21,8 @@ from typing import Any, Self
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
-from trainer.data.durability import boot_id, sync_files_of
-from trainer.data.partial_folder import PartialFolder, is_free
+from trainer.data.disk.durability import boot_id, sync_files_of
+from trainer.data.disk.partial_folder import PartialFolder, is_free
 
 RECEIPT = "prepared.json"
 _SCHEMA = 1

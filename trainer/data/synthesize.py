@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 from trainer.common.errors import TrainingError
 from trainer.common.whole_file import write_whole
-from trainer.data.durability import boot_id
-from trainer.data.events import Events
-from trainer.data.partial_folder import PartialFolder, is_free
+from trainer.data.disk.durability import boot_id
+from trainer.data.disk.events import Events
+from trainer.data.disk.partial_folder import PartialFolder, is_free
+from trainer.data.disk.workers import num_cores, run_tasks
 from trainer.data.synthetic import ABOUT, Scene, draw_stripes
-from trainer.data.workers import num_cores, run_tasks
 
 if TYPE_CHECKING:
     from PIL.Image import Image

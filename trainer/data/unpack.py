@@ -14,8 +14,8 @@ from pathlib import Path
 
 from trainer.common.errors import TrainingError
 from trainer.data.archive_file import ArchiveFile
-from trainer.data.durability import BackgroundSync, sync_files_of
-from trainer.data.events import Events
+from trainer.data.disk.durability import BackgroundSync, sync_files_of
+from trainer.data.disk.events import Events
 from trainer.data.published import Checksum
 from trainer.data.staging import Staging, Unpacked
 from trainer.data.tar_members import Member

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from trainer.common.errors import TrainingError
-from trainer.data.locks import locked
+from trainer.data.disk.locks import locked
 
 
 class PartialFolder:

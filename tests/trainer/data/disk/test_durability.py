@@ -8,7 +8,7 @@ import zipfile
 
 from tests.folders import read_folder
 from tests.trainer.test_unpack import unpack_whole
-from trainer.data.durability import SYNC_BYTES, BackgroundSync, boot_id
+from trainer.data.disk.durability import SYNC_BYTES, BackgroundSync, boot_id
 from trainer.data.staging import RECEIPT
 
 
