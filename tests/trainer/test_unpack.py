@@ -14,13 +14,13 @@ from tests.campaign import campaign
 from tests.fakes.hostile_archives import PAYLOAD, hostile_archives
 from tests.folders import make_folder, read_folder
 from trainer.common.errors import TrainingError
-from trainer.data.archive_file import ArchiveFile, Inflated
+from trainer.data.archives.file import ArchiveFile, Inflated
+from trainer.data.archives.tar import tar_members
+from trainer.data.archives.zip import read_directory, zip_members
 from trainer.data.disk.events import Events
 from trainer.data.published import Checksum
 from trainer.data.staging import RECEIPT, Staging
-from trainer.data.tar_members import tar_members
 from trainer.data.unpack import Progress, unpack
-from trainer.data.zip_members import read_directory, zip_members
 
 MOST_BYTES = 64 << 20
 

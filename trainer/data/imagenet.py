@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.archive_file import GET_AGAIN, ArchiveFile, Inflated, Section
+from trainer.data.archives.file import GET_AGAIN, ArchiveFile, Inflated, Section
+from trainer.data.archives.member_names import refusal
+from trainer.data.archives.tar import Member, tar_members
 from trainer.data.matlab import read_structs
-from trainer.data.member_names import refusal
 from trainer.data.published import Checksum
-from trainer.data.tar_members import Member, tar_members
 from trainer.data.unpack import other_archive
 
 DEVKIT, VAL, TRAIN = (

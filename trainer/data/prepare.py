@@ -18,7 +18,8 @@ from pathlib import Path
 
 from trainer.common.errors import TrainingError
 from trainer.data import imagenet, published, zipped_sets
-from trainer.data.archive_file import ArchiveFile
+from trainer.data.archives.file import ArchiveFile
+from trainer.data.archives.tar import Member
 from trainer.data.digits import prepare_digits
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
@@ -26,7 +27,6 @@ from trainer.data.fetch import fetch_archives
 from trainer.data.idx import MNIST_FILES, read_idx
 from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.staging import Staging, Unpacked, is_prepared
-from trainer.data.tar_members import Member
 from trainer.data.unpack import Progress, unpack
 
 _IMAGENET_PAGE = "https://www.image-net.org/download-images"

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.archive_file import ArchiveFile
+from trainer.data.archives.file import ArchiveFile
+from trainer.data.archives.tar import Member
 from trainer.data.disk.durability import BackgroundSync, sync_files_of
 from trainer.data.disk.events import Events
 from trainer.data.published import Checksum
 from trainer.data.staging import Staging, Unpacked
-from trainer.data.tar_members import Member
 
 # Gives an archive's files under their paths in the data set's folder; leaves out what it holds not.
 Files = Callable[[ArchiveFile], Iterator[Member]]

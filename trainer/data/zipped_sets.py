@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.archive_file import GET_AGAIN, ArchiveFile, Inflated
-from trainer.data.tar_members import Member
-from trainer.data.zip_members import member_path, read_directory, zip_members
+from trainer.data.archives.file import GET_AGAIN, ArchiveFile, Inflated
+from trainer.data.archives.tar import Member
+from trainer.data.archives.zip import member_path, read_directory, zip_members
 
 # The largest of MNIST's files has 47 MB.
 _MOST_IDX_BYTES = 256 << 20

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import cast
 
 from trainer.common.errors import TrainingError
-from trainer.data.archive_file import BLOCK_BYTES, GET_AGAIN, ArchiveFile, skip, take
-from trainer.data.member_names import MemberNames, refusal
-from trainer.data.tar_members import Member
+from trainer.data.archives.file import BLOCK_BYTES, GET_AGAIN, ArchiveFile, skip, take
+from trainer.data.archives.member_names import MemberNames, refusal
+from trainer.data.archives.tar import Member
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 0x1 | 0x40 | 0x2000

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 from trainer.common.errors import TrainingError
-from trainer.data.archive_file import GET_AGAIN
+from trainer.data.archives.file import GET_AGAIN
 
 # Real data sets are a few folders deep; some systems refuse names and paths longer than these.
 MOST_FOLDERS = 32

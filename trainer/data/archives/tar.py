@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainer.common.errors import TrainingError
-from trainer.data.archive_file import GET_AGAIN, Source, skip, take
-from trainer.data.member_names import MemberNames, refusal
+from trainer.data.archives.file import GET_AGAIN, Source, skip, take
+from trainer.data.archives.member_names import MemberNames, refusal
 
 RECORD_BYTES = 512
 # A path of 1,024 bytes and what some writers put beside it.
