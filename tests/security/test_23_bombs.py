@@ -37,7 +37,8 @@ PROGRAM = """
 import json, resource, sys, time
 from pathlib import Path
 from trainer.common.errors import TrainingError
-from trainer.data import coco, imagenet, matlab, pack_sources, shard_index
+from trainer.data import coco, imagenet, matlab, pack_sources
+from trainer.data.shards import index as shard_index
 folder = Path(sys.argv[1])
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[3]),) * 2)

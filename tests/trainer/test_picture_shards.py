@@ -13,7 +13,7 @@ import pytest
 from trainer.common.errors import TrainingError
 from trainer.data import picture_bytes
 from trainer.data.pictures import open_pictures, open_splits
-from trainer.data.shard_index import (
+from trainer.data.shards.index import (
     Index,
     Shard,
     Split,

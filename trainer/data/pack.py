@@ -33,8 +33,8 @@ from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder, is_free
 from trainer.data.disk.workers import num_cores, run_tasks
 from trainer.data.pack_sources import FileFacts, Samples, Source, look_at_files, open_source
-from trainer.data.shard_index import Format, Index, Split, write_index, write_places
 from trainer.data.shard_writer import ShardTask, WrittenShard, write_shard
+from trainer.data.shards.index import Format, Index, Split, write_index, write_places
 
 # Large enough that a store's delay does not count, small enough that a few are read at a time.
 SHARD_BYTES = 128 << 20

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainer.common.errors import TrainingError
 from trainer.data.picture_bytes import ShardFiles, unreadable
-from trainer.data.shard_index import INDEX_FILE, Index, Places, Split, read_places
+from trainer.data.shards.index import INDEX_FILE, Index, Places, Split, read_places
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from trainer.common.errors import TrainingError
 from trainer.data.picture_folders import open_folders, visible
 from trainer.data.picture_shards import open_packed
 from trainer.data.picture_tars import TarPictures, open_tars
-from trainer.data.shard_index import Index, read_index
+from trainer.data.shards.index import Index, read_index
 from trainer.data.stream import find_source, open_streamed
 
 

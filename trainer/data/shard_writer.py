@@ -15,10 +15,11 @@ from pathlib import Path
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
-from trainer.data import shard_tar, tfrecord
 from trainer.data.pack_sources import Sample
 from trainer.data.picture_header import PictureHeader, parse_header
-from trainer.data.shard_index import Format, Shard, encode_places
+from trainer.data.shards import tar as shard_tar
+from trainer.data.shards import tfrecord
+from trainer.data.shards.index import Format, Shard, encode_places
 
 # Gives the bytes of the sample of a number, and where its picture begins in them.
 Encode = Callable[[int, Sample, PictureHeader, bytes], tuple[list[bytes], int]]

@@ -24,7 +24,7 @@ from typing import Any
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.sharding import WINDOW_SHARDS
-from trainer.data.shard_index import INDEX_FILE, Split, read_index, read_places
+from trainer.data.shards.index import INDEX_FILE, Split, read_index, read_places
 from trainer.data.stream_blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
 from trainer.data.stream_cache import BlockCache
 from trainer.data.stream_store import KeyKind, RangeStore, RemoteFile

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data.shard_index import (
+from trainer.data.shards.index import (
     Index,
     Shard,
     Split,

@@ -13,9 +13,9 @@ from PIL import Image
 from jobs.images.runtimes import PROJECT, runtime_python
 from trainer.data.disk.events import Events
 from trainer.data.pack import pack
+from trainer.data.shards.tfrecord import bytes_feature, float_feature, int_feature, record_parts
 from trainer.data.synthetic import make_pictures
 from trainer.data.synthetic_coco import make_coco
-from trainer.data.tfrecord import bytes_feature, float_feature, int_feature, record_parts
 
 FEATURES = {
     "image/class/label": int_feature(999),
