@@ -36,7 +36,7 @@ LOCKERS = {
     "jobs/rank/main.py": "stdlib alone; 0600",
     "jobs/rank/azure_node.py": "stdlib alone; 0600",
     "trainer/data/disk/locks.py": "locks the user's own folder",
-    "trainer/data/stream_cache.py": "makes them 0600",
+    "trainer/data/streaming/cache.py": "makes them 0600",
 }
 
 

@@ -2,7 +2,7 @@
 
     DIR/train/<class>/*.jpg     class folders; a class's label is its place in the order of names
     DIR/index.json              a packed dataset (docs/shards.md), its shards beside it
-                                or in the store, where the run was told so (trainer.data.stream)
+                                or in the store, where the run was told so (trainer.data.streaming.source)
     DIR/train/*.tar             tar shards without an index: <key>.jpg and <key>.cls (a number)
                                 beside each other, class names in DIR/classes.txt
     DIR/val/...                 the same
@@ -21,7 +21,7 @@ from trainer.data.picture_folders import open_folders, visible
 from trainer.data.picture_shards import open_packed
 from trainer.data.picture_tars import TarPictures, open_tars
 from trainer.data.shards.index import Index, read_index
-from trainer.data.stream import find_source, open_streamed
+from trainer.data.streaming.source import find_source, open_streamed
 
 
 class Pictures(Protocol):

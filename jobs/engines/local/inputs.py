@@ -55,7 +55,7 @@ class _Index(Struct, frozen=True):
 
 
 class StreamSource(Struct, frozen=True, kw_only=True):
-    """What a run is handed over for a streamed input, as trainer.data.stream reads it; no secret."""
+    """What a run is handed over for a streamed input, as trainer.data.streaming.source reads it; no secret."""
 
     schema: int
     endpoint: str

@@ -30,7 +30,7 @@ from tests.fakes.packed_dataset import write_packed
 from tests.folders import make_folder, read_folder
 from trainer.data.pictures import open_pictures
 from trainer.data.shards.index import read_index
-from trainer.data.stream import StreamSource, read_source
+from trainer.data.streaming.source import StreamSource, read_source
 
 
 class Giving:

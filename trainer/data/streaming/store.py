@@ -18,7 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from trainer.common.errors import TrainingError
 from trainer.common.speech import warn
-from trainer.data.loopback_owner import check_own_server
+from trainer.data.streaming.loopback_owner import check_own_server
 
 VERSION = "2021-12-02"
 # The longest range of which the store gives the MD5.

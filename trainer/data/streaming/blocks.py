@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from trainer.common.errors import TrainingError
-from trainer.data.stream_cache import BlockCache
-from trainer.data.stream_store import MAX_RANGE_BYTES, RangeStore, RemoteFile
+from trainer.data.streaming.cache import BlockCache
+from trainer.data.streaming.store import MAX_RANGE_BYTES, RangeStore, RemoteFile
 
 # Small, so that the first batch of an epoch, each picture of it in another block, waits for
 # little; large enough that a request's cost does not count.

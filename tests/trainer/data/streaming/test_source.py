@@ -27,14 +27,14 @@ from tests.fakes.packed_dataset import (
 )
 from tests.fakes.range_server import RangeServer, Trouble
 from trainer.common.errors import TrainingError
-from trainer.data import stream_store
 from trainer.data.disk.events import Events
 from trainer.data.pack import pack
 from trainer.data.pictures import open_pictures
-from trainer.data.stream import StreamedPictures, find_source, open_streamed, read_source
-from trainer.data.stream_blocks import BLOCK_BYTES
-from trainer.data.stream_cache import BlockCache
-from trainer.data.stream_store import RangeStore, RemoteFile
+from trainer.data.streaming import store as stream_store
+from trainer.data.streaming.blocks import BLOCK_BYTES
+from trainer.data.streaming.cache import BlockCache
+from trainer.data.streaming.source import StreamedPictures, find_source, open_streamed, read_source
+from trainer.data.streaming.store import RangeStore, RemoteFile
 from trainer.data.synthetic import make_pictures
 
 LARGE = 1 << 30

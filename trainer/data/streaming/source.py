@@ -25,9 +25,9 @@ from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.sharding import WINDOW_SHARDS
 from trainer.data.shards.index import INDEX_FILE, Split, read_index, read_places
-from trainer.data.stream_blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
-from trainer.data.stream_cache import BlockCache
-from trainer.data.stream_store import KeyKind, RangeStore, RemoteFile
+from trainer.data.streaming.blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
+from trainer.data.streaming.cache import BlockCache
+from trainer.data.streaming.store import KeyKind, RangeStore, RemoteFile
 
 SCHEMA = 1
 _INPUT, _STREAMED = "TRAINYARD_INPUT_", "TRAINYARD_STREAMED_"
