@@ -14,7 +14,7 @@ from tests.bench.rates import rates_in_turn
 from tests.bench.table import Row
 from tests.bench.workspace import runtime_bin
 from tests.fakes.torch_ranks import Strategy
-from trainer.data.idx import write_idx
+from trainer.data.pictures.idx import write_idx
 
 PROGRAMS = Path(__file__).parent / "ranks"
 NUM_TRAIN, NUM_TEST, BATCH_PER_RANK = 10_000, 1_000, 64

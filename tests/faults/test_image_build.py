@@ -29,7 +29,7 @@ from jobs.rank.program import rank_program
 from tests.fakes.containers import buildah, buildah_storage
 from trainer.data.digits import prepare_digits
 from trainer.data.disk.events import Events
-from trainer.data.idx import read_idx
+from trainer.data.pictures.idx import read_idx
 
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/base/bookworm:debootstrap"

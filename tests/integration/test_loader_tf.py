@@ -25,8 +25,8 @@ PYTORCH = """
 import hashlib, sys
 from pathlib import Path
 import torch
-from trainer.data.crops import picture_rng, random_crop
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.crops import picture_rng, random_crop
+from trainer.data.pictures.splits import open_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader
 
 pictures = open_pictures(Path(sys.argv[1]), "train")

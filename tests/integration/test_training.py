@@ -23,7 +23,7 @@ from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.digits import prepare_digits
 from trainer.data.disk.events import Events
-from trainer.data.idx import read_idx, write_idx
+from trainer.data.pictures.idx import read_idx, write_idx
 
 REPO = Path(__file__).parents[2]
 MODULE = "trainer.pytorch.mnist"

@@ -21,7 +21,7 @@ from tests.fakes.packed_dataset import stream_variables, write_packed, write_str
 from tests.fakes.scripted_server import answer, scripted_server
 from tests.folders import make_folder, read_folder
 from trainer.common.errors import TrainingError
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.splits import open_pictures
 from trainer.data.streaming.cache import BlockCache
 from trainer.data.streaming.store import RangeStore, RemoteFile
 

@@ -24,7 +24,7 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment, make_spec
 from tests.folders import make_folder
 from trainer.common.errors import TrainingError
-from trainer.data.coco import read_split
+from trainer.data.pictures.coco import read_split
 
 ROOT = Path(__file__).parents[2]
 DEEP = b"[" * 200_000
@@ -37,7 +37,8 @@ PROGRAM = """
 import json, resource, sys, time
 from pathlib import Path
 from trainer.common.errors import TrainingError
-from trainer.data import coco, imagenet, matlab, pack_sources
+from trainer.data import imagenet, matlab, pack_sources
+from trainer.data.pictures import coco
 from trainer.data.shards import index as shard_index
 folder = Path(sys.argv[1])
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

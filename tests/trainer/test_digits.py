@@ -16,7 +16,7 @@ from trainer.common.errors import TrainingError
 from trainer.data.digits import enlarge, prepare_digits, split
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
-from trainer.data.idx import MNIST_FILES, read_idx
+from trainer.data.pictures.idx import MNIST_FILES, read_idx
 from trainer.data.prepare import main
 
 # Equal on every machine: the digest of a dataset hangs on it.

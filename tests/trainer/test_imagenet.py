@@ -17,7 +17,7 @@ from tests.campaign import campaign
 from tests.fakes.ilsvrc import class_names, write_archives, write_devkit, write_sums
 from tests.folders import read_folder
 from trainer.data.imagenet import DEVKIT, TRAIN, VAL
-from trainer.data.pictures import open_splits
+from trainer.data.pictures.splits import open_splits
 from trainer.data.prepare import main
 
 NUM_CLASSES = 5

@@ -14,8 +14,8 @@ import pytest
 
 from trainer.common.world import World
 from trainer.data import jpeg_crop
-from trainer.data.crops import Crop, random_crop
 from trainer.data.jpeg_crop import compiled, open_cropper, warn_without_cropper
+from trainer.data.pictures.crops import Crop, random_crop
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow draws the pictures")
 SUBSAMPLINGS = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}

@@ -24,7 +24,7 @@ from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
 from trainer.data.pack import main, pack, parse_size, shard_bounds
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.splits import open_pictures
 from trainer.data.shard_writer import sample_key
 from trainer.data.shards.index import read_index, read_places
 from trainer.data.synthetic import make_pictures

@@ -19,10 +19,10 @@ import pytest
 
 from tests.folders import read_folder
 from trainer.common.errors import TrainingError
-from trainer.data import coco
 from trainer.data.disk.events import Events
-from trainer.data.idx import MNIST_FILES, read_idx
-from trainer.data.pictures import open_splits
+from trainer.data.pictures import coco
+from trainer.data.pictures.idx import MNIST_FILES, read_idx
+from trainer.data.pictures.splits import open_splits
 from trainer.data.prepare import main, prepare_archives
 from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.synthetic_coco import make_coco

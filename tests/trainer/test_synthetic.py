@@ -12,7 +12,7 @@ from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.data import synthetic
-from trainer.data.pictures import open_splits
+from trainer.data.pictures.splits import open_splits
 from trainer.data.synthetic import INSECTS, default_folder, main, make_pictures
 
 SMALL = {"num_classes": 3, "num_train": 7, "num_val": 4, "size": 40, "seed": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from trainer.data.idx import read_idx
+from trainer.data.pictures.idx import read_idx
 from trainer.data.synthetic_digits import draw_digit, make_default_digits
 
 

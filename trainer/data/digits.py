@@ -17,7 +17,7 @@ from trainer.common.errors import TrainingError
 from trainer.data.disk.durability import sync_files_of
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder, is_free
-from trainer.data.idx import MNIST_FILES, write_idx
+from trainer.data.pictures.idx import MNIST_FILES, write_idx
 
 _EVERY_NTH_TO_TEST = 5
 

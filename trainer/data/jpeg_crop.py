@@ -24,7 +24,7 @@ from pathlib import Path
 
 from trainer.common.speech import warn
 from trainer.common.world import World
-from trainer.data.crops import Crop
+from trainer.data.pictures.crops import Crop
 
 SOURCE = Path(__file__).parent / "native" / "jpeg_crop.c"
 # Instructions that the source is written for, as gcc and clang name them and as Linux does.

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
-from trainer.data.picture_folders import FolderPictures, open_folders
+from trainer.data.pictures.folders import FolderPictures, open_folders
 from trainer.data.shards.index import Kind, read_index
 
 # Far above any picture's area.

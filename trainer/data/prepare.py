@@ -24,7 +24,7 @@ from trainer.data.digits import prepare_digits
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
 from trainer.data.fetch import fetch_archives
-from trainer.data.idx import MNIST_FILES, read_idx
+from trainer.data.pictures.idx import MNIST_FILES, read_idx
 from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.staging import Staging, Unpacked, is_prepared
 from trainer.data.unpack import Progress, unpack

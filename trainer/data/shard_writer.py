@@ -16,7 +16,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
 from trainer.data.pack_sources import Sample
-from trainer.data.picture_header import PictureHeader, parse_header
+from trainer.data.pictures.header import PictureHeader, parse_header
 from trainer.data.shards import tar as shard_tar
 from trainer.data.shards import tfrecord
 from trainer.data.shards.index import Format, Shard, encode_places

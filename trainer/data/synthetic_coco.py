@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.common.errors import TrainingError
-from trainer.data.coco import SplitName
+from trainer.data.pictures.coco import SplitName
 from trainer.data.synthetic import default_folder
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.idx import write_idx
+from trainer.data.pictures.idx import write_idx
 from trainer.data.synthetic import default_folder
 
 SIDE = 28

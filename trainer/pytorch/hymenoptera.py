@@ -36,9 +36,9 @@ from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
 from trainer.common.vote import Place
-from trainer.data.crops import Crop, picture_rng, random_crop
-from trainer.data.picture_grid import write_grid
-from trainer.data.pictures import Pictures
+from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+from trainer.data.pictures.grid import write_grid
+from trainer.data.pictures.splits import Pictures
 from trainer.data.synthetic import INSECTS
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.evaluation import evaluate

@@ -21,11 +21,11 @@ from torchvision.io import ImageReadMode, decode_image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
-from trainer.data.crops import Crop
 from trainer.data.jpeg_crop import open_cropper
-from trainer.data.picture_header import not_whole, require_decodable
-from trainer.data.pictures import Pictures
-from trainer.data.read_ahead import announced, read_ahead
+from trainer.data.pictures.crops import Crop
+from trainer.data.pictures.header import not_whole, require_decodable
+from trainer.data.pictures.read_ahead import announced, read_ahead
+from trainer.data.pictures.splits import Pictures
 
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -39,8 +39,8 @@ from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
 from trainer.common.vote import Place
 from trainer.common.whole_file import write_whole
-from trainer.data.coco import CocoPicture, CocoSplit, open_splits
-from trainer.data.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits
+from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
 from trainer.data.synthetic_coco import make_default_coco
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.guard import Guard

@@ -19,7 +19,7 @@ from pycocotools.cocoeval import COCOeval
 from torch import Tensor, nn
 
 from trainer.common.sharding import shard
-from trainer.data.coco import CocoPicture, CocoSplit
+from trainer.data.pictures.coco import CocoPicture, CocoSplit
 from trainer.pytorch.maskrcnn_loading import read_image
 from trainer.pytorch.strategy import Ranks, Strategy
 

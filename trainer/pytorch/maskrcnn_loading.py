@@ -18,8 +18,8 @@ from pycocotools import mask as run_lengths
 from torch import Tensor
 
 from trainer.common.errors import TrainingError
-from trainer.data.coco import CocoObject, CocoPicture
-from trainer.data.read_ahead import NUM_AHEAD
+from trainer.data.pictures.coco import CocoObject, CocoPicture
+from trainer.data.pictures.read_ahead import NUM_AHEAD
 from trainer.pytorch.loader import decode
 
 # COCO's pictures have at most 0.4 million pixels, and some dozens of objects.

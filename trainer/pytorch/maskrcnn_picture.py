@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from trainer.data.picture_decoding import decode_rgb
+from trainer.data.pictures.decoding import decode_rgb
 from trainer.pytorch.maskrcnn_evaluation import Found, find_objects
 from trainer.pytorch.maskrcnn_model import build_network, load_trained, read_weights
 from trainer.pytorch.strategy import Ranks, pick_device

@@ -38,7 +38,7 @@ from trainer.common.trackers import open_trackers
 from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
 from trainer.common.vote import Place
 from trainer.common.world import Backend, RankArguments
-from trainer.data.idx import read_idx
+from trainer.data.pictures.idx import read_idx
 from trainer.data.synthetic_digits import make_default_digits
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.guard import Guard

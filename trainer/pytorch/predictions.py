@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from trainer.data.crops import center_crop
-from trainer.data.picture_grid import Prediction
-from trainer.data.pictures import Pictures
+from trainer.data.pictures.crops import center_crop
+from trainer.data.pictures.grid import Prediction
+from trainer.data.pictures.splits import Pictures
 from trainer.pytorch.loader import Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 

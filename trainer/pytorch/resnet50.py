@@ -34,7 +34,7 @@ from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.vote import Place
-from trainer.data.crops import Crop, picture_rng, random_crop
+from trainer.data.pictures.crops import Crop, picture_rng, random_crop
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard

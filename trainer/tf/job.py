@@ -20,9 +20,9 @@ from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.common.sharding import rank_batches, shard
 from trainer.common.throughput import Throughput
-from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.jpeg_crop import warn_without_cropper
-from trainer.data.pictures import open_splits
+from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.splits import open_splits
 from trainer.data.synthetic import default_folder, make_pictures
 from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers

@@ -20,11 +20,11 @@ from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
-from trainer.data.crops import Crop
 from trainer.data.jpeg_crop import open_cropper
-from trainer.data.picture_decoding import decode_rgb
-from trainer.data.pictures import Pictures
-from trainer.data.read_ahead import NUM_AHEAD, announced
+from trainer.data.pictures.crops import Crop
+from trainer.data.pictures.decoding import decode_rgb
+from trainer.data.pictures.read_ahead import NUM_AHEAD, announced
+from trainer.data.pictures.splits import Pictures
 from trainer.tf.strategy import DeviceName
 
 # Gives the part to see of picture `index`, which is so wide and high.

@@ -20,9 +20,9 @@ from PIL import Image
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.sharding import shuffled_batches
-from trainer.data import read_ahead
-from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures import read_ahead
+from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.splits import open_pictures
 from trainer.tf.loader import Loader
 
 SIZE = 32

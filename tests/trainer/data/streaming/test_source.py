@@ -29,7 +29,7 @@ from tests.fakes.range_server import RangeServer, Trouble
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.pack import pack
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.splits import open_pictures
 from trainer.data.streaming import store as stream_store
 from trainer.data.streaming.blocks import BLOCK_BYTES
 from trainer.data.streaming.cache import BlockCache

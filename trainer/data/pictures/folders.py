@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainer.common.errors import TrainingError
 from trainer.data.disk.texts import Texts
-from trainer.data.picture_bytes import SUFFIXES, read_file, unreadable
+from trainer.data.pictures.files import SUFFIXES, read_file, unreadable
 
 
 class FolderPictures:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.picture_bytes import ShardFiles, unreadable
+from trainer.data.pictures.files import ShardFiles, unreadable
 from trainer.data.shards.index import INDEX_FILE, Index, Places, Split, read_places
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from trainer.data.read_ahead import NUM_AHEAD, NUM_ANNOUNCED, announced, read_ahead
+from trainer.data.pictures.read_ahead import NUM_AHEAD, NUM_ANNOUNCED, announced, read_ahead
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data import picture_bytes
-from trainer.data.pictures import open_pictures, open_splits
+from trainer.data.pictures import files as picture_bytes
+from trainer.data.pictures.splits import open_pictures, open_splits
 from trainer.data.shards.index import (
     Index,
     Shard,

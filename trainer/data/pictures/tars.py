@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from trainer.common.errors import TrainingError
 from trainer.data.disk.texts import Texts
-from trainer.data.picture_bytes import SUFFIXES, ShardFiles, unreadable
+from trainer.data.pictures.files import SUFFIXES, ShardFiles, unreadable
 
 LABEL_SUFFIX = "cls"
 CLASSES_FILE = "classes.txt"

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.data.picture_header import not_whole, require_few_pixels
+from trainer.data.pictures.header import not_whole, require_few_pixels
 
 if TYPE_CHECKING:
     from PIL.Image import Image

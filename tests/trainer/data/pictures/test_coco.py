@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.data.coco import CocoObject, CocoPicture, open_splits, read_split
-from trainer.data.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.data.pictures.coco import CocoObject, CocoPicture, open_splits, read_split
+from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
 from trainer.data.synthetic_coco import CATEGORIES, main, make_coco
 
 SQUARE = [2.0, 2.0, 12.0, 2.0, 12.0, 12.0, 2.0, 12.0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures import open_pictures, open_splits
+from trainer.data.pictures.splits import open_pictures, open_splits
 
 # The bytes are opaque here.
 FILES = {

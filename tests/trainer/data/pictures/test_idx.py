@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data.idx import read_idx, write_idx
+from trainer.data.pictures.idx import read_idx, write_idx
 
 
 def test_the_bytes_are_those_of_the_format(tmp_path):

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from trainer.common.errors import TrainingError
-from trainer.data.picture_folders import open_folders, visible
-from trainer.data.picture_shards import open_packed
-from trainer.data.picture_tars import TarPictures, open_tars
+from trainer.data.pictures.folders import open_folders, visible
+from trainer.data.pictures.packed import open_packed
+from trainer.data.pictures.tars import TarPictures, open_tars
 from trainer.data.shards.index import Index, read_index
 from trainer.data.streaming.source import find_source, open_streamed
 

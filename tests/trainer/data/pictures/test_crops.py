@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 
 SIZES = [(500, 375), (375, 500), (32, 32), (1, 1), (1, 900), (900, 1), (7, 3)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.common.whole_file import write_whole
-from trainer.data.picture_decoding import decode_rgb
+from trainer.data.pictures.decoding import decode_rgb
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw

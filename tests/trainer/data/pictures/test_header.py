@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.data.picture_header import PictureHeader, parse_header
+from trainer.data.pictures.header import PictureHeader, parse_header
 
 WIDTH, HEIGHT = 37, 21
 

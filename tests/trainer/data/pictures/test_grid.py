@@ -5,7 +5,7 @@ import io
 import pytest
 from PIL import Image
 
-from trainer.data.picture_grid import Prediction, write_grid
+from trainer.data.pictures.grid import Prediction, write_grid
 
 
 def encoded(size, colour, mode="RGB"):
