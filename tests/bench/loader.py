@@ -21,7 +21,7 @@ def loader_rows(project: Path, rounds: int) -> list[Row]:
     from jobs.images.runtimes import runtime_python
     from trainer.data.disk.events import Events
     from trainer.data.pack import pack
-    from trainer.data.synthesize import ImageSet, make_images
+    from trainer.data.synthesize.imagenet import ImageSet, make_images
 
     python = str(runtime_python("pytorch", project))
     peers = _install_peers(project, python)

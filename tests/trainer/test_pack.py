@@ -27,8 +27,8 @@ from trainer.data.pack import main, pack, parse_size, shard_bounds
 from trainer.data.pictures.splits import open_pictures
 from trainer.data.shard_writer import sample_key
 from trainer.data.shards.index import read_index, read_places
-from trainer.data.synthetic import make_pictures
-from trainer.data.synthetic_coco import make_coco
+from trainer.data.synthesize.coco import make_coco
+from trainer.data.synthesize.stripes import make_pictures
 
 NUM_TRAIN, NUM_VAL, NUM_CLASSES = 90, 15, 3
 # Of equal input on any machine; a new value means that packed datasets get other digests.

@@ -25,7 +25,7 @@ from trainer.data.pictures.idx import MNIST_FILES, read_idx
 from trainer.data.pictures.splits import open_splits
 from trainer.data.prepare import main, prepare_archives
 from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
-from trainer.data.synthetic_coco import make_coco
+from trainer.data.synthesize.coco import make_coco
 
 
 class Quiet(SimpleHTTPRequestHandler):

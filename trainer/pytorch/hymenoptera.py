@@ -39,7 +39,7 @@ from trainer.common.vote import Place
 from trainer.data.pictures.crops import Crop, picture_rng, random_crop
 from trainer.data.pictures.grid import write_grid
 from trainer.data.pictures.splits import Pictures
-from trainer.data.synthetic import INSECTS
+from trainer.data.synthesize.stripes import INSECTS
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.features import compute_features

@@ -41,7 +41,7 @@ from trainer.common.vote import Place
 from trainer.common.whole_file import write_whole
 from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
-from trainer.data.synthetic_coco import make_default_coco
+from trainer.data.synthesize.coco import make_default_coco
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable

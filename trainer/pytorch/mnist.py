@@ -39,7 +39,7 @@ from trainer.common.training_options import DeviceName, PrecisionName, TrainingO
 from trainer.common.vote import Place
 from trainer.common.world import Backend, RankArguments
 from trainer.data.pictures.idx import read_idx
-from trainer.data.synthetic_digits import make_default_digits
+from trainer.data.synthesize.digits import make_default_digits
 from trainer.pytorch.ending import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable

@@ -11,7 +11,7 @@ import torch
 from trainer.common.errors import TrainingError
 from trainer.data.jpeg_crop import warn_without_cropper
 from trainer.data.pictures.splits import Pictures, open_splits
-from trainer.data.synthetic import default_folder, make_pictures
+from trainer.data.synthesize.stripes import default_folder, make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
 from trainer.pytorch.strategy import Ranks
 

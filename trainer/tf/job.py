@@ -23,7 +23,7 @@ from trainer.common.throughput import Throughput
 from trainer.data.jpeg_crop import warn_without_cropper
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.splits import open_splits
-from trainer.data.synthetic import default_folder, make_pictures
+from trainer.data.synthesize.stripes import default_folder, make_pictures
 from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers
 from trainer.tf.network import begin_from, build_resnet50, save_weights

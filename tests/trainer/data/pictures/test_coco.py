@@ -12,7 +12,7 @@ from PIL import Image
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.coco import CocoObject, CocoPicture, open_splits, read_split
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
-from trainer.data.synthetic_coco import CATEGORIES, main, make_coco
+from trainer.data.synthesize.coco import CATEGORIES, main, make_coco
 
 SQUARE = [2.0, 2.0, 12.0, 2.0, 12.0, 12.0, 2.0, 12.0]
 CODE = {"size": [30, 40], "counts": [100, 5, 1095]}

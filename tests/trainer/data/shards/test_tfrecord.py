@@ -14,8 +14,8 @@ from jobs.images.runtimes import PROJECT, runtime_python
 from trainer.data.disk.events import Events
 from trainer.data.pack import pack
 from trainer.data.shards.tfrecord import bytes_feature, float_feature, int_feature, record_parts
-from trainer.data.synthetic import make_pictures
-from trainer.data.synthetic_coco import make_coco
+from trainer.data.synthesize.coco import make_coco
+from trainer.data.synthesize.stripes import make_pictures
 
 FEATURES = {
     "image/class/label": int_feature(999),

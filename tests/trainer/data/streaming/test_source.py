@@ -35,7 +35,7 @@ from trainer.data.streaming.blocks import BLOCK_BYTES
 from trainer.data.streaming.cache import BlockCache
 from trainer.data.streaming.source import StreamedPictures, find_source, open_streamed, read_source
 from trainer.data.streaming.store import RangeStore, RemoteFile
-from trainer.data.synthetic import make_pictures
+from trainer.data.synthesize.stripes import make_pictures
 
 LARGE = 1 << 30
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.data import synthetic
 from trainer.data.pictures.splits import open_splits
-from trainer.data.synthetic import INSECTS, default_folder, main, make_pictures
+from trainer.data.synthesize import stripes as synthetic
+from trainer.data.synthesize.stripes import INSECTS, default_folder, main, make_pictures
 
 SMALL = {"num_classes": 3, "num_train": 7, "num_val": 4, "size": 40, "seed": 1}
 
@@ -68,7 +68,7 @@ def test_what_is_no_made_set_is_never_touched(tmp_path, is_file):
 
 
 def test_processes_that_make_the_same_set_at_once_all_succeed(tmp_path):
-    argv = [sys.executable, "-m", "trainer.data.synthetic", "--to", str(tmp_path / "set")]
+    argv = [sys.executable, "-m", "trainer.data.synthesize.stripes", "--to", str(tmp_path / "set")]
     argv += ["--classes", "2", "--train", "40", "--val", "4", "--size", "48"]
     makers = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = {maker.communicate(timeout=60)[0] for maker in makers}

@@ -1,6 +1,6 @@
 """Makes small data sets of JPEGs that can be learnt, for a first run without any download.
 
-    python -m trainer.data.synthetic --to data/pictures --classes 10 --train 800 --val 200
+    python -m trainer.data.synthesize.stripes --to data/pictures --classes 10 --train 800 --val 200
 
 Equal arguments give equal pictures. A class is a colour with stripes of a direction; the two
 classes ants and bees are drawn as insects.
@@ -292,7 +292,9 @@ def _colour(hue: float, saturation: float, value: float) -> tuple[int, int, int]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m trainer.data.synthetic", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer.data.synthesize.stripes", allow_abbrev=False
+    )
     parser.add_argument("--to", type=Path, required=True, metavar="DIR")
     parser.add_argument("--classes", type=int, default=10, metavar="N")
     parser.add_argument("--train", type=int, default=800, metavar="N", help="training pictures")

@@ -15,7 +15,7 @@ from trainer.data.disk.durability import boot_id
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
 from trainer.data.pictures.splits import open_splits
-from trainer.data.synthesize import ImageSet, main, make_image, make_images
+from trainer.data.synthesize.imagenet import ImageSet, main, make_image, make_images
 
 IMAGES = ImageSet(num_train=75, num_classes=3, seed=0)
 

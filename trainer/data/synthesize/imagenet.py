@@ -30,7 +30,7 @@ from trainer.data.disk.durability import boot_id
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder, is_free
 from trainer.data.disk.workers import num_cores, run_tasks
-from trainer.data.synthetic import ABOUT, Scene, draw_stripes
+from trainer.data.synthesize.stripes import ABOUT, Scene, draw_stripes
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -254,7 +254,3 @@ def _encode(picture: Image, number: int) -> bytes:
         picture = picture.convert("L")
     picture.save(buffer, "JPEG", quality=JPEG_QUALITY)
     return buffer.getvalue()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

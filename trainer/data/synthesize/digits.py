@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.idx import write_idx
-from trainer.data.synthetic import default_folder
+from trainer.data.synthesize.stripes import default_folder
 
 SIDE = 28
 Point = tuple[float, float]

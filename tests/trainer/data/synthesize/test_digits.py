@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 
 from trainer.data.pictures.idx import read_idx
-from trainer.data.synthetic_digits import draw_digit, make_default_digits
+from trainer.data.synthesize.digits import draw_digit, make_default_digits
 
 
 def test_a_set_is_in_mnists_format_and_made_once(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """Makes a small data set in COCO's format that can be learnt: discs, boxes and triangles.
 
-    python -m trainer.data.synthetic_coco --to data/shapes --train 200 --val 50
+    python -m trainer.data.synthesize.coco --to data/shapes --train 200 --val 50
 
 Equal arguments give equal files. As in COCO there are pictures of both orientations, pictures
 without any object, objects behind others, crowds as run-length codes, and gaps in the category ids.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.coco import SplitName
-from trainer.data.synthetic import default_folder
+from trainer.data.synthesize.stripes import default_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -245,7 +245,7 @@ def _crowd_annotation(box: tuple[int, int, int, int], size: tuple[int, int]) -> 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.data.synthetic_coco", allow_abbrev=False
+        prog="python -m trainer.data.synthesize.coco", allow_abbrev=False
     )
     parser.add_argument("--to", type=Path, required=True, metavar="DIR")
     parser.add_argument("--train", type=int, default=200, metavar="N", help="training pictures")
