@@ -20,7 +20,7 @@ def loader_rows(project: Path, rounds: int) -> list[Row]:
     """Load 4,000 made JPEGs of about 110 kB from the page cache with two workers on two cores."""
     from jobs.images.runtimes import runtime_python
     from trainer.data.disk.events import Events
-    from trainer.data.pack import pack
+    from trainer.data.pack.program import pack
     from trainer.data.synthesize.imagenet import ImageSet, make_images
 
     python = str(runtime_python("pytorch", project))

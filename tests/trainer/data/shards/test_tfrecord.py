@@ -12,7 +12,7 @@ from PIL import Image
 
 from jobs.images.runtimes import PROJECT, runtime_python
 from trainer.data.disk.events import Events
-from trainer.data.pack import pack
+from trainer.data.pack.program import pack
 from trainer.data.shards.tfrecord import bytes_feature, float_feature, int_feature, record_parts
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.stripes import make_pictures

@@ -28,7 +28,7 @@ from tests.fakes.packed_dataset import (
 from tests.fakes.range_server import RangeServer, Trouble
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
-from trainer.data.pack import pack
+from trainer.data.pack.program import pack
 from trainer.data.pictures.splits import open_pictures
 from trainer.data.streaming import store as stream_store
 from trainer.data.streaming.blocks import BLOCK_BYTES

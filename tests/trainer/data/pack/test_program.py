@@ -23,9 +23,9 @@ from PIL import Image
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
-from trainer.data.pack import main, pack, parse_size, shard_bounds
+from trainer.data.pack.program import main, pack, parse_size, shard_bounds
+from trainer.data.pack.writer import sample_key
 from trainer.data.pictures.splits import open_pictures
-from trainer.data.shard_writer import sample_key
 from trainer.data.shards.index import read_index, read_places
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.stripes import make_pictures

@@ -15,7 +15,7 @@ from pathlib import Path
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
-from trainer.data.pack_sources import Sample
+from trainer.data.pack.sources import Sample
 from trainer.data.pictures.header import PictureHeader, parse_header
 from trainer.data.shards import tar as shard_tar
 from trainer.data.shards import tfrecord

@@ -32,8 +32,8 @@ from trainer.common.whole_file import write_whole
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder, is_free
 from trainer.data.disk.workers import num_cores, run_tasks
-from trainer.data.pack_sources import FileFacts, Samples, Source, look_at_files, open_source
-from trainer.data.shard_writer import ShardTask, WrittenShard, write_shard
+from trainer.data.pack.sources import FileFacts, Samples, Source, look_at_files, open_source
+from trainer.data.pack.writer import ShardTask, WrittenShard, write_shard
 from trainer.data.shards.index import Format, Index, Split, write_index, write_places
 
 # Large enough that a store's delay does not count, small enough that a few are read at a time.
@@ -289,7 +289,3 @@ def _tell_done(events: Events, target: Path, index: Index) -> None:
         f"{size / 1e6:.1f} MB, in {target}"
     )
     events.tell("done", text, folder=str(target), samples=counts, shards=shards, bytes=size)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
