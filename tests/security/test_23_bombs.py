@@ -37,7 +37,8 @@ PROGRAM = """
 import json, resource, sys, time
 from pathlib import Path
 from trainer.common.errors import TrainingError
-from trainer.data import imagenet, matlab
+from trainer.data import matlab
+from trainer.data.prepare import imagenet
 from trainer.data.pack import sources as pack_sources
 from trainer.data.pictures import coco
 from trainer.data.shards import index as shard_index

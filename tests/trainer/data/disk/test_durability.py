@@ -7,9 +7,9 @@ import time
 import zipfile
 
 from tests.folders import read_folder
-from tests.trainer.test_unpack import unpack_whole
+from tests.trainer.data.prepare.test_unpack import unpack_whole
 from trainer.data.disk.durability import SYNC_BYTES, BackgroundSync, boot_id
-from trainer.data.staging import RECEIPT
+from trainer.data.prepare.staging import RECEIPT
 
 
 def test_files_count_once_enough_is_written_and_on_the_disk(tmp_path):

@@ -19,8 +19,8 @@ from trainer.data.archives.file import GET_AGAIN, ArchiveFile, Inflated, Section
 from trainer.data.archives.member_names import refusal
 from trainer.data.archives.tar import Member, tar_members
 from trainer.data.matlab import read_structs
-from trainer.data.published import Checksum
-from trainer.data.unpack import other_archive
+from trainer.data.prepare.published import Checksum
+from trainer.data.prepare.unpack import other_archive
 
 DEVKIT, VAL, TRAIN = (
     "ILSVRC2012_devkit_t12.tar.gz",

@@ -17,8 +17,8 @@ from trainer.data.archives.file import ArchiveFile
 from trainer.data.archives.tar import Member
 from trainer.data.disk.durability import BackgroundSync, sync_files_of
 from trainer.data.disk.events import Events
-from trainer.data.published import Checksum
-from trainer.data.staging import Staging, Unpacked
+from trainer.data.prepare.published import Checksum
+from trainer.data.prepare.staging import Staging, Unpacked
 
 # Gives an archive's files under their paths in the data set's folder; leaves out what it holds not.
 Files = Callable[[ArchiveFile], Iterator[Member]]

@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data import imagenet, published, zipped_sets
 from trainer.data.archives.file import ArchiveFile
 from trainer.data.archives.tar import Member
-from trainer.data.digits import prepare_digits
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
-from trainer.data.fetch import fetch_archives
 from trainer.data.pictures.idx import MNIST_FILES, read_idx
-from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
-from trainer.data.staging import Staging, Unpacked, is_prepared
-from trainer.data.unpack import Progress, unpack
+from trainer.data.prepare import imagenet, published, zipped_sets
+from trainer.data.prepare.digits import prepare_digits
+from trainer.data.prepare.fetch import fetch_archives
+from trainer.data.prepare.published import Archive, Checksum, expected_checksums, read_checksums
+from trainer.data.prepare.staging import Staging, Unpacked, is_prepared
+from trainer.data.prepare.unpack import Progress, unpack
 
 _IMAGENET_PAGE = "https://www.image-net.org/download-images"
 
@@ -277,7 +277,3 @@ _DATASETS: dict[str, _DataSet] = {
         archives=published.HYMENOPTERA, plan=_plan_hymenoptera, check=_check_nothing_more
     ),
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

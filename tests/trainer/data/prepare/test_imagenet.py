@@ -16,9 +16,9 @@ import pytest
 from tests.campaign import campaign
 from tests.fakes.ilsvrc import class_names, write_archives, write_devkit, write_sums
 from tests.folders import read_folder
-from trainer.data.imagenet import DEVKIT, TRAIN, VAL
 from trainer.data.pictures.splits import open_splits
-from trainer.data.prepare import main
+from trainer.data.prepare.imagenet import DEVKIT, TRAIN, VAL
+from trainer.data.prepare.program import main
 
 NUM_CLASSES = 5
 COUNT = 5 * 8 + 23
@@ -242,7 +242,7 @@ def _forget(target: Path, archive: str, **fields: object) -> None:
 
 
 def test_a_second_program_on_the_same_folder_is_refused(archives, tmp_path, capsys):
-    from trainer.data.staging import Staging
+    from trainer.data.prepare.staging import Staging
 
     with Staging(tmp_path / "imagenet", "imagenet"):
         assert prepare(archives, tmp_path / "imagenet") == 1

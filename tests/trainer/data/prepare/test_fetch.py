@@ -15,8 +15,8 @@ import pytest
 
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
-from trainer.data.fetch import fetch_archives
-from trainer.data.published import COCO, HYMENOPTERA, IMAGENET, MNIST, Archive, Checksum
+from trainer.data.prepare.fetch import fetch_archives
+from trainer.data.prepare.published import COCO, HYMENOPTERA, IMAGENET, MNIST, Archive, Checksum
 
 CONTENT = random.Random(3).randbytes(3_000_000)
 

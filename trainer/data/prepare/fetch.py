@@ -27,7 +27,7 @@ from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
 from trainer.data.disk.events import Events
 from trainer.data.disk.locks import locked
-from trainer.data.published import Archive
+from trainer.data.prepare.published import Archive
 
 # Waits before the next try; all of them in a row without a byte, and the next mirror is asked.
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)

@@ -18,9 +18,9 @@ from trainer.data.archives.file import ArchiveFile, Inflated
 from trainer.data.archives.tar import tar_members
 from trainer.data.archives.zip import read_directory, zip_members
 from trainer.data.disk.events import Events
-from trainer.data.published import Checksum
-from trainer.data.staging import RECEIPT, Staging
-from trainer.data.unpack import Progress, unpack
+from trainer.data.prepare.published import Checksum
+from trainer.data.prepare.staging import RECEIPT, Staging
+from trainer.data.prepare.unpack import Progress, unpack
 
 MOST_BYTES = 64 << 20
 

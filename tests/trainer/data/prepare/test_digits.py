@@ -13,11 +13,11 @@ import pytest
 
 from tests.folders import make_folder, read_folder
 from trainer.common.errors import TrainingError
-from trainer.data.digits import enlarge, prepare_digits, split
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
 from trainer.data.pictures.idx import MNIST_FILES, read_idx
-from trainer.data.prepare import main
+from trainer.data.prepare.digits import enlarge, prepare_digits, split
+from trainer.data.prepare.program import main
 
 # Equal on every machine: the digest of a dataset hangs on it.
 SHA256 = {

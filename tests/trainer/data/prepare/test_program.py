@@ -23,8 +23,8 @@ from trainer.data.disk.events import Events
 from trainer.data.pictures import coco
 from trainer.data.pictures.idx import MNIST_FILES, read_idx
 from trainer.data.pictures.splits import open_splits
-from trainer.data.prepare import main, prepare_archives
-from trainer.data.published import Archive, Checksum, expected_checksums, read_checksums
+from trainer.data.prepare.program import main, prepare_archives
+from trainer.data.prepare.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.synthesize.coco import make_coco
 
 
