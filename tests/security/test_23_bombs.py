@@ -39,9 +39,9 @@ from pathlib import Path
 from trainer.common.errors import TrainingError
 from trainer.data import matlab
 from trainer.data.prepare import imagenet
-from trainer.data.pack import sources as pack_sources
+from trainer.data.pack import sources
 from trainer.data.pictures import coco
-from trainer.data.shards import index as shard_index
+from trainer.data.shards import index
 folder = Path(sys.argv[1])
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[3]),) * 2)
@@ -54,9 +54,9 @@ except TrainingError as error:
 print(json.dumps([said, time.process_time() - begun_s]))
 """
 CALLS = {
-    "index": "shard_index.read_index(folder)",
+    "index": "index.read_index(folder)",
     "coco": "coco.read_split(folder, 'train2017')",
-    "pack": "pack_sources.open_source(folder)",
+    "pack": "sources.open_source(folder)",
     "matlab": "matlab.read_structs((folder / 'meta.mat').read_bytes(), 'synsets')",
 }
 

@@ -96,7 +96,7 @@ def test_no_trainer_calls_a_decoder_in_another_place() -> None:
         for call in calls.finditer(path.read_text(encoding="utf-8"))
     }
     assert found == {
-        "data/picture_decoding.py: Image.open(",
+        "data/pictures/decoding.py: Image.open(",
         "pytorch/loader.py: decode_image(",
         # Reads the file, and gives its bytes to the loader's `decode`.
         "pytorch/maskrcnn_evaluation.py: read_image(",

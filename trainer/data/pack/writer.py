@@ -17,8 +17,7 @@ from trainer.common.json_text import parse_json
 from trainer.common.whole_file import write_whole
 from trainer.data.pack.sources import Sample
 from trainer.data.pictures.header import PictureHeader, parse_header
-from trainer.data.shards import tar as shard_tar
-from trainer.data.shards import tfrecord
+from trainer.data.shards import tar, tfrecord
 from trainer.data.shards.index import Format, Shard, encode_places
 
 # Gives the bytes of the sample of a number, and where its picture begins in them.
@@ -79,7 +78,7 @@ def write_shard(task: ShardTask) -> WrittenShard:
 
 def _write(task: ShardTask, path: Path) -> WrittenShard:
     encode = ENCODERS[task.format]
-    end = shard_tar.END if task.format == "tar" else b""
+    end = tar.END if task.format == "tar" else b""
     digest = hashlib.sha256()
     offsets, lengths, wrong = array("Q"), array("I"), list[TrainingError]()
     size = 0
@@ -156,7 +155,7 @@ def _encode_tar(
 ) -> tuple[list[bytes], int]:
     beside = ("json", sample.record) if sample.record else ("cls", b"%d" % sample.label)
     members = ((header.suffix, data), beside)
-    return shard_tar.sample_parts(sample_key(number, sample.path), members)
+    return tar.sample_parts(sample_key(number, sample.path), members)
 
 
 def _encode_tfrecord(

@@ -162,8 +162,8 @@ def test_equal_folders_give_equal_bytes_however_they_were_made(tmp_path):
 def test_several_processes_write_the_same_bytes_as_one(tmp_path, monkeypatch):
     folder = write_classes(tmp_path / "pictures")
     alone = content(run_pack(folder, tmp_path / "alone", shard_bytes=2000))
-    monkeypatch.setattr("trainer.data.pack._BYTES_WORTH_A_PROCESS", 1)
-    monkeypatch.setattr("trainer.data.pack.num_cores", lambda: 2)
+    monkeypatch.setattr("trainer.data.pack.program._BYTES_WORTH_A_PROCESS", 1)
+    monkeypatch.setattr("trainer.data.pack.program.num_cores", lambda: 2)
     assert content(run_pack(folder, tmp_path / "both", shard_bytes=2000)) == alone
 
 

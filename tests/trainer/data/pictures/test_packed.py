@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures import files as picture_bytes
+from trainer.data.pictures import files
 from trainer.data.pictures.splits import open_pictures, open_splits
 from trainer.data.shards.index import (
     Index,
@@ -80,7 +80,7 @@ def test_pictures_go_to_another_process_and_are_read_there(tmp_path):
 
 
 def test_few_files_stay_open_whatever_the_number_of_shards(tmp_path, monkeypatch):
-    monkeypatch.setattr(picture_bytes, "MAX_OPEN", 2)
+    monkeypatch.setattr(files, "MAX_OPEN", 2)
     train = open_pictures(write_packed(tmp_path), "train")
     before = num_open()
     with ThreadPoolExecutor(8) as threads:

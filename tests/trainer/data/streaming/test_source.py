@@ -30,7 +30,6 @@ from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.pack.program import pack
 from trainer.data.pictures.splits import open_pictures
-from trainer.data.streaming import store as stream_store
 from trainer.data.streaming.blocks import BLOCK_BYTES
 from trainer.data.streaming.cache import BlockCache
 from trainer.data.streaming.source import StreamedPictures, find_source, open_streamed, read_source
@@ -93,7 +92,9 @@ def read_all(pictures: StreamedPictures, order: list[int] | None = None) -> list
 
 def token_store(monkeypatch, server: RangeServer, key: Path, **options: float) -> RangeStore:
     """A store on loopback that may see a token, as only Azure's may."""
-    monkeypatch.setattr(stream_store, "_AZURES", re.compile(r"http://127\.0\.0\.1:[0-9]+"))
+    monkeypatch.setattr(
+        "trainer.data.streaming.store._AZURES", re.compile(r"http://127\.0\.0\.1:[0-9]+")
+    )
     return RangeStore(server.endpoint, key, kind="token", **options)
 
 
@@ -508,7 +509,7 @@ def test_a_shard_that_is_gone_is_named(streaming):
 
 @pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
 def test_an_answer_that_is_no_range_is_not_read(tmp_path, monkeypatch, status):
-    monkeypatch.setattr(stream_store, "TIMEOUT_S", 5)
+    monkeypatch.setattr("trainer.data.streaming.store.TIMEOUT_S", 5)
     (tmp_path / "sas").write_text("sig=first")
 
     def answer() -> None:
@@ -540,8 +541,8 @@ def test_names_that_an_address_cannot_carry_are_quoted(tmp_path):
 
 
 def test_a_store_that_is_away_for_long_is_told_once(streaming, monkeypatch, capsys):
-    monkeypatch.setattr(stream_store, "SILENT_S", 0.1)
-    monkeypatch.setattr(stream_store, "LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr("trainer.data.streaming.store.SILENT_S", 0.1)
+    monkeypatch.setattr("trainer.data.streaming.store.LONGEST_PAUSE_S", 0.1)
     pictures = streaming.open()
     streaming.server.trouble = lambda number: Trouble(status=503) if number < 6 else None
     pictures.read(0)

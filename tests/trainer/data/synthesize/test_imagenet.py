@@ -72,7 +72,7 @@ def test_odd_pictures_are_among_them(number, kind):
 
 
 def test_equal_arguments_give_equal_files_from_any_number_of_processes(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("trainer.data.synthesize.num_cores", lambda: 1)
+    monkeypatch.setattr("trainer.data.synthesize.imagenet.num_cores", lambda: 1)
     assert content(make(tmp_path / "again")) == content(made)
     other = ImageSet(num_train=75, num_classes=3, seed=1)
     assert make_image(other, "train", 0) != make_image(IMAGES, "train", 0)

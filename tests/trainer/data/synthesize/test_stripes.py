@@ -12,7 +12,7 @@ from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.splits import open_splits
-from trainer.data.synthesize import stripes as synthetic
+from trainer.data.synthesize import stripes
 from trainer.data.synthesize.stripes import INSECTS, default_folder, main, make_pictures
 
 SMALL = {"num_classes": 3, "num_train": 7, "num_val": 4, "size": 40, "seed": 1}
@@ -81,7 +81,7 @@ def test_a_set_that_cannot_be_finished_leaves_nothing(tmp_path, monkeypatch):
     def full(_picture):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(synthetic, "_encode", full)
+    monkeypatch.setattr(stripes, "_encode", full)
     with pytest.raises(TrainingError, match="No space left on device"):
         make_pictures(tmp_path / "set", **SMALL)
     assert list(tmp_path.iterdir()) == []
