@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
@@ -16,8 +17,9 @@ import pytest
 from tests.campaign import campaign
 from tests.fakes.ilsvrc import class_names, write_archives, write_devkit, write_sums
 from tests.folders import read_folder
+from trainer.common.errors import TrainingError
 from trainer.data.pictures.splits import open_splits
-from trainer.data.prepare.imagenet import DEVKIT, TRAIN, VAL
+from trainer.data.prepare.imagenet import DEVKIT, TRAIN, VAL, read_synsets
 from trainer.data.prepare.program import main
 
 NUM_CLASSES = 5
@@ -171,6 +173,27 @@ def test_what_is_wrong_is_named_and_nothing_is_called_done(
     assert (len(error.splitlines()), "(hint: " in error) == (1, True)
     assert '"done"' not in out
     assert not (tmp_path / "imagenet").exists()
+
+
+def test_classes_are_read_from_meta_mat_or_its_damage_is_named(tmp_path):
+    names = class_names(3)
+    write_devkit(tmp_path / DEVKIT, names, [0])
+    with tarfile.open(tmp_path / DEVKIT) as devkit:
+        member = devkit.extractfile("ILSVRC2012_devkit_t12/data/meta.mat")
+        assert member is not None
+        meta = member.read()
+    assert read_synsets(meta) == {1: names[0], 2: names[1], 3: names[2], 4: "n00001740"}
+    draw = random.Random(5)
+    cut = [b"", b"hello", meta[:128], *(meta[: draw.randrange(len(meta))] for _ in range(3))]
+    for damaged in cut:
+        with pytest.raises(TrainingError, match=r"^it is a damaged MATLAB file: .+$"):
+            read_synsets(damaged)
+    for _ in range(6):
+        flipped = bytearray(meta)
+        flipped[draw.randrange(126, len(meta))] ^= 1 << draw.randrange(8)
+        # Never another error; where the flip lies outside of the synsets there is none.
+        with contextlib.suppress(TrainingError):
+            read_synsets(bytes(flipped))
 
 
 def test_archives_mended_after_a_failure_are_unpacked_anew(archives, tmp_path, made, expected):
