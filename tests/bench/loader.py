@@ -49,9 +49,9 @@ def loader_rows(project: Path, rounds: int) -> list[Row]:
         rates = rates_in_turn(commands, rounds=min(rounds, MAX_ROUNDS))
     limit = rates["simplejpeg"]
     return [
-        _row("class folders", "ours", "ImageFolder", rates, limit, at_least=2.5),
-        _row("tar shards", "ours from shards", "webdataset", rates, limit, at_least=2.5),
-        _row("shards", "ours from shards", "mosaicml-streaming", rates, limit, at_least=2.5),
+        _row("class folders", "ours", "ImageFolder", rates, limit, at_least=1.5),
+        _row("tar shards", "ours from shards", "webdataset", rates, limit, at_least=1.5),
+        _row("shards", "ours from shards", "mosaicml-streaming", rates, limit, at_least=1.5),
     ]
 
 

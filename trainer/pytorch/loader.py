@@ -21,7 +21,6 @@ from torchvision.io import ImageReadMode, decode_image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
-from trainer.data.jpeg_crop import open_cropper
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.header import not_whole, require_decodable
 from trainer.data.pictures.read_ahead import announced, read_ahead
@@ -104,7 +103,6 @@ class Loader:
         self._device = device
         self._size = size
         self._threads = threads
-        self._cropper = open_cropper()
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
@@ -136,19 +134,6 @@ class Loader:
     def _put(self, target: Tensor, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
         data = self._pictures.read(index)
-        if not self._put_plain(target, data, index, crop_of):
-            self._put_any(target, data, index, crop_of)
-
-    def _put_plain(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> bool:
-        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
-        size = self._cropper.size(data) if self._cropper else None
-        if self._cropper is None or size is None:
-            return False
-        crop, address = crop_of(index, *size), target.data_ptr()
-        return self._cropper.crop(data, crop, side=self._size, address=address)
-
-    def _put_any(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> None:
-        """Do it step by step, for all else; what one gives is what the other would give."""
         picture = decode(data, lambda: self._pictures.name(index))
         _, height, width = picture.shape
         crop = crop_of(index, width, height)

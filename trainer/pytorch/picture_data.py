@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from trainer.common.errors import TrainingError
-from trainer.data.jpeg_crop import warn_without_cropper
 from trainer.data.pictures.splits import Pictures, open_splits
 from trainer.data.synthesize.stripes import default_folder, make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
@@ -68,7 +67,6 @@ def open_loaders(
 ) -> tuple[Data, Pictures, Pictures]:
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
     train, val = open_splits(folder)
-    warn_without_cropper(ranks.world)
     threads = DecodingThreads(workers or num_workers(ranks.world, device))
     data = Data(
         train=Loader(train, device, size=size, threads=threads),

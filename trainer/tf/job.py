@@ -20,7 +20,6 @@ from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.common.sharding import rank_batches, shard
 from trainer.common.throughput import Throughput
-from trainer.data.jpeg_crop import warn_without_cropper
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize.stripes import default_folder, make_pictures
@@ -199,7 +198,6 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
     else:
         folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
     train, val = open_splits(folder)
-    warn_without_cropper(ranks.world)
     workers = options.workers or num_workers(ranks.world, device)
     return Data(
         train=Loader(train, size=options.image_size, num_workers=workers),

@@ -37,9 +37,10 @@ def _limit_resources() -> None:
     import time
 
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    used_bytes = pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + _MOST_BYTES,) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + _MOST_CPU_S,) * 2)
+    most_bytes = pages * resource.getpagesize() + _MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    most_cpu_s = int(time.process_time()) + _MOST_CPU_S
+    resource.setrlimit(resource.RLIMIT_CPU, (most_cpu_s, most_cpu_s))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
