@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Generic, TypeVar
 
+from trainer.common.agreement import require_saved
 from trainer.common.checkpoint import BrokenCheckpoint, Checkpoint, CheckpointFolder
 from trainer.common.errors import TrainingError
+from trainer.common.messages import say, warn
 from trainer.common.position import Position, require_same, require_within
 from trainer.common.rundir import RunDir
 from trainer.common.saver import SaveFailure, Saver
-from trainer.common.speech import say, warn
 from trainer.common.training_options import TrainingOptions
-from trainer.common.vote import require_saved
 from trainer.common.world import World
 
 NAME_BYTES = 64
@@ -121,7 +121,7 @@ class CheckpointKeeper(ABC, Generic[R]):
         return self._count(int(is_kept)) > 0
 
     def finish(self, *, hint: str) -> None:
-        """Wait for the last checkpoint, with all ranks; after the last vote.
+        """Wait for the last checkpoint, with all ranks; after the last step is settled.
 
         Raises TrainingError, on all ranks, where training was to stop for it.
         """

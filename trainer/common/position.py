@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,6 +27,16 @@ class Position:
     def is_due(self, every: int | None) -> bool:
         """Whether to save here: every so many steps, else at the end of each epoch."""
         return self.step % every == 0 if every else self.batch == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakenStep:
+    """One step that was taken, counted from 1; `samples` are this rank's part of its batch."""
+
+    step: int
+    epoch: int
+    batch: int
+    samples: Sequence[int] = ()
 
 
 def require_same(about: Mapping[str, Any], recipe: Mapping[str, Any], name: str) -> None:

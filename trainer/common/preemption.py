@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, cast
 from urllib.parse import urljoin
 
-from trainer.common.speech import warn
+from trainer.common.messages import warn
 from trainer.common.world import World
 
 EXIT_CODE = 75

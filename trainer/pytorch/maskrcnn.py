@@ -27,22 +27,21 @@ import torch
 from torch import nn
 
 from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import shard
-from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
-from trainer.common.vote import Place
 from trainer.common.whole_file import write_whole
 from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
 from trainer.data.synthesize.coco import make_default_coco
-from trainer.pytorch.ending import waiter, write_results
+from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import num_workers
@@ -343,14 +342,14 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
             take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
 
             throughput.step(job.batch_size)
-            place = Place(
+            taken = TakenStep(
                 step=position.step + 1,
                 epoch=position.epoch + 1,
                 batch=position.batch + 1,
                 samples=[sample.picture.id for sample in samples],
             )
             position = position.after_batch(job.num_batches)
-            guard.step(position, loss.detach() * len(samples), len(samples), place=place)
+            guard.step(position, loss.detach() * len(samples), len(samples), taken=taken)
     guard.settle()
     return position
 

@@ -15,7 +15,7 @@ from torchvision.ops.misc import FrozenBatchNorm2d
 
 from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
-from trainer.common.speech import warn
+from trainer.common.messages import warn
 from trainer.pytorch.state import Tensors, load_weights, read_files
 
 BackboneName = Literal["resnet18", "resnet34", "resnet50", "resnet101"]

@@ -25,7 +25,7 @@ def build_resnet(name: NetworkName, num_classes: int) -> ResNet:
     return get_model(name, weights=None, num_classes=num_classes, zero_init_residual=True)
 
 
-def begin_from(network: ResNet, path: Path, *, say: Callable[[str], None]) -> None:
+def load_pretrained(network: ResNet, path: Path, *, say: Callable[[str], None]) -> None:
     """Load pretrained weights; a head for another number of classes stays as it is, and says so.
 
     Raises TrainingError where the file holds another network's.

@@ -25,7 +25,7 @@ from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize.stripes import default_folder, make_pictures
 from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers
-from trainer.tf.network import begin_from, build_resnet50, save_weights
+from trainer.tf.network import build_resnet50, load_pretrained, save_weights
 from trainer.tf.optimizer import make_optimizer, set_precision
 from trainer.tf.state import rank_state, seed_generators, weights_digest, write_statistics
 from trainer.tf.strategy import DeviceName, Ranks, StrategyName, pick_device
@@ -151,7 +151,7 @@ def prepare(
     keras.utils.set_random_seed(options.seed)
     network = build(data.num_classes, options.image_size)
     if options.weights is not None:
-        begin_from(network, options.weights, say=print if world.is_main else lambda _: None)
+        load_pretrained(network, options.weights, say=print if world.is_main else lambda _: None)
     optimizer = make_optimizer(
         network,
         precision=options.precision,

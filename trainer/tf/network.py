@@ -170,7 +170,7 @@ def save_weights(network: keras.Model, path: Path) -> None:
     write_whole(path, save(torch_weights(network)))
 
 
-def begin_from(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> None:
+def load_pretrained(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> None:
     """Load pretrained weights; a head for another number of classes stays as it is, and says so.
 
     Raises TrainingError where the file holds another network's.

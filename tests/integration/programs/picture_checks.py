@@ -212,10 +212,10 @@ def evaluate(argv: Sequence[str]) -> int:
 
 class _NoGuard:
     def check(self, _position: Position) -> None:
-        """No vote."""
+        """Nothing to agree on."""
 
     def settle(self) -> None:
-        """No vote."""
+        """Nothing to agree on."""
 
 
 NO_GUARD = _NoGuard()

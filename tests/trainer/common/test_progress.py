@@ -8,10 +8,9 @@ import json
 import pytest
 
 from trainer.common.metrics import Metrics
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress, duration_text
 from trainer.common.throughput import Throughput
-from trainer.common.vote import Place
 from trainer.common.world import World
 
 
@@ -52,8 +51,8 @@ def train(tmp_path, stream: io.StringIO, *, world: World | None = None, first: i
             for step in range(first, 101):
                 clock.now += 1
                 throughput.step(64)
-                place = Place(step=step, epoch=(step - 1) // 50 + 1, batch=(step - 1) % 50 + 1)
-                progress.on_loss(place, float(step))
+                taken = TakenStep(step=step, epoch=(step - 1) // 50 + 1, batch=(step - 1) % 50 + 1)
+                progress.on_loss(taken, float(step))
         progress.on_epoch(Position(step=100, epoch=2), {"loss": 0.25, "accuracy": 0.5})
 
 

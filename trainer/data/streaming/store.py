@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from trainer.common.errors import TrainingError
-from trainer.common.speech import warn
+from trainer.common.messages import warn
 from trainer.data.streaming.loopback_owner import check_own_server
 
 VERSION = "2021-12-02"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
+from trainer.common.agreement import Diverged
 from trainer.common.errors import TrainingError
-from trainer.common.vote import Diverged
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.state import save_weights, weights_digest
 from trainer.pytorch.strategy import Ranks, Strategy
