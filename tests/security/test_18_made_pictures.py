@@ -15,7 +15,7 @@ import pytest
 from trainer.common.errors import TrainingError
 from trainer.data.synthesize.coco import make_default_coco
 from trainer.data.synthesize.digits import make_default_digits
-from trainer.data.synthesize.stripes import default_folder
+from trainer.data.synthesize.folders import default_folder
 
 NOBODY = 65534
 

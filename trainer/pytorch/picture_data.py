@@ -10,7 +10,8 @@ import torch
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.splits import Pictures, open_splits
-from trainer.data.synthesize.stripes import default_folder, make_pictures
+from trainer.data.synthesize.folders import default_folder
+from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
 from trainer.pytorch.strategy import Ranks
 

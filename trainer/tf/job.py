@@ -22,7 +22,8 @@ from trainer.common.sharding import rank_batches, shard
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.splits import open_splits
-from trainer.data.synthesize.stripes import default_folder, make_pictures
+from trainer.data.synthesize.folders import default_folder
+from trainer.data.synthesize.stripes import make_pictures
 from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers
 from trainer.tf.network import build_resnet50, load_pretrained, save_weights

@@ -14,9 +14,7 @@ import io
 import json
 import math
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.coco import SplitName
-from trainer.data.synthesize.stripes import default_folder
+from trainer.data.synthesize.folders import default_folder, whole_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,6 +37,7 @@ LONG_SIDE, SHORT_SIDE = 256, 192
 EMPTY_EVERY, CROWD_EVERY = 12, 10
 MOST_SHAPES = 4
 JPEG_QUALITY = 90
+_VAL = "annotations/instances_val2017.json"
 
 Point = tuple[float, float]
 
@@ -76,31 +75,17 @@ def make_coco(folder: Path, *, num_train: int, num_val: int, seed: int) -> None:
 
     Raises TrainingError where there is something in the folder, or no file can be written.
     """
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            _write_split(partial, "train2017", num_train, seed=seed)
-            _write_split(partial, "val2017", num_val, seed=seed)
-            partial.chmod(0o755)
-            _move(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        message = f"no pictures can be made in `{folder.parent}`: {error.strerror}"
-        raise TrainingError(message, hint="set TMPDIR to a folder with room") from None
 
-
-def _move(partial: Path, folder: Path) -> None:
-    """Give the finished set its name; another process may have been faster."""
-    try:
-        partial.replace(folder)
-    except OSError:
-        made = (partial / "annotations/instances_val2017.json").read_bytes()
-        there = folder / "annotations/instances_val2017.json"
-        if not there.is_file() or there.read_bytes() != made:
+    def is_there(made: Path) -> bool:
+        there = folder / _VAL
+        if not there.is_file() or there.read_bytes() != (made / _VAL).read_bytes():
             message = f"`{folder}` holds something else than this made set of pictures"
-            raise TrainingError(message, hint="an empty or a new folder") from None
+            raise TrainingError(message, hint="an empty or a new folder")
+        return True
+
+    with whole_folder(folder, is_there, what="pictures") as partial:
+        _write_split(partial, "train2017", num_train, seed=seed)
+        _write_split(partial, "val2017", num_val, seed=seed)
 
 
 def _write_split(folder: Path, split: SplitName, num_pictures: int, *, seed: int) -> None:

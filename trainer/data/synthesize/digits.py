@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import math
 import random
-import shutil
-import tempfile
 from pathlib import Path
 
-from trainer.common.errors import TrainingError
 from trainer.data.pictures.idx import write_idx
-from trainer.data.synthesize.stripes import default_folder
+from trainer.data.synthesize.folders import default_folder, whole_folder
 
 SIDE = 28
 Point = tuple[float, float]
@@ -43,28 +40,10 @@ def make_default_digits(*, num_train: int, num_test: int, seed: int) -> Path:
     folder = default_folder(digits=[num_train, num_test], seed=seed)
     if folder.is_dir():
         return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            for prefix, count in (("train", num_train), ("t10k", num_test)):
-                _write_split(partial, prefix, count, seed)
-            if not folder.is_dir():
-                _move(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        message = f"no digits can be made in `{folder.parent}`: {error.strerror}"
-        raise TrainingError(message, hint="set TMPDIR to a folder with room") from None
+    with whole_folder(folder, lambda _: folder.is_dir(), what="digits") as partial:
+        for prefix, count in (("train", num_train), ("t10k", num_test)):
+            _write_split(partial, prefix, count, seed)
     return folder
-
-
-def _move(partial: Path, folder: Path) -> None:
-    try:
-        partial.replace(folder)
-    except OSError:  # another process was faster, and its set is the same
-        if not folder.is_dir():
-            raise
 
 
 def _write_split(folder: Path, prefix: str, count: int, seed: int) -> None:

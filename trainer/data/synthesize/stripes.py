@@ -10,31 +10,24 @@ from __future__ import annotations
 
 import argparse
 import colorsys
-import contextlib
-import hashlib
 import io
 import json
 import math
-import os
 import random
-import shutil
-import stat
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.common.errors import TrainingError
+from trainer.data.synthesize.folders import VERSION, whole_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
 ABOUT = "about.json"
-# Another number for other pictures of the same arguments.
-VERSION = 1
 INSECTS = ("ants", "bees")
 JPEG_QUALITY = 87
 
@@ -51,27 +44,6 @@ class Scene:
 
 
 Draw = Callable[["ImageDraw", Scene], None]
-
-
-def default_folder(**arguments: object) -> Path:
-    """Give a folder of this machine and user for the set of these arguments.
-
-    Raises TrainingError where its parent, whose name anybody can guess, may be somebody else's.
-    """
-    digest = hashlib.sha256(json.dumps([VERSION, arguments], sort_keys=True).encode()).hexdigest()
-    own = Path(tempfile.gettempdir()) / f"trainyard-{os.getuid()}"
-    try:
-        with contextlib.suppress(FileExistsError):
-            own.mkdir(parents=True, mode=0o700)
-        found = own.lstat()
-    except OSError as error:
-        message = f"`{own}` cannot be made: {error.strerror}"
-        raise TrainingError(message, hint="set TMPDIR to a folder with room") from None
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    if not is_ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        message = f"`{own}` is not a folder of yours alone, so nothing in it is believed"
-        raise TrainingError(message, hint="set TMPDIR to a folder of your own")
-    return own / f"pictures-{digest[:12]}"
 
 
 def make_pictures(
@@ -101,19 +73,10 @@ def make_pictures(
     }
     if _is_there(folder, about):
         return
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            for split, num_pictures in (("train", num_train), ("val", num_val)):
-                _write_split(partial / split, names, num_pictures, size=size, seed=seed)
-            (partial / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")
-            _move(partial, folder, about)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        message = f"no pictures can be made in `{folder.parent}`: {error.strerror}"
-        raise TrainingError(message, hint="set TMPDIR to a folder with room") from None
+    with whole_folder(folder, lambda _: _is_there(folder, about), what="pictures") as partial:
+        for split, num_pictures in (("train", num_train), ("val", num_val)):
+            _write_split(partial / split, names, num_pictures, size=size, seed=seed)
+        (partial / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")
 
 
 def _is_there(folder: Path, about: dict[str, object]) -> bool:
@@ -128,16 +91,6 @@ def _is_there(folder: Path, about: dict[str, object]) -> bool:
         message = f"`{folder}` holds a set of other pictures: {json.dumps(found)}"
         raise TrainingError(message, hint="another folder, or the same arguments")
     return found is not None
-
-
-def _move(partial: Path, folder: Path, about: dict[str, object]) -> None:
-    """Give the finished set its name; another process may have been faster."""
-    partial.chmod(0o755)
-    try:
-        partial.replace(folder)
-    except OSError:
-        if not _is_there(folder, about):
-            raise
 
 
 def _write_split(

@@ -13,7 +13,8 @@ from PIL import Image
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize import stripes
-from trainer.data.synthesize.stripes import INSECTS, default_folder, main, make_pictures
+from trainer.data.synthesize.folders import default_folder
+from trainer.data.synthesize.stripes import INSECTS, main, make_pictures
 
 SMALL = {"num_classes": 3, "num_train": 7, "num_val": 4, "size": 40, "seed": 1}
 
