@@ -22,7 +22,7 @@ MOST_SHOWN = 16
 
 
 class Diverged(TrainingError):
-    """The loss of a step is no finite number; all ranks raise it at the same step."""
+    """Raised on all ranks at the same step, whose loss is no finite number."""
 
 
 def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> float:

@@ -26,7 +26,7 @@ class _Pending:
 
 
 class StepGuard:
-    """Lets the ranks agree on each step (trainer.common.agreement) and reads the result a step later.
+    """Lets the ranks agree on each step (trainer.common.agreement), one step later.
 
     Every method is a collective. `on_loss` gets each settled step and its mean loss over all ranks.
     `hint` is shown where training diverges. A framework's subclass adds the reports up.

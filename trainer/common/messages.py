@@ -1,4 +1,4 @@
-"""What a program says to its user beside its results, one line each."""
+"""Writes messages to a program's user, one line each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 
 def say(text: str) -> None:
-    """Say how things stand, on stdout."""
+    """Print a message on stdout."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def warn(text: str) -> None:
-    """Say what is odd, on stderr; training goes on."""
+    """Print a warning on stderr; training goes on."""
     sys.stderr.write(f"warning: {text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Tells how training goes: a line of metrics every so many steps, a progress line on rank 0."""
+"""Logs metrics every so many steps, and shows a progress line on rank 0."""
 
 from __future__ import annotations
 

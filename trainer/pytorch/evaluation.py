@@ -1,4 +1,4 @@
-"""How well a classifier does on a validation set: each picture counted once, at any world size."""
+"""Evaluates a classifier on a validation set: each picture counts once, at any world size."""
 
 from __future__ import annotations
 

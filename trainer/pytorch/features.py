@@ -1,4 +1,4 @@
-"""What a frozen backbone makes of pictures: computed once, then batches of it for a head."""
+"""Computes a frozen backbone's features of pictures once, and batches them for a head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every PyTorch program does at its end: compare the ranks' weights, write model and summary."""
+"""Finishes a PyTorch training: compares the ranks' weights, writes model and summary."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write_results(
 
 
 def waiter(device: torch.device) -> Callable[[], None]:
-    """Give what waits until the device has done all it was given."""
+    """Give a function that waits until the device has finished its queue."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
 

@@ -102,7 +102,7 @@ class Options(TrainingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`.
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
 
     `part` is what trains: the network or its head; `model` is that wrapped. `train` and `val` are
     the batches it gets, of pictures or of features; `sees` turns them into what it takes.
@@ -363,7 +363,7 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
 
 
 def hint(options: Options) -> str:
-    """What to do about a training that diverges."""
+    """Give advice for a training that diverges."""
     return f"a smaller --lr than {options.lr:g}"
 
 

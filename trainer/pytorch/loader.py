@@ -43,7 +43,7 @@ class Batch:
 
 
 class Source(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order."""
@@ -83,7 +83,7 @@ class DecodingThreads:
         torch.set_num_threads(num_before)
 
     def start(self, work: Callable[..., None], *arguments: object) -> Future[None]:
-        """Do the work on one of the threads."""
+        """Run the work on one of the threads."""
         return self._pool.submit(work, *arguments)
 
 

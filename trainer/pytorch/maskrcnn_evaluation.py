@@ -36,7 +36,7 @@ SAY_EVERY_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What was found in one picture, best first: N boxes, N labels, N scores, N x H x W bools."""
+    """The objects of one picture, best first: N boxes, N labels, N scores, N x H x W bools."""
 
     boxes: Tensor
     labels: Tensor

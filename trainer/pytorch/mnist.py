@@ -96,7 +96,10 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`; `network` is `model` unwrapped."""
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
+
+    `network` is `model` unwrapped.
+    """
 
     options: Options
     ranks: Ranks
@@ -295,7 +298,7 @@ def evaluate(job: Job, position: Position, guard: Guard) -> tuple[float, float]:
 
 
 def hint(options: Options) -> str:
-    """What to do about a training that diverges."""
+    """Give advice for a training that diverges."""
     return f"a smaller --lr than {options.lr:g}"
 
 

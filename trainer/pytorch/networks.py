@@ -1,4 +1,4 @@
-"""torchvision's residual networks: made, begun from given weights, and parted for the optimizer."""
+"""Builds torchvision's residual networks, loads weights into them, and groups their parameters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_pretrained(network: ResNet, path: Path, *, say: Callable[[str], None]) 
 
 
 def parameter_groups(network: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
-    """Part the parameters: batch norms and biases do not decay."""
+    """Split the parameters in two groups: batch norms and biases do not decay."""
     decaying = [each for each in network.parameters() if each.ndim > 1]
     others = [each for each in network.parameters() if each.ndim <= 1]
     return [

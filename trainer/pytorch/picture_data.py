@@ -1,4 +1,4 @@
-"""The picture data of a PyTorch program: a folder of its user's, a made set, or noise."""
+"""Opens the picture data of a PyTorch program: a user's folder, a made set, or noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYNTHETIC, RANDOM = "synthetic", "random"
 
 @dataclass(frozen=True, kw_only=True)
 class MadeSet:
-    """How large a set is that the program makes itself; `size` is that of its pictures."""
+    """The size of a set that the program makes itself; `size` is that of its pictures."""
 
     names: Sequence[str] | None = None
     num_classes: int

@@ -1,4 +1,4 @@
-"""What a classifier takes some pictures of a set for."""
+"""Predicts the classes of some pictures of a set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def predict_some(
     number: int,
     precision: PrecisionName,
 ) -> list[Prediction]:
-    """Give so many of the pictures, spread evenly over them, with what the network sees in each.
+    """Predict so many of the pictures, spread evenly over them.
 
     `source` gives the same pictures as batches.
     """

@@ -67,7 +67,10 @@ class Options(ResnetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`; `network` is `model` unwrapped."""
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
+
+    `network` is `model` unwrapped.
+    """
 
     options: Options
     ranks: Ranks

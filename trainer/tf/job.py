@@ -1,4 +1,4 @@
-"""What the TensorFlow and the Keras program have in common: options, data, model, results."""
+"""Builds what the TensorFlow and the Keras program share: options, data, model, results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`."""
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`."""
 
     program: str
     options: Options
@@ -121,7 +121,7 @@ class Job:
         return Keeper(self.network, self.optimizer, self.ranks, options=self.options, recipe=recipe)
 
     def make_progress(self, metrics: Metrics, throughput: Throughput) -> Progress:
-        """Tell how training goes."""
+        """Make the metrics and progress lines of this training."""
         return Progress(
             metrics,
             self.ranks.world,

@@ -40,7 +40,7 @@ class Batch:
 
 
 class Source(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order."""
@@ -177,7 +177,7 @@ class _Reading:
 
 
 def _options(num_workers: int) -> tf.data.Options:
-    """So many threads of its own, and nothing that measures itself to find a better number."""
+    """Set the number of tf.data's own threads, and turn its self-tuning off."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = num_workers
     options.threading.max_intra_op_parallelism = 1

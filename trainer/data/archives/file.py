@@ -166,7 +166,7 @@ class Section:
 
 
 class Inflated(_InBlocks):
-    """What a gzip file holds; not more than `most_bytes` of it."""
+    """A gzip file's content as a source of at most `most_bytes`."""
 
     def __init__(self, source: Source, most_bytes: int) -> None:
         super().__init__(source.name)

@@ -1,4 +1,4 @@
-"""Says which names in an archive are safe to become files: whole, plain, inside, each once."""
+"""Refuses names in an archive that are not safe as files: whole, plain, inside, each once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MemberNames:
 
 
 def _why_unsafe(name: str, parts: list[str]) -> str | None:
-    """Why a name is unsafe as a path, None where it is not."""
+    """Explain why a name is unsafe as a path; None if it is safe."""
     checks = {
         "a name is absolute": name.startswith("/"),
         "a name leads out of its folder": ".." in parts,

@@ -92,7 +92,7 @@ def _header(source: Source, record: bytes) -> _Header:
 
 
 def _number(field: bytes) -> int | None:
-    """Octal digits, or GNU's form for large numbers: a first byte of 0x80, then binary."""
+    """Parse octal digits, or GNU's form for large numbers: a first byte of 0x80, then binary."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
@@ -110,7 +110,7 @@ def _text(source: Source, field: bytes) -> str:
 
 
 def _said_before(source: Source, header: _Header) -> dict[str, str]:
-    """What a header says of the next member: its long name, or pax records."""
+    """Read what a header announces of the next member: its long name, or pax records."""
     fits = header.bytes <= MOST_HEADER_BYTES
     _require(source, header.name, fits, f"a header of {header.bytes} bytes precedes a member")
     content = take(source, header.bytes)

@@ -80,7 +80,7 @@ def _raw_name(info: zipfile.ZipInfo) -> str:
 
 
 def _wrong(member: zipfile.ZipInfo, end: int) -> str | None:
-    """What is wrong with a member whose successor begins at `end`."""
+    """Explain what is wrong with a member whose successor begins at `end`; None if nothing is."""
     mode = member.external_attr >> 16
     kind = stat.S_IFMT(mode)
     is_folder = _raw_name(member).endswith("/")

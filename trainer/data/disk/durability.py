@@ -1,4 +1,4 @@
-"""Says when files are on the disk for good, while more of them are being written."""
+"""Syncs files to the disk while more of them are being written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SYNC_BYTES = 256 << 20
 
 
 def boot_id() -> str | None:
-    """Name the machine's current start: what was written since is at least in its memory."""
+    """Give the id of the machine's current start; what was written since is at least in memory."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -37,7 +37,7 @@ def sync_files_of(folder: Path) -> None:
 
 
 class BackgroundSync:
-    """Sends what is written to the disk beside the writing; `num_durable` files are there."""
+    """Syncs written files on a thread; the first `num_durable` of them have reached the disk."""
 
     def __init__(self, folder: Path) -> None:
         self.num_durable = 0

@@ -1,4 +1,4 @@
-"""Tells how far a data program is: JSON lines for the program that started it, else plain lines."""
+"""Prints a data program's progress: JSON lines for a program that started it, else plain ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Events:
         files: int | None = None,
         bytes_total: int | None = None,
     ) -> None:
-        """Tell how far it is, `verb` as in `extracting`, where the last time is long enough ago."""
+        """Print the progress, `verb` as in `extracting`, unless that was done a moment ago."""
         now = time.monotonic()
         if verb != self._begun[0]:
             self._begun = (verb, now, bytes_done)
@@ -56,7 +56,7 @@ class Events:
         self.tell("progress", text, **figures)
 
     def _rate_text(self, now: float, bytes_done: int, bytes_total: int | None) -> str:
-        """How fast it goes, and how long it will take at that rate."""
+        """Format the rate and the time left at that rate."""
         _, begun, bytes_before = self._begun
         # What was there already says nothing about the rate; nor do the first moments.
         if now - begun < 1 or bytes_done <= bytes_before:

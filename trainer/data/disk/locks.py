@@ -1,4 +1,4 @@
-"""Keeps a second program from working on the same folder or file."""
+"""Locks a folder or file against a second program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.common.errors import TrainingError
 
 @contextmanager
 def locked(path: Path, hint: str) -> Iterator[None]:
-    """Hold a folder or file for this program; raises TrainingError where another one does.
+    """Lock a folder or file; raises TrainingError if another program holds it.
 
     The lock ends with the program, however it ends. On Windows there is none.
     """

@@ -1,4 +1,4 @@
-"""A folder that is made whole or not at all: it grows beside its place, and one process makes it.
+"""Makes a folder whole or not at all: one process fills it beside its place and renames it.
 
 .NAME.partial/data     becomes NAME by one rename, when all is there
 .NAME.partial/state    what a program wants to know after a kill
@@ -16,7 +16,7 @@ from trainer.data.disk.locks import locked
 
 
 class PartialFolder:
-    """The folder on its way; a context in which no other process works on it.
+    """An unfinished folder; a context in which no other process works on it.
 
     Raises TrainingError where another one does, or where nothing can be written.
     """
@@ -79,11 +79,11 @@ class PartialFolder:
             shutil.rmtree(self._partial, ignore_errors=True)
 
     def unwritable(self, error: OSError) -> TrainingError:
-        """Say that the disk did not take it."""
+        """Give the error for a disk that refused a write."""
         message = f"`{self.target}` cannot be written: {error.strerror}"
         return TrainingError(message, hint="free some space, or give another folder")
 
 
 def is_free(target: Path) -> bool:
-    """Whether a folder can be made there: nothing is there, or an empty folder."""
+    """Tell whether a folder can be made there: nothing is there, or an empty folder."""
     return not target.exists() or (target.is_dir() and not any(target.iterdir()))

@@ -1,4 +1,4 @@
-"""Many short texts in two blocks of memory, so that a fork shares them and pickling is fast."""
+"""Stores many short texts in two blocks of memory: forks share them and pickling is fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Texts:
         self._ends = array("Q", [0])
 
     def append(self, text: str) -> None:
-        """Add one at the end."""
+        """Add a text at the end."""
         self._data += os.fsencode(text)
         self._ends.append(len(self._data))
 

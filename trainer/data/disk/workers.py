@@ -1,4 +1,4 @@
-"""Runs tasks in processes of this machine's cores; all of them end with the process that began them."""
+"""Runs tasks in processes of this machine's cores; they end with the process that began them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_tasks(
 
 
 def _start_method() -> str:
-    """A fork starts at once, but would copy locks that other threads hold."""
+    """Choose fork, which starts at once, unless other threads may hold locks that it would copy."""
     is_alone = threading.active_count() == 1
     return "fork" if sys.platform == "linux" and is_alone else "spawn"
 

@@ -51,7 +51,7 @@ _INTERRUPTED = 130
 
 @dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """In which order a split's samples are packed, and where a shard ends and the next begins."""
+    """The order in which a split's samples are packed, and the bounds of its shards."""
 
     name: str
     samples: Samples
@@ -61,13 +61,13 @@ class SplitPlan:
 
     @property
     def num_shards(self) -> int:
-        """How many shards the split becomes."""
+        """The number of shards that the split becomes."""
         return len(self.bounds) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that is to be written; `digest` changes with every file's name, size and time."""
+    """The shards to be written; `digest` changes with every file's name, size and time."""
 
     source: Source
     format: Format
@@ -76,17 +76,17 @@ class Plan:
 
     @property
     def num_samples(self) -> int:
-        """How many pictures there are."""
+        """The number of pictures."""
         return sum(len(split.samples) for split in self.splits)
 
     @property
     def num_bytes(self) -> int:
-        """How many bytes the pictures are."""
+        """The bytes of all pictures."""
         return sum(sum(split.facts.sizes) for split in self.splits)
 
     @property
     def num_shards(self) -> int:
-        """How many shards they become."""
+        """The number of shards of all splits."""
         return sum(split.num_shards for split in self.splits)
 
 
@@ -232,7 +232,7 @@ def _write_shards(partial: PartialFolder, plan: Plan, events: Events) -> Mapping
 
 
 def _all_of(wrong: Sequence[TrainingError]) -> TrainingError:
-    """One error for all pictures that cannot be packed, so that all are mended at once."""
+    """Join the errors of all pictures that cannot be packed, so that all are mended at once."""
     if len(wrong) == 1:
         return wrong[0]
     shown = "; ".join(sorted(str(error).partition(" (hint: ")[0] for error in wrong)[:5])

@@ -1,4 +1,4 @@
-"""Finds what there is to pack: class folders, or a folder in COCO's format with its annotations."""
+"""Finds the pictures to pack: class folders, or a folder in COCO's format with its annotations."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Source:
 
 
 def open_source(folder: Path) -> Source:
-    """Look what the folder holds; raises TrainingError where it cannot be packed."""
+    """Open the folder's samples; raises TrainingError where it cannot be packed."""
     if not folder.is_dir():
         message = f"no folder `{folder}`"
         raise TrainingError(message, hint="DIR/train/<class>/*.jpg, or a folder as COCO 2017's")
@@ -205,7 +205,7 @@ def _read_coco(path: Path, pictures: Path) -> tuple[CocoSamples, tuple[str, ...]
 def _by_image(
     annotations: Sequence[Mapping[str, Any]], categories: Mapping[int, object]
 ) -> dict[int, list[Mapping[str, Any]]]:
-    """Group by image what is fit to be written: boxes of four numbers, categories that are listed."""
+    """Group the usable annotations by image: boxes of four numbers, categories that are listed."""
     grouped: dict[int, list[Mapping[str, Any]]] = {}
     for entry in annotations:
         figures = [*entry["bbox"], entry.get("area", 0), entry.get("iscrowd", 0)]
@@ -219,7 +219,7 @@ def _by_image(
 
 
 def _is_figure(value: Any) -> bool:
-    """A number that fits a 32-bit float; not what JSON calls NaN."""
+    """Tell whether a value is a number that fits a 32-bit float; JSON's NaN does not."""
     return isinstance(value, int | float) and abs(value) < _MAX_FIGURE
 
 

@@ -1,4 +1,4 @@
-"""Writes one shard of samples, tar or TFRecord, and says what is in it."""
+"""Writes one shard of samples, tar or TFRecord, and its record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ShardTask:
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenShard:
-    """A shard that is whole, and its part of the places file; or what is wrong with its pictures."""
+    """A whole shard and its part of the places file, or the errors of its pictures."""
 
     task_path: str
     shard: Shard | None
@@ -179,7 +179,7 @@ def _encode_tfrecord(
 
 
 def _coco_features(sample: Sample, header: PictureHeader) -> dict[str, bytes]:
-    """Boxes as shares of the picture's sides, labels as COCO's category ids, and all as JSON."""
+    """Encode boxes as shares of the picture's sides, labels as category ids, and all as JSON."""
     record = json.loads(sample.record)
     objects = record["annotations"]
     names = {entry["id"]: str(entry["name"]) for entry in record["categories"]}

@@ -1,4 +1,4 @@
-"""Reads data sets in COCO's format: pictures, their objects, classes, and what is wrong with them.
+"""Reads and checks data sets in COCO's format: pictures, their objects, classes.
 
     DIR/train2017/*.jpg     DIR/annotations/instances_train2017.json
     DIR/val2017/*.jpg       DIR/annotations/instances_val2017.json
@@ -53,7 +53,7 @@ class CocoPicture:
 
 @dataclass(frozen=True, kw_only=True)
 class CocoSplit:
-    """All pictures of a split in the order of ids; `categories` holds names by category id."""
+    """A split's pictures in the order of ids; `categories` maps category ids to names."""
 
     annotations: Path
     categories: Mapping[int, str]
@@ -166,7 +166,7 @@ def _group(
 def _corners(
     box: Sequence[float], image: Mapping[str, Any]
 ) -> tuple[float, float, float, float] | None:
-    """The box cut at the picture's edges; None where nothing is left."""
+    """Cut the box at the picture's edges; None if nothing is left."""
     left, top, width, height = box
     right, bottom = min(left + width, image["width"]), min(top + height, image["height"])
     # Sums are new numbers: one of the file's that is kept would keep a page of them in memory.
@@ -175,7 +175,7 @@ def _corners(
 
 
 def _compact(segmentation: Any) -> Sequence[array[float]] | Rle:
-    """The outline without polygons that have no area; a tenth of the memory of lists of floats."""
+    """Drop polygons without area, and store the rest in a tenth of the memory of lists."""
     if isinstance(segmentation, dict):
         return cast("Rle", segmentation)
     return tuple(
@@ -186,7 +186,7 @@ def _compact(segmentation: Any) -> Sequence[array[float]] | Rle:
 
 
 def _is_of(outline: Sequence[array[float]] | Rle, image: Mapping[str, Any]) -> bool:
-    """Whether it can be drawn: what draws it asks for memory as the outline says, without a look."""
+    """Tell whether an outline fits its picture: drawing it allocates what it says, unchecked."""
     width, height = image["width"], image["height"]
     if isinstance(outline, Mapping):
         counts = outline["counts"]

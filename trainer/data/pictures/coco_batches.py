@@ -35,5 +35,5 @@ def grouped_batches(
 
 
 def is_flipped(index: int, *, seed: int, epoch: int) -> bool:
-    """Whether the picture is mirrored in this epoch: every second one is."""
+    """Tell whether the picture is mirrored in this epoch: every second one is."""
     return random.Random(f"{seed}/{epoch}/{index}").random() < 0.5

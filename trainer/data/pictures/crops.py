@@ -1,4 +1,4 @@
-"""Says which part of a picture a training sees, and whether mirrored; alike for every framework.
+"""Chooses the crop of a picture, mirrored or not; alike for every framework.
 
 Source: Szegedy et al. 2014, arXiv 1409.4842 (crops of 8 to 100 % of the area, sides 3:4 to 4:3).
 """
@@ -18,7 +18,7 @@ CENTER = 0.875
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crop:
-    """A rectangle of a picture in pixels, and whether left and right change places after it."""
+    """A rectangle of a picture in pixels, and whether it is mirrored left to right."""
 
     left: int
     top: int

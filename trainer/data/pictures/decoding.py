@@ -1,4 +1,4 @@
-"""Decodes pictures by Pillow, none of which may take more memory than a picture needs."""
+"""Decodes pictures by Pillow, within a bound of pixels."""
 
 from __future__ import annotations
 

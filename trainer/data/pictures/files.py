@@ -1,4 +1,4 @@
-"""Reads pictures' bytes from files and from parts of files, and says which cannot be read."""
+"""Reads pictures' bytes from files and from parts of files; names those that cannot be read."""
 
 from __future__ import annotations
 

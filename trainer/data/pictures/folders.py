@@ -1,4 +1,4 @@
-"""Pictures that are files of class folders: DIR/train/<class>/*.jpg."""
+"""Indexes pictures that are files of class folders: DIR/train/<class>/*.jpg."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FolderPictures:
         return read_file(self.name(index))
 
     def announce(self, samples: Sequence[int]) -> None:
-        """Do nothing: what reads ahead of a disk is the system."""
+        """Do nothing: the system reads a disk ahead."""
 
 
 def open_folders(root: Path) -> FolderPictures:
@@ -60,7 +60,7 @@ def _files(root: Path, classes: tuple[str, ...]) -> Iterator[tuple[int, str]]:
 
 
 def visible(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Entries without the hidden ones: some systems leave `._name.jpg` beside `name.jpg`."""
+    """List entries without hidden ones: some systems leave `._name.jpg` beside `name.jpg`."""
     try:
         with os.scandir(folder) as entries:
             yield from (entry for entry in entries if not entry.name.startswith("."))

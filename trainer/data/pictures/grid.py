@@ -1,4 +1,4 @@
-"""Draws pictures with what a network takes them for, as one PNG."""
+"""Draws pictures and a network's predictions as one PNG."""
 
 from __future__ import annotations
 

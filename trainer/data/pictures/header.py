@@ -30,7 +30,7 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureHeader:
-    """What a picture is, as stored: a turn that EXIF asks for is not made."""
+    """A picture's format and size as stored, before any turn that EXIF asks for."""
 
     format: PictureFormat
     width: int
@@ -111,7 +111,7 @@ def _parse_jpeg(data: bytes, name: str) -> tuple[PictureHeader, int]:
 
 
 def _parse_frame(data: bytes, at: int, name: str) -> PictureHeader:
-    """Length (2 bytes), precision (1), height (2), width (2), number of components (1)."""
+    """Read length (2 bytes), precision (1), height (2), width (2) and number of components (1)."""
     if at + 8 > len(data):
         raise _unusable(name, "the JPEG ends within its header")
     height = int.from_bytes(data[at + 3 : at + 5], "big")

@@ -1,4 +1,4 @@
-"""Pictures of a packed dataset whose shards lie beside its index, as tar or TFRecord files."""
+"""Opens pictures of a packed dataset whose tar or TFRecord shards lie beside its index."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PackedPictures:
         return self.files.read(*place, lambda: self.name(index))
 
     def announce(self, samples: Sequence[int]) -> None:
-        """Do nothing: what reads ahead of a disk is the system."""
+        """Do nothing: the system reads a disk ahead."""
 
 
 def open_packed(folder: Path, index: Index, split: str) -> PackedPictures:

@@ -1,4 +1,4 @@
-"""Begins the work on batches ahead of those that are taken, on threads of the caller's."""
+"""Starts work on batches before they are taken, on the caller's threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_ahead(
     begin: Callable[[Sequence[int]], W],
     finish: Callable[[W], B],
 ) -> Iterator[B]:
-    """Give what `finish` makes of each batch, in this order; what nobody takes is cancelled.
+    """Yield `finish` of each batch, in this order; batches that nobody takes are cancelled.
 
     Raises what a part raised.
     """

@@ -1,8 +1,8 @@
-"""Finds the labelled pictures of a data set, however they lie there, and reads their bytes.
+"""Opens the labelled pictures of a data set: class folders, packed or streamed shards, tar files.
 
     DIR/train/<class>/*.jpg     class folders; a class's label is its place in the order of names
     DIR/index.json              a packed dataset (docs/shards.md), its shards beside it
-                                or in the store, where the run was told so (trainer.data.streaming.source)
+                                or in the blob store, for a streamed input (docs/inputs.md)
     DIR/train/*.tar             tar shards without an index: <key>.jpg and <key>.cls (a number)
                                 beside each other, class names in DIR/classes.txt
     DIR/val/...                 the same
@@ -39,11 +39,11 @@ class Pictures(Protocol):
 
     @property
     def shard_sizes(self) -> Sequence[int]:
-        """How many pictures each shard holds, in order; empty where it matters to nobody."""
+        """The number of pictures of each shard, in order; empty if the order ignores shards."""
         ...
 
     def announce(self, samples: Sequence[int]) -> None:
-        """Hear that these are read soon; returns at once."""
+        """Begin to fetch samples that are read soon; returns at once."""
         ...
 
     def read(self, index: int) -> bytes:
@@ -51,7 +51,7 @@ class Pictures(Protocol):
         ...
 
     def name(self, index: int) -> str:
-        """Say where the picture lies, for messages."""
+        """Give the picture's path or its offset in a shard, for messages."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Pictures that are members of tar files that came from elsewhere, without an index of them.
+"""Indexes pictures in tar files that were packed elsewhere and have no index.
 
 DIR/train/*.tar             <key>.jpg and <key>.cls (a number) beside each other
 DIR/classes.txt             the names of the classes, one a line; may be missing
@@ -46,11 +46,11 @@ class TarPictures:
         return self.files.read(*place, lambda: self.name(index))
 
     def announce(self, samples: Sequence[int]) -> None:
-        """Do nothing: what reads ahead of a disk is the system."""
+        """Do nothing: the system reads a disk ahead."""
 
 
 class _Members:
-    """Where the pictures lie in the shards, column by column."""
+    """Offsets and names of the pictures in the shards, column by column."""
 
     def __init__(self) -> None:
         self.shards = array("I")

@@ -54,7 +54,7 @@ def fetch_archives(
     *,
     backoff_s: Sequence[float] = BACKOFF_S,
 ) -> None:
-    """Bring the archives that are not in `folder` there.
+    """Download the archives that `folder` lacks.
 
     Raises TrainingError where no mirror gives an archive, or where one in the folder has another
     size than the published one.
@@ -130,7 +130,7 @@ class _Part:
         self._hash = hashlib.new(archive.checksum.algorithm, usedforsecurity=False)
 
     def open(self) -> IO[bytes]:
-        """Open it for writing at its end, its beginning hashed."""
+        """Open the part for writing at its end, and hash its beginning."""
         file = self.path.open("r+b")
         while block := file.read(_BLOCK_BYTES):
             self._count(block)
@@ -141,7 +141,7 @@ class _Part:
         self._count(block)
 
     def restart(self, file: IO[bytes]) -> None:
-        """Forget what is there."""
+        """Empty the part and its hash."""
         file.seek(0)
         file.truncate()
         self._progress.bytes_done -= self.size
@@ -150,11 +150,11 @@ class _Part:
         self._about.unlink(missing_ok=True)
 
     def note(self, text: str) -> None:
-        """Tell what keeps it from growing."""
+        """Print why the part does not grow."""
         self._progress.events.tell("note", f"{self._archive.name}: {text}")
 
     def validator(self, url: str) -> str | None:
-        """What says that the server's file is still the one this is the beginning of."""
+        """Give the ETag or date of the server's file when its part was begun; None if unknown."""
         try:
             about: Any = parse_json(self._about.read_bytes())
             return str(about["validator"]) if about["url"] == url else None
@@ -162,7 +162,7 @@ class _Part:
             return None
 
     def is_of(self, url: str, validator: str | None) -> None:
-        """Note where it comes from."""
+        """Record the address and the validator of the part."""
         if validator is None:
             self._about.unlink(missing_ok=True)
         else:
@@ -215,7 +215,7 @@ def _fetch(archive: Archive, part: _Part, backoff_s: Sequence[float]) -> None:
 def _fetch_from(
     url: str, archive: Archive, part: _Part, file: IO[bytes], backoff_s: Sequence[float]
 ) -> None:
-    """Add what is missing; raises _Unreachable where the server does not give it, try after try."""
+    """Append the missing bytes; raises _Unreachable where the server fails try after try."""
     num_failures = 0
     while part.size < archive.num_bytes:
         before = part.size
@@ -231,7 +231,7 @@ def _fetch_from(
 
 
 def _transfer(url: str, archive: Archive, part: _Part, file: IO[bytes]) -> None:
-    """Ask for what is missing and add what comes; raises _CutOff where less comes than was said."""
+    """Request the missing bytes and append them; raises _CutOff where fewer come than announced."""
     with _open(url, part, file) as response:
         _begin(url, response, archive, part, file)
         while part.size < archive.num_bytes:
@@ -276,7 +276,7 @@ def _begin(
     part: _Part,
     file: IO[bytes],
 ) -> None:
-    """Look at what the server is about to send; the part starts anew where that is everything."""
+    """Check the server's answer; the part restarts where it is the whole archive."""
     ranged = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     length = response.headers.get("Content-Length", "")
     if response.status == http.client.PARTIAL_CONTENT and ranged and ranged[1]:
@@ -304,12 +304,12 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never to where others could read or change what comes."""
+    """Follows redirects to https only, where nobody can read or change the answer."""
 
     def redirect_request(  # noqa: PLR0917 - as urllib calls it
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """Take a redirect that keeps to https."""
+        """Follow a redirect that keeps to https."""
         _require_safe(newurl)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

@@ -259,7 +259,7 @@ def _part(
 
 
 def _check_nothing_more(_: Path) -> None:
-    """The checksums have said all there is to say."""
+    """Accept the folder: its archives' checksums were checked."""
 
 
 def _check_mnist(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The archives that data sets are published as: names, checksums, where they are.
+"""Lists the archives that data sets are published as: names, checksums, addresses.
 
 Checksums: ImageNet's MD5s stand on its download page (and in torchvision's datasets/imagenet.py);
 COCO's and MNIST's sizes and SHA-256s are those of TensorFlow Datasets' url_checksums; that of the
@@ -21,7 +21,7 @@ _LINE = re.compile(r"\\?([0-9a-fA-F]+) [ *](.+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Checksum:
-    """What an archive's digest must be; `origin` ends the sentence `the archive that ...`."""
+    """The digest an archive must have; `origin` ends the sentence `the archive that ...`."""
 
     algorithm: str
     digest: str

@@ -1,4 +1,4 @@
-"""What is known of a data set while it is put together from archives.
+"""Tracks a data set that is being put together from archives, across kills and restarts.
 
     .NAME.partial/data                   becomes NAME by one rename, when everything is checked
     .NAME.partial/state/archives.json    which archives are unpacked, how far the others are
@@ -32,7 +32,7 @@ _SPARE_BYTES = 256 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Unpacked:
-    """How far one archive is unpacked, and which archive it was: another one starts anew."""
+    """The state of one archive: its identity, and how many of its files are unpacked."""
 
     name: str
     archive_bytes: int
@@ -51,13 +51,13 @@ class Unpacked:
         )
 
     def is_of(self, other: Unpacked) -> bool:
-        """Whether both speak of the same, unchanged archive."""
+        """Tell whether both describe the same, unchanged archive."""
         mine = (self.name, self.archive_bytes, self.archive_mtime_ns)
         return mine == (other.name, other.archive_bytes, other.archive_mtime_ns)
 
 
 class Staging:
-    """The data set on its way; a context in which no other program works on it."""
+    """An unfinished data set; a context in which no other program works on it."""
 
     def __init__(self, target: Path, dataset: str) -> None:
         self._partial = PartialFolder(target)
@@ -76,7 +76,7 @@ class Staging:
         self._partial.__exit__()
 
     def begin(self, path: Path, roots: tuple[str, ...]) -> tuple[Unpacked, int | None]:
-        """Give what is known of an archive, and how many of its files can be trusted (None: all).
+        """Give an archive's state, and how many of its files can be trusted (None: all).
 
         `roots` are what it unpacks to: they are emptied where they come from another archive.
         """
@@ -90,7 +90,7 @@ class Staging:
         return fresh, 0
 
     def note(self, unpacked: Unpacked) -> None:
-        """Keep how far an archive is; `num_files` of an unfinished one are on the disk for good."""
+        """Save an archive's state; `num_files` of an unfinished one are on the disk for good."""
         self._archives[unpacked.name] = unpacked
         self._write_state()
 

@@ -26,7 +26,7 @@ Files = Callable[[ArchiveFile], Iterator[Member]]
 
 @dataclass(kw_only=True)
 class Progress:
-    """How much of all archives of a data set is read."""
+    """Counts the bytes read of all archives of a data set."""
 
     events: Events
     archives_bytes: int
@@ -34,7 +34,7 @@ class Progress:
     files_before: int = 0
 
     def tell(self, num_files: int, num_bytes: int) -> None:
-        """Tell how far the archive in work is."""
+        """Print the progress of the current archive."""
         self.events.progress(
             "extracting",
             files_done=self.files_before + num_files,
@@ -104,7 +104,7 @@ def _write_all(
     num_trusted: int | None,
     tell: Callable[[int], None],
 ) -> Unpacked:
-    """Write what is not there; gives the archive's record with all files counted."""
+    """Write the missing files; gives the archive's record with all files counted."""
     root = os.fspath(staging.folder)
     sync = BackgroundSync(staging.folder)
     num_files = num_bytes = 0

@@ -1,4 +1,4 @@
-"""Which files of COCO's, the ants and bees' and MNIST's archives a data set has, and where.
+"""Selects the files of COCO's, the ants and bees' and MNIST's archives, and their places.
 
     train2017.zip val2017.zip annotations_trainval2017.zip
     -> train2017/*.jpg, val2017/*.jpg, annotations/instances_*.json
@@ -34,7 +34,7 @@ _HYMENOPTERA = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What an archive holds of a data set: a reader of its files, and how many bytes they take."""
+    """A reader of an archive's files that belong to a data set, and their bytes unpacked."""
 
     files: Callable[[ArchiveFile], Iterator[Member]]
     unpacked_bytes: int
@@ -51,7 +51,7 @@ def hymenoptera_files(path: Path) -> Contents:
 
 
 def mnist_files(path: Path) -> Contents:
-    """Say what one of MNIST's gzip files holds."""
+    """Describe the content of one of MNIST's gzip files."""
     name = path.name.removesuffix(".gz")
 
     def files(source: ArchiveFile) -> Iterator[Member]:
@@ -63,7 +63,7 @@ def mnist_files(path: Path) -> Contents:
 
 
 def _zip_files(path: Path, kept: re.Pattern[str]) -> Contents:
-    """Keep the members whose names match, under what the pattern's group says."""
+    """Keep the members whose names match, under the name in the pattern's group."""
     directory = [info for info in read_directory(path) if kept.fullmatch(member_path(info))]
     if not directory:
         message = f"`{path.name}` holds nothing of what it should"

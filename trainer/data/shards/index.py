@@ -1,4 +1,4 @@
-"""Reads and writes the index of a packed dataset: what lies where in which shard, and its sha256.
+"""Reads and writes the index of a packed dataset: shards with their sha256, places of samples.
 
 DIR/index.json            kind, format, class names; of each split its shards and its places file
 DIR/train/places.bin      16 bytes a sample, little-endian, in the order of shards and in them:
@@ -75,7 +75,7 @@ class Index:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where each sample of a split lies, column by column; `shards` are places in Split.shards."""
+    """Shard, offset and length of each sample, in columns; `shards` index Split.shards."""
 
     shards: Sequence[int]
     offsets: Sequence[int]
@@ -218,7 +218,7 @@ def _count(value: Any) -> int:
 
 
 def _path(value: Any) -> str:
-    """A path below the folder: it is opened, and asked for in the store, as it stands."""
+    """Check a path below the folder: it is opened, and asked for in the store, as it stands."""
     path = PurePosixPath(_text(value))
     is_plain = value.isprintable() and "\\" not in value and str(path) == value
     if not is_plain or path.is_absolute() or ".." in path.parts or not path.parts:
@@ -244,7 +244,7 @@ def _little_endian(numbers: array[int]) -> array[int]:
 
 
 def _require_bounds(path: Path, places: Places, index: Index, shards: Sequence[Shard]) -> None:
-    """A place outside of its shard would be read as a cut-off picture, much later."""
+    """Check places against their shards: one outside would be read as a cut-off picture, later."""
     begin = 0
     for shard in shards:
         of_shard = slice(begin, begin + shard.samples)

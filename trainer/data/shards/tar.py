@@ -1,4 +1,4 @@
-"""Gives the bytes of a sample in a tar shard as WebDataset reads them: `KEY.jpg` and `KEY.cls`.
+"""Encodes a sample of a tar shard as WebDataset reads it: `KEY.jpg` and `KEY.cls`.
 
 POSIX ustar (IEEE Std 1003.1, pax, "ustar Interchange Format"). Every header field but name and size
 is constant, so equal samples give equal bytes on any machine.

@@ -55,7 +55,7 @@ def record_parts(
 
 
 def _example_before(features: Mapping[str, bytes], picture_key: str, size: int) -> bytes:
-    """All of an Example up to a BytesList's one value, which ends it."""
+    """Encode an Example up to a BytesList's one value, which ends it."""
     # From the inside out: each message's header holds the length of what follows.
     inner = _field_head(1, size)  # BytesList.value
     inner = _field_head(1, len(inner) + size) + inner  # Feature.bytes_list
@@ -76,7 +76,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _field_head(number: int, length: int) -> bytes:
-    """Tag and length of a field of the wire type LEN, which is 2."""
+    """Encode tag and length of a field of the wire type LEN, which is 2."""
     return bytes((number << 3 | 2,)) + _varint(length)
 
 
@@ -92,7 +92,7 @@ def _varint(value: int) -> bytes:
 
 
 def _masked(checksum: int) -> bytes:
-    """A checksum as records hold it: turned and shifted, as content may hold checksums itself."""
+    """Rotate and shift a checksum as records hold it: content may hold checksums itself."""
     turned = checksum >> 15 | checksum << 17 & 0xFFFFFFFF
     return struct.pack("<I", turned + _MASK_DELTA & 0xFFFFFFFF)
 

@@ -1,4 +1,4 @@
-"""Fetches blocks of remote files once a node: ahead of their use, and at once where they are missing."""
+"""Fetches blocks of remote files once a node, ahead of their use or when they are read."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Blocks:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def begin(self, wanted: Iterable[tuple[int, int, int]]) -> None:
-        """Fetch what holds these parts (file, start, length), in this order, behind the scenes."""
+        """Queue the blocks of these parts (file, start, length) for fetching; returns at once."""
         if not self._cache.takes(BLOCK_BYTES):
             return
         blocks = {
@@ -98,13 +98,13 @@ class Blocks:
             self._wake_fetchers()
 
     def _forget(self) -> None:
-        """Let what was read a window ago be asked for anew: it may have given way in the cache."""
+        """Forget blocks that were read a window ago: the cache may have dropped them."""
         last = self._num_reached - self._window
         while self._numbers and self._numbers[oldest := next(iter(self._numbers))] < last:
             del self._numbers[oldest]
 
     def _wake_fetchers(self) -> None:
-        """Let those that wait look at the queue, and start as many as are missing."""
+        """Wake threads that wait on the queue, and start those that are missing."""
         if not self._may_fetch():
             return
         self._changed.notify_all()
@@ -116,14 +116,14 @@ class Blocks:
         return bool(self._queue) and self._queue[0][0] < self._num_reached + self._max_ahead
 
     def _fetch_queue(self) -> None:
-        """Fetch what is queued; what fails is left for its reader to meet."""
+        """Fetch queued blocks; a failed one is left to its reader."""
         while (block := self._next()) is not None:
             if not self._cache.want(self._name_of(block)):
                 with contextlib.suppress(TrainingError):
                     self._get(block, waits=False)
 
     def _next(self) -> Block | None:
-        """Wait until something is to be fetched; None where nothing was for a while."""
+        """Wait for a block to fetch; None after a while without one."""
         with self._lock:
             while True:
                 while self._may_fetch():
@@ -135,7 +135,7 @@ class Blocks:
                     return None
 
     def _reach(self, block: Block) -> None:
-        """Note how far the reading is."""
+        """Record the offset of the newest read."""
         number = self._numbers.get(block, -1)
         if number >= self._num_reached:
             with self._lock:
@@ -191,7 +191,7 @@ class Blocks:
             time.sleep(LOOK_EVERY_S)
 
     def _read_straight(self, file: int, start: int, length: int) -> bytes:
-        """Without a cache no more is fetched than is wanted: it would be fetched again each time."""
+        """Fetch the exact range, since without a cache more would be fetched again each time."""
         end = start + length
         return b"".join(
             self._store.read(self._files[file], at, min(MAX_RANGE_BYTES, end - at))

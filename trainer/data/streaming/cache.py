@@ -1,4 +1,4 @@
-"""Keeps blocks of remote files on the node's disk, never more bytes than it may, for all processes.
+"""Caches blocks of remote files on the node's disk, within a bound of bytes, for all processes.
 
     DIR/trainyard-cache         says that the folder is one: else nothing is written there, or deleted
     DIR/lock                    held while room is made and counted
@@ -64,12 +64,12 @@ class BlockCache:
         self._rests_until_s = 0.0
 
     def takes(self, block_bytes: int) -> bool:
-        """Whether it is worth while to fetch blocks of that size, to be read again later."""
+        """Tell whether blocks of that size fit and the disk takes them at present."""
         is_large_enough = block_bytes + _TRAILER.size <= self.max_bytes
         return is_large_enough and time.monotonic() >= self._rests_until_s
 
     def want(self, block: str) -> bool:
-        """Let a block be among the last to give way; False where it is not there."""
+        """Mark a block as wanted last; False if it is not there."""
         try:
             os.utime(f"{self._blocks}/{block}")
         except OSError:
@@ -131,7 +131,7 @@ class BlockCache:
 
     @contextlib.contextmanager
     def claim(self, block: str) -> Generator[bool]:
-        """Be the one process that fetches a block; gives False where another one is.
+        """Claim the fetching of a block; yields False if another process holds it.
 
         A claim ends with its process, too. Where the disk knows no claims everybody has one.
         """
@@ -199,7 +199,7 @@ class BlockCache:
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
-        """Be the only thread of the only process that counts and makes room."""
+        """Lock the cache for this thread of this process, to count and make room."""
         with self._lock:
             while True:
                 if self._locked is None:
@@ -286,7 +286,7 @@ def _is_whole(file: int, block_bytes: int) -> bool:
 
 
 def _is_abandoned(path: str) -> bool:
-    """Whether the process that wrote this file is gone."""
+    """Tell whether the process that wrote this file is gone."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Sees that a connection within this machine came to a server of our own user (Linux).
+"""Checks that a connection within this machine came to a server of our own user (Linux).
 
 All users of a machine share its loopback, and a local store that has died leaves its port to whoever
 takes it next.

@@ -1,4 +1,4 @@
-"""Gives the pictures of a packed dataset whose shards stay in the store.
+"""Opens the pictures of a packed dataset whose shards stay in the blob store.
 
 The folder of such an input holds the index and the places files of the dataset. Where the shards are
 is never said in there, since whoever made the dataset would say it: TRAINYARD_STREAMED_<NAME> names
@@ -35,7 +35,7 @@ _INPUT, _STREAMED = "TRAINYARD_INPUT_", "TRAINYARD_STREAMED_"
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSource:
-    """Where the shards are, what opens the store, and where how many bytes of them are kept."""
+    """Address of the shards, key file of the store, folder and size of the cache."""
 
     endpoint: str
     key_file: Path
@@ -46,7 +46,7 @@ class StreamSource:
 
 
 def find_source(folder: Path, environ: Mapping[str, str] | None = None) -> StreamSource | None:
-    """Find where the shards of a run's input are; None where they are beside its index.
+    """Find the remote shards of a run's input; None if they lie beside its index.
 
     Raises TrainingError where what the run was handed over cannot be read.
     """
@@ -60,7 +60,7 @@ def find_source(folder: Path, environ: Mapping[str, str] | None = None) -> Strea
 
 
 def read_source(path: Path) -> StreamSource:
-    """Read what a run was handed over for a streamed input; raises TrainingError."""
+    """Read the file that describes a run's streamed input; raises TrainingError."""
     try:
         found: Any = parse_json(path.read_bytes())
         if found["schema"] != SCHEMA:

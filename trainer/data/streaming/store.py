@@ -1,4 +1,4 @@
-"""Reads ranges of a store's blobs over HTTP, each one checked, and bears a store that fails at times."""
+"""Reads ranges of blobs over HTTP, checks each, and retries while the blob store fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RemoteFile:
 
 
 class _PassingError(Exception):
-    """What may be gone at the next try; says what it was."""
+    """A failure that the next try may not meet."""
 
     def __init__(self, why: str, *, pause_s: float = 0.0) -> None:
         super().__init__(why)
@@ -185,7 +185,7 @@ class RangeStore:
         headers: dict[str, str],
         length: int,
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Give the answer, and of a range its bytes."""
+        """Send one request; gives the answer, and of a range its bytes."""
         try:
             connection.request("GET", target, headers=headers)
             answer = connection.getresponse()

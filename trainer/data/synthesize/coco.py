@@ -44,7 +44,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What is drawn: a polygon, and the category it is of."""
+    """A polygon that is drawn, and its category."""
 
     category: int
     corners: list[Point]
@@ -117,7 +117,7 @@ def _write_split(folder: Path, split: SplitName, num_pictures: int, *, seed: int
 
 
 def _place(rng: random.Random, size: tuple[int, int], num_shapes: int) -> list[Shape]:
-    """Shapes wholly in the picture; a few corners lie behind the next one."""
+    """Place shapes wholly in the picture; a few corners lie behind the next one."""
     shapes: list[Shape] = []
     for _ in range(50):
         if len(shapes) == num_shapes:
@@ -144,7 +144,7 @@ def _shape(category: int, middle: Point, radius: float, turn: float) -> Shape:
 
 
 def _overlap(one: Shape, other: Shape) -> float:
-    """The common part of their boxes, of the smaller box."""
+    """Give the common part of two shapes' boxes as a share of the smaller box."""
     sides = [
         min(one.box[axis] + one.box[axis + 2], other.box[axis] + other.box[axis + 2])
         - max(one.box[axis], other.box[axis])
@@ -155,7 +155,7 @@ def _overlap(one: Shape, other: Shape) -> float:
 
 
 def _crowd_box(rng: random.Random, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """A strip at the lower edge, in whole pixels: left, top, width, height."""
+    """Choose a strip at the lower edge, in whole pixels: left, top, width, height."""
     width, height = rng.randint(80, 140), rng.randint(20, 30)
     return rng.randint(0, size[0] - width), size[1] - height, width, height
 
@@ -166,7 +166,7 @@ def _draw(
     shapes: Sequence[Shape],
     crowd: tuple[int, int, int, int] | None,
 ) -> Image:
-    """The shapes over blurred clouds, with noise over all; the first shape lies at the bottom."""
+    """Draw the shapes over blurred clouds, the first at the bottom, and noise over all."""
     from PIL import Image, ImageDraw
 
     clouds = Image.frombytes("RGB", (6, 6), bytes(rng.randrange(70, 190) for _ in range(108)))
@@ -211,7 +211,7 @@ def _annotation(shape: Shape) -> dict[str, Any]:
 
 
 def _crowd_annotation(box: tuple[int, int, int, int], size: tuple[int, int]) -> dict[str, Any]:
-    """A crowd of discs, as the runs of 0 and 1 down each column from the left."""
+    """Describe a crowd of discs as runs of 0 and 1 down each column from the left."""
     left, top, width, height = box
     below = size[1] - top - height
     counts = [left * size[1] + top]

@@ -52,7 +52,7 @@ _SMALL_SHARE = 0.98
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
-    """What is to be made."""
+    """The number of pictures and classes to make, and the seed."""
 
     num_train: int
     num_classes: int
@@ -60,7 +60,7 @@ class ImageSet:
 
     @property
     def num_val(self) -> int:
-        """How many pictures for validation there are: at least one a class."""
+        """The number of pictures for validation: at least one a class."""
         return max(self.num_classes, self.num_train // TRAIN_PER_VAL)
 
     def path(self, split: str, number: int) -> str:
@@ -199,7 +199,7 @@ def make_chunk(chunk: Chunk) -> tuple[int, int]:
 
 
 def make_image(images: ImageSet, split: str, number: int) -> bytes:
-    """Draw and encode a picture; it hangs on the seed, the split and its number alone."""
+    """Draw and encode a picture; it depends on the seed, the split and its number alone."""
     from PIL import Image, ImageDraw
 
     rng = random.Random(f"{images.seed}/{split}/{number}")
@@ -233,7 +233,7 @@ def _choose_size(rng: random.Random) -> tuple[int, int]:
 
 
 def _noise(rng: random.Random, width: int, height: int, pixels_a_grain: int) -> Image:
-    """Random colours, a grain of so many pixels; single pixels are of grey, which costs a third."""
+    """Draw grains of random colours; grains of one pixel are grey, which costs a third."""
     from PIL import Image
 
     if pixels_a_grain == 1:

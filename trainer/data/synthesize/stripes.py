@@ -34,7 +34,7 @@ JPEG_QUALITY = 87
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """What one picture is to show: a class of so many, in so many pixels."""
+    """The class, the number of classes and the size of one picture."""
 
     rng: random.Random
     label: int
