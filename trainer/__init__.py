@@ -1,1 +1,1 @@
-"""What runs inside the containers: training programs and what they share."""
+"""Holds what runs inside the containers: training programs and their shared parts."""

@@ -25,7 +25,7 @@ _BLOCK = 8 << 20
 LONGEST_PART_BYTES = 255
 # https://learn.microsoft.com/windows/win32/fileio/naming-a-file: devices in any folder, whatever
 # follows a dot; `a:b` is a drive or a stream of its own; a dot or a blank at the end is dropped.
-# trainer/data/member_names.py refuses the same: tests/contract holds both to one table.
+# trainer/data/archives/member_names.py refuses the same: tests/contract holds both to one table.
 _DEVICE = r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])"
 _UNLIKE_ON_WINDOWS = re.compile(
     rf":| (?:/|\Z)|(?:^|/){_DEVICE} *(?:\.[^/]*)?(?:/|\Z)", re.IGNORECASE

@@ -71,7 +71,7 @@ PAGES = {
         notes=(
             "- MNIST: 10,000 made pictures, under torchrun. The peer reads each picture by itself "
             "(PIL, ToTensor, Normalize), as PyTorch's examples do; both leave the warm-up out.",
-            "- Steps under Horovod and with votes: steps of both kinds in turn in one process.",
+            "- Steps under Horovod and with agreement: steps of both kinds in turn in one process.",
             "- Efficiency: the peer is two processes that train side by side and never talk, so "
             "what two cores cost each other is in both.",
             "- ResNet-50: one process on all cores. The peer does what Horovod's "

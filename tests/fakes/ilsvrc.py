@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trainer.data.imagenet import DEVKIT, TRAIN, VAL
+from trainer.data.prepare.imagenet import DEVKIT, TRAIN, VAL
 
 
 def class_names(count: int) -> list[str]:

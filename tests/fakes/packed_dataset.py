@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainer.data.shard_index import (
+from trainer.data.shards.index import (
     Index,
     Shard,
     Split,

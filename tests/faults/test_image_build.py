@@ -27,9 +27,9 @@ from jobs.images.package_index import find_settings
 from jobs.images.recipes import Recipe, read_recipe
 from jobs.rank.program import rank_program
 from tests.fakes.containers import buildah, buildah_storage
-from trainer.data.digits import prepare_digits
-from trainer.data.events import Events
-from trainer.data.idx import read_idx
+from trainer.data.disk.events import Events
+from trainer.data.pictures.idx import read_idx
+from trainer.data.prepare.digits import prepare_digits
 
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/base/bookworm:debootstrap"

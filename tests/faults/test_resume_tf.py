@@ -166,7 +166,7 @@ def spoil_and_look(zygote: Zygote, framework: str, folder: Path, steps: list[int
         where = f"the loss of rank {rank} is no finite number at step {step} (epoch 1, batch {step}"
         said = [where in text and "Traceback" not in text for text in gang.texts()]
         named = f"; samples of rank {rank}: " in gang.texts()[rank]
-        # One step later the vote is looked at; what was saved is from before the bad step.
+        # One step later the sums are read; what was saved is from before the bad step.
         last = (step - 1) // program.checkpoint_every * program.checkpoint_every
         kept = newest(each)["position"]["step"] if last else 0
         if codes == [1] * NUM_RANKS and all(said) and named and kept == last:

@@ -26,7 +26,7 @@ BOUND = 5 * (1 << 20)
 READER = """
 import hashlib, random, sys
 from pathlib import Path
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.splits import open_pictures
 pictures = open_pictures(Path(sys.argv[1]), "train")
 order = list(range(len(pictures.labels)))
 random.Random(int(sys.argv[2])).shuffle(order)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
-from trainer.data.idx import write_idx
+from trainer.data.pictures.idx import write_idx
 
 WATCHED = "tests.faults.programs.torch_watched"
 NUM_RANKS = 2

@@ -26,7 +26,7 @@ from tests.fakes.picture_runs import Trained, read_run
 from tests.folders import read_folder
 from tests.integration.local_stack.conftest import LocalProject, fresh_project
 from tests.ports import free_port
-from trainer.data.synthetic import make_pictures
+from trainer.data.synthesize.stripes import make_pictures
 
 NUM_CLASSES, TRAIN_EACH, NUM_VAL = 2, 6, 5
 JOB = """

@@ -14,7 +14,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.picture_runs import Trained, say_mistakes, train
 from tests.fakes.torch_ranks import Zygote
-from trainer.data.synthetic import INSECTS, make_pictures
+from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
 MODULE = "trainer.pytorch.hymenoptera"
 SMALL = ("--image-size", "64")

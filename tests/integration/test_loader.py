@@ -13,7 +13,7 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.hostile_pictures import hostile_pictures
-from trainer.data.synthetic import make_pictures
+from trainer.data.synthesize.stripes import make_pictures
 
 REPO = Path(__file__).parents[2]
 CHECKS = REPO / "tests" / "integration" / "programs" / "picture_checks.py"

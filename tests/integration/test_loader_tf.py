@@ -15,18 +15,18 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.hostile_pictures import hostile_pictures
-from trainer.data.synthetic import make_pictures
+from trainer.data.synthesize.stripes import make_pictures
 
 REPO = Path(__file__).parents[2]
 PROGRAMS = REPO / "tests" / "integration" / "programs"
 
 # The same batches by PyTorch's loader.
 PYTORCH = """
-import hashlib, sys
+import sys
 from pathlib import Path
 import torch
-from trainer.data.crops import picture_rng, random_crop
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.crops import picture_rng, random_crop
+from trainer.data.pictures.splits import open_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader
 
 pictures = open_pictures(Path(sys.argv[1]), "train")
@@ -34,7 +34,7 @@ loader = Loader(pictures, torch.device("cpu"), size=32, threads=DecodingThreads(
 crop_of = lambda index, *size: random_crop(*size, picture_rng(1, 2, index))
 batches = loader.batches([[3, 20, 2], [], [1, 14]], crop_of)
 data = b"".join(batch.images.permute(0, 2, 3, 1).numpy().tobytes() for batch in batches)
-print(hashlib.sha256(data).hexdigest())
+print(data.hex())
 """
 
 
@@ -80,6 +80,7 @@ def found(folder) -> dict[str, Any]:
 def test_batches_come_in_order_whatever_the_number_of_workers(found):
     batches = {**found["batches"]}
     alone, together = batches.pop("digests")
+    del batches["pixels"]
     assert alone == together != hashlib.sha256().hexdigest()
     assert batches == {
         "samples": [[3, 20, 2], [], [1, 14]],
@@ -88,8 +89,12 @@ def test_batches_come_in_order_whatever_the_number_of_workers(found):
     }
 
 
-def test_pytorch_sees_the_same_bytes(found, folder):
-    assert found["batches"]["digests"][0] == run("pytorch", "-c", PYTORCH, folder)
+def test_pytorch_sees_the_same_pixels_but_for_rounding(found, folder):
+    ours = bytes.fromhex(found["batches"]["pixels"])
+    theirs = bytes.fromhex(run("pytorch", "-c", PYTORCH, folder))
+    assert len(ours) == len(theirs) == 5 * 32 * 32 * 3
+    # Pillow and PyTorch round a resized pixel in their own ways.
+    assert max(abs(one - other) for one, other in zip(ours, theirs, strict=True)) <= 1
 
 
 def test_an_epoch_goes_on_where_it_was_left(found):

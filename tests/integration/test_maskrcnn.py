@@ -19,7 +19,7 @@ from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from tests.fakes.picture_runs import Trained, read_run, train
 from tests.fakes.torch_ranks import Zygote
-from trainer.data.synthetic_coco import make_coco
+from trainer.data.synthesize.coco import make_coco
 
 REPO = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "programs" / "maskrcnn_checks.py"

@@ -101,20 +101,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 from safetensors.numpy import load_file
-from trainer.tf.network import begin_from, build_resnet50, save_weights, torch_weights
+from trainer.tf.network import load_pretrained, build_resnet50, save_weights, torch_weights
 from trainer.tf.optimizer import make_optimizer
 from trainer.tf.resnet50 import cross_entropy
 
 given, stepped = load_file("given.safetensors"), load_file("stepped.safetensors")
 found = load_file("found.safetensors")
 network = build_resnet50(1000, 224)
-begin_from(network, Path("given.safetensors"), say=print)
+load_pretrained(network, Path("given.safetensors"), say=print)
 own = torch_weights(network)
 equal = [name for name in given if "num_batches" not in name and (own[name] == given[name]).all()]
 far = np.abs(network(found["images"], training=False).numpy() - found["scores"]).max()
 
 small = build_resnet50(1000, 64)
-begin_from(small, Path("given.safetensors"), say=print)
+load_pretrained(small, Path("given.safetensors"), say=print)
 for layer in small.layers:
     if layer.name.endswith("bn3"):
         layer.gamma.assign(layer.gamma * 0.2)
@@ -147,9 +147,9 @@ print(json.dumps({
 PYTORCH_AGAIN = """
 import json
 from pathlib import Path
-from trainer.pytorch.networks import begin_from, build_resnet
+from trainer.pytorch.networks import load_pretrained, build_resnet
 network = build_resnet("resnet50", 1000)
-begin_from(network, Path("of_tf.safetensors"), say=print)
+load_pretrained(network, Path("of_tf.safetensors"), say=print)
 print(json.dumps({}))
 """
 

@@ -20,8 +20,8 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.picture_runs import Trained, run_ranks, say_mistakes, train
 from tests.fakes.torch_ranks import Zygote
-from trainer.data.pictures import open_pictures
-from trainer.data.synthetic import make_pictures
+from trainer.data.pictures.splits import open_pictures
+from trainer.data.synthesize.stripes import make_pictures
 
 MODULE = "trainer.pytorch.resnet50"
 SMALL = ("--image-size", "32", "--log-every", "1")

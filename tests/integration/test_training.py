@@ -21,9 +21,9 @@ from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Zygote
-from trainer.data.digits import prepare_digits
-from trainer.data.events import Events
-from trainer.data.idx import read_idx, write_idx
+from trainer.data.disk.events import Events
+from trainer.data.pictures.idx import read_idx, write_idx
+from trainer.data.prepare.digits import prepare_digits
 
 REPO = Path(__file__).parents[2]
 MODULE = "trainer.pytorch.mnist"

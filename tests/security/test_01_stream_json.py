@@ -21,9 +21,9 @@ from tests.fakes.packed_dataset import stream_variables, write_packed, write_str
 from tests.fakes.scripted_server import answer, scripted_server
 from tests.folders import make_folder, read_folder
 from trainer.common.errors import TrainingError
-from trainer.data.pictures import open_pictures
-from trainer.data.stream_cache import BlockCache
-from trainer.data.stream_store import RangeStore, RemoteFile
+from trainer.data.pictures.splits import open_pictures
+from trainer.data.streaming.cache import BlockCache
+from trainer.data.streaming.store import RangeStore, RemoteFile
 
 SET = f"{'a' * 32}-1048576"
 THEIRS = {"thesis1.doc": b"1" * 4000, "work/thesis2.doc": b"2" * 4000, ".ssh/id_rsa": b"3" * 4000}

@@ -27,7 +27,7 @@ from tests.fakes.gangs import make_environment
 from tests.fakes.other_user import needs_root, squatting
 from tests.fakes.own_stack import lay_own_stack
 from trainer.common.errors import TrainingError
-from trainer.data.stream_store import RangeStore, RemoteFile
+from trainer.data.streaming.store import RangeStore, RemoteFile
 
 pytestmark = needs_root
 OURS = {"pid": os.getpid(), "identity": identify(os.getpid())}

@@ -35,8 +35,8 @@ LOCKERS = {
     "jobs/blobs/transfers/portable.py": "locks what its callers opened",
     "jobs/rank/main.py": "stdlib alone; 0600",
     "jobs/rank/azure_main.py": "stdlib alone; 0600",
-    "trainer/data/locks.py": "locks the user's own folder",
-    "trainer/data/stream_cache.py": "makes them 0600",
+    "trainer/data/disk/locks.py": "locks the user's own folder",
+    "trainer/data/streaming/cache.py": "makes them 0600",
 }
 
 

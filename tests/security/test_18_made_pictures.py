@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data.synthetic import default_folder
-from trainer.data.synthetic_coco import make_default_coco
-from trainer.data.synthetic_digits import make_default_digits
+from trainer.data.synthesize.coco import make_default_coco
+from trainer.data.synthesize.digits import make_default_digits
+from trainer.data.synthesize.folders import default_folder
 
 NOBODY = 65534
 

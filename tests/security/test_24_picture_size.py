@@ -16,9 +16,9 @@ import pytest
 
 from tests.fakes.hostile_pictures import hostile_pictures, huge_jpeg, huge_png
 from trainer.common.errors import TrainingError
-from trainer.data.picture_decoding import decode_rgb
-from trainer.data.picture_grid import Prediction, write_grid
-from trainer.data.picture_header import MOST_PIXELS, require_decodable
+from trainer.data.pictures.decoding import decode_rgb
+from trainer.data.pictures.grid import Prediction, write_grid
+from trainer.data.pictures.header import MOST_PIXELS, require_decodable
 
 TRAINER = Path(__file__).parents[2] / "trainer"
 # What is said of each, in a process that may have 200 MB beside what importing takes, and how long it took.
@@ -28,8 +28,8 @@ from pathlib import Path
 from PIL import Image
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
-from trainer.data.picture_decoding import decode_rgb
-from trainer.data.picture_header import require_decodable
+from trainer.data.pictures.decoding import decode_rgb
+from trainer.data.pictures.header import require_decodable
 warnings.simplefilter("ignore")
 Image.init()
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -96,7 +96,7 @@ def test_no_trainer_calls_a_decoder_in_another_place() -> None:
         for call in calls.finditer(path.read_text(encoding="utf-8"))
     }
     assert found == {
-        "data/picture_decoding.py: Image.open(",
+        "data/pictures/decoding.py: Image.open(",
         "pytorch/loader.py: decode_image(",
         # Reads the file, and gives its bytes to the loader's `decode`.
         "pytorch/maskrcnn_evaluation.py: read_image(",

@@ -1,7 +1,7 @@
 """A relative XDG_CACHE_HOME is ignored, as its specification says, by all who ask for it.
 
-Attacker: who wrote the folder that a user is in. Runtimes, libraries that ranks preload and compiled
-decoders were looked for below it, and run.
+Attacker: who wrote the folder that a user is in. Runtimes and libraries that ranks preload were
+looked for below it, and run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets.scan_cache import cache_folder
 from jobs.host.cache import cache_root
 from jobs.images.package_index import lend
-from trainer.data import jpeg_crop
 
 ASKED = ("relative", "./here", "~/.cache", "")
 
@@ -28,12 +27,8 @@ def test_a_relative_cache_is_ignored_by_all(tmp_path, monkeypatch, given):
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", given)
     monkeypatch.chdir(tmp_path)
-    compiled: list[Path] = []
-    monkeypatch.setattr(jpeg_crop, "_require_processor", lambda: None)
-    monkeypatch.setattr(jpeg_crop, "_compile", compiled.append)
-    jpeg_crop.compiled()
-    found = [cache_root(os.environ), cache_folder().parent, compiled[0].parents[1]]
-    assert found == [home / ".cache" / "trainyard"] * 3
+    found = [cache_root(os.environ), cache_folder().parent]
+    assert found == [home / ".cache" / "trainyard"] * 2
 
 
 def test_package_indexes_are_not_read_from_the_working_folder(tmp_path, monkeypatch):

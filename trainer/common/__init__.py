@@ -1,1 +1,1 @@
-"""What every training program shares, whatever its framework. Standard library only."""
+"""Holds what training programs share, whatever their framework; standard library only."""

@@ -144,7 +144,7 @@ class CheckpointFolder:
                 return folder
 
     def _looks_whole(self, name: str) -> bool | None:
-        """Whether manifest and sizes are right; None where that cannot be told."""
+        """Tell whether manifest and sizes are right; None if that cannot be read."""
         if name in self._broken:
             return False
         folder = self.root / name
@@ -212,7 +212,7 @@ class CheckpointFolder:
         return Checkpoint(name=name, step=manifest.step, about=manifest.about, files=files)
 
     def names(self) -> list[str]:
-        """Names of the folders that claim to be checkpoints, newest step first."""
+        """List the folders that claim to be checkpoints, newest step first."""
         found: list[tuple[int, int, str]] = []
         for name in self._entries():
             written_ns = self._written_ns(name)
@@ -227,7 +227,7 @@ class CheckpointFolder:
                     yield entry.name
 
     def _written_ns(self, name: str) -> int | None:
-        """When the manifest was written; None while there is none, or an empty one."""
+        """Give the manifest's time of writing; None while there is none, or an empty one."""
         try:
             found = (self.root / name / MANIFEST).stat()
         except (FileNotFoundError, NotADirectoryError):

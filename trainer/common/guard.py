@@ -1,4 +1,4 @@
-"""Sees to it that the ranks save and stop at the same step: divergence, preemption, full disks."""
+"""Saves and stops training at the same step on all ranks: divergence, preemption, full disks."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.common.agreement import judge
 from trainer.common.keeper import CheckpointKeeper
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.preemption import Notice, Preempted
-from trainer.common.vote import Place, judge
 from trainer.common.world import World
 
-# Waits for a vote's sums, in the order of trainer.common.vote.VOTE.
+# Waits for the sums of the ranks' reports, in the order of trainer.common.agreement.REPORT.
 ReadSums = Callable[[], list[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Pending:
-    """A vote under way."""
+    """An agreement under way."""
 
-    place: Place
+    taken: TakenStep
     is_step: bool
     read: ReadSums
 
 
 class StepGuard:
-    """The ranks' votes on each step (trainer.common.vote), looked at one step later.
+    """Lets the ranks agree on each step (trainer.common.agreement), one step later.
 
-    Every method is a collective. `on_loss` gets each settled step's place and its mean loss over
-    all ranks. `hint` is told to those whose training diverges. How a vote is cast is a framework's.
+    Every method is a collective. `on_loss` gets each settled step and its mean loss over all ranks.
+    `hint` is shown where training diverges. A framework's subclass adds the reports up.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class StepGuard:
         notice: Notice,
         keeper: CheckpointKeeper[Any],
         *,
-        on_loss: Callable[[Place, float], None],
+        on_loss: Callable[[TakenStep, float], None],
         hint: str,
     ) -> None:
         self._world = world
@@ -58,12 +58,14 @@ class StepGuard:
         if self._are_leaving():
             self._leave()
 
-    def _after_step(self, position: Position, place: Place, begin: Callable[[], ReadSums]) -> None:
-        """Settle the step before, begin the vote on this one, and save if `position` is due."""
+    def _after_step(
+        self, position: Position, taken: TakenStep, begin: Callable[[], ReadSums]
+    ) -> None:
+        """Settle the previous step, begin to agree on this one, and save if `position` is due."""
         self._position = position
-        # The votes before come first: no rank may begin what others have left for good.
+        # The previous step comes first: no rank may begin what others have left for good.
         are_leaving = self._are_leaving()
-        self._pending = _Pending(place=place, is_step=True, read=begin())
+        self._pending = _Pending(taken=taken, is_step=True, read=begin())
         if are_leaving:
             self._leave()
         if self._keeper.is_due(position):
@@ -71,27 +73,27 @@ class StepGuard:
             self._keeper.save(position)
 
     def _between_steps(self, position: Position, begin: Callable[[], ReadSums]) -> None:
-        """Settle the vote before, and begin one that is only about leaving."""
+        """Settle the previous step, and begin to agree on leaving only."""
         self._position = position
         self.settle()
-        place = Place(step=position.step, epoch=position.epoch, batch=position.batch)
-        self._pending = _Pending(place=place, is_step=False, read=begin())
+        taken = TakenStep(step=position.step, epoch=position.epoch, batch=position.batch)
+        self._pending = _Pending(taken=taken, is_step=False, read=begin())
 
     def _flags(self) -> tuple[float, float]:
-        """What this rank knows beside its loss: whether it is to leave, and cannot save."""
+        """Give the last two numbers of REPORT: whether this rank is to leave, and cannot save."""
         return float(self._notice.reason is not None), float(self._keeper.failure)
 
     def _are_leaving(self) -> bool:
-        """Look at the vote under way, if there is one; gives whether the ranks are to leave."""
+        """Read the sums under way, if there are any; gives whether the ranks are to leave."""
         pending, self._pending = self._pending, None
         if pending is None:
             return False
         try:
-            loss = judge(pending.read(), pending.place, rank=self._world.rank, hint=self._hint)
+            loss = judge(pending.read(), pending.taken, rank=self._world.rank, hint=self._hint)
         except Preempted:
             return True
         if pending.is_step:
-            self._on_loss(pending.place, loss)
+            self._on_loss(pending.taken, loss)
         return False
 
     def _leave(self) -> None:

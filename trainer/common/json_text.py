@@ -7,7 +7,7 @@ from typing import Any
 
 
 def parse_json(data: bytes) -> Any:
-    """Give the value; raises ValueError for what is no JSON, or nested too deeply to be read."""
+    """Parse JSON; raises ValueError for what is none, or nested too deeply to be read."""
     try:
         return json.loads(data)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Keeps a training on disk, whatever its framework: when to save, and how all ranks go on from it."""
+"""Saves a training in checkpoints and resumes all ranks from them, whatever its framework."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Generic, TypeVar
 
+from trainer.common.agreement import require_saved
 from trainer.common.checkpoint import BrokenCheckpoint, Checkpoint, CheckpointFolder
 from trainer.common.errors import TrainingError
+from trainer.common.messages import say, warn
 from trainer.common.position import Position, require_same, require_within
 from trainer.common.rundir import RunDir
 from trainer.common.saver import SaveFailure, Saver
-from trainer.common.speech import say, warn
 from trainer.common.training_options import TrainingOptions
-from trainer.common.vote import require_saved
 from trainer.common.world import World
 
 NAME_BYTES = 64
@@ -82,16 +82,16 @@ class CheckpointKeeper(ABC, Generic[R]):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a folder to keep anything in."""
+        """True if there is a folder to save checkpoints in."""
         return self._folder is not None
 
     @property
     def failure(self) -> SaveFailure:
-        """Why training is to stop for a checkpoint that could not be written, if it is."""
+        """The reason to stop training for a checkpoint that could not be written."""
         return SaveFailure.NONE if self._saver is None else self._saver.failure
 
     def is_due(self, position: Position) -> bool:
-        """Whether to save here."""
+        """Tell whether a checkpoint is to be saved at this position."""
         return self.is_on and position.is_due(self._every)
 
     def save(self, position: Position) -> None:
@@ -121,7 +121,7 @@ class CheckpointKeeper(ABC, Generic[R]):
         return self._count(int(is_kept)) > 0
 
     def finish(self, *, hint: str) -> None:
-        """Wait for the last checkpoint, with all ranks; after the last vote.
+        """Wait for the last checkpoint, with all ranks; after the last step is settled.
 
         Raises TrainingError, on all ranks, where training was to stop for it.
         """
@@ -129,7 +129,7 @@ class CheckpointKeeper(ABC, Generic[R]):
         require_saved(self._count(self.failure), self._begun_step or 0, hint=hint)
 
     def figures(self) -> dict[str, object]:
-        """What the summary says of checkpoints."""
+        """Give the summary's figures of checkpoints."""
         saver = self._saver
         return {
             "resumed_from_step": self._resumed_from,

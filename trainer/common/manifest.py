@@ -1,4 +1,4 @@
-"""What a checkpoint's manifest says, as bytes and back: its files' sizes and digests, and its own.
+"""Encodes and parses a checkpoint's manifest: its files' sizes and digests, and its own.
 
 Every format, also one that is newer than this program, has `format`, and `sha256` of all the rest:
 so a flipped bit is never taken for another format.
@@ -21,7 +21,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class BrokenCheckpoint(Exception):
-    """Which file of a checkpoint is not what it should be, and how."""
+    """A file of a checkpoint that is not what the manifest says; names it and the difference."""
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(f"{file}: {why}")

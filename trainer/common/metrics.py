@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from trainer.common.errors import TrainingError
-from trainer.common.speech import warn
+from trainer.common.messages import warn
 from trainer.common.whole_file import write_whole
 from trainer.common.world import World
 

@@ -1,9 +1,9 @@
-"""Where a training stands, when it is saved, and whether a checkpoint is of the same training."""
+"""Holds a training's position, and checks that a checkpoint is of the same training."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from trainer.common.errors import TrainingError
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """What is done: steps in all, whole epochs, and batches of the epoch that is begun."""
+    """Finished work: steps in all, whole epochs, and batches of the epoch that is begun."""
 
     step: int = 0
     epoch: int = 0
@@ -25,8 +25,18 @@ class Position:
         return Position(step=self.step + 1, epoch=self.epoch, batch=self.batch + 1)
 
     def is_due(self, every: int | None) -> bool:
-        """Whether to save here: every so many steps, else at the end of each epoch."""
+        """Tell whether to save here: every so many steps, else at the end of each epoch."""
         return self.step % every == 0 if every else self.batch == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakenStep:
+    """One step that was taken, counted from 1; `samples` are this rank's part of its batch."""
+
+    step: int
+    epoch: int
+    batch: int
+    samples: Sequence[int] = ()
 
 
 def require_same(about: Mapping[str, Any], recipe: Mapping[str, Any], name: str) -> None:

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, cast
 from urllib.parse import urljoin
 
-from trainer.common.speech import warn
+from trainer.common.messages import warn
 from trainer.common.world import World
 
 EXIT_CODE = 75
@@ -38,11 +38,11 @@ LEAVE_BEFORE = timedelta(minutes=2)
 
 
 class Preempted(Exception):
-    """All ranks know that one of them was asked to leave, and stand at the same step."""
+    """Raised on all ranks at the same step once one of them was asked to leave."""
 
 
 class Notice:
-    """Whether somebody asked this process to leave; `reason` says who, None while nobody did."""
+    """Watches for a request to leave; `reason` says whose, None while there is none."""
 
     def __init__(self, *, say: Callable[[str], None] = warn) -> None:
         self.reason: str | None = None

@@ -1,4 +1,4 @@
-"""What every program does around its training: the ranks meet, leave, and give an exit code."""
+"""Runs a training program as one of the ranks: join, train, leave, exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.common.world import RankArguments, World
 
 
 class CanLeave(Protocol):
-    """What the ranks of a framework work together by, as far as its end is concerned."""
+    """The end of a framework's strategy."""
 
     def shutdown(self) -> None:
         """Leave the group, waiting for nobody; silent where it was never met."""
@@ -27,7 +27,7 @@ S = TypeVar("S", bound=CanLeave)
 
 @dataclass(frozen=True, kw_only=True)
 class RanksOf(Generic[S]):
-    """This rank among the others, and where its run's files go."""
+    """One rank among the others, and the folders of its run."""
 
     world: World
     strategy: S

@@ -1,4 +1,4 @@
-"""Tells how training goes: a line of metrics every so many steps, a progress line on rank 0."""
+"""Logs metrics every so many steps, and shows a progress line on rank 0."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from trainer.common.metrics import Metrics
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.throughput import Throughput
-from trainer.common.vote import Place
 from trainer.common.world import World
 
 TERMINAL_EVERY_S = 0.2
@@ -52,20 +51,20 @@ class Progress:
         self._first_step: int | None = None
         self._losses: list[float] = []
 
-    def on_loss(self, place: Place, loss: float) -> None:
+    def on_loss(self, taken: TakenStep, loss: float) -> None:
         """Take the mean loss of a step over all ranks."""
         if self._first_step is None:
-            self._first_step, self._began_s = place.step, self._clock()
+            self._first_step, self._began_s = taken.step, self._clock()
         self._losses.append(loss)
-        if place.step % self._log_every == 0:
-            epoch = place.step / self._num_batches
+        if taken.step % self._log_every == 0:
+            epoch = taken.step / self._num_batches
             mean = sum(self._losses) / len(self._losses)
-            self._metrics.log(step=place.step, epoch=epoch, split="train", loss=mean)
+            self._metrics.log(step=taken.step, epoch=epoch, split="train", loss=mean)
             self._losses.clear()
         now_s = self._clock()
         if self._is_shown and now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s
-            self._show(self._line(place, loss, now_s, self._first_step))
+            self._show(self._line(taken, loss, now_s, self._first_step))
 
     def on_epoch(
         self, position: Position, figures: Mapping[str, float], *, split: str = "test"
@@ -93,17 +92,17 @@ class Progress:
         self._stream.write(text)
         self._stream.flush()
 
-    def _line(self, place: Place, loss: float, now_s: float, first_step: int) -> str:
+    def _line(self, taken: TakenStep, loss: float, now_s: float, first_step: int) -> str:
         parts = [
-            f"epoch {place.epoch}/{self._num_epochs}",
-            f"step {place.batch}/{self._num_batches}",
+            f"epoch {taken.epoch}/{self._num_epochs}",
+            f"step {taken.batch}/{self._num_batches}",
             f"loss {loss:.4f}",
         ]
         rate = self._throughput.current_per_s
         if rate is not None:
             parts.append(f"{rate:,.0f} images/s")
-        num_done = place.step - first_step
-        num_left = self._num_steps - place.step
+        num_done = taken.step - first_step
+        num_left = self._num_steps - taken.step
         if num_done:
             parts.append(f"{duration_text((now_s - self._began_s) / num_done * num_left)} left")
         return "   ".join(parts)

@@ -1,4 +1,4 @@
-"""The recipe of the ResNet-50 programs: the options that all frameworks have, and what follows."""
+"""Defines the options of the ResNet-50 programs of all frameworks, and their recipe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LR_BATCH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class ResnetOptions(TrainingOptions):
-    """A program's own options extend it by what its framework has."""
+    """Options that all ResNet-50 programs have; a framework's own extend them."""
 
     data: Annotated[str | None, "folder, `synthetic` or `random`; else the input `imagenet`"] = None
     device: Annotated[DeviceName, "where to compute"] = "auto"
@@ -48,7 +48,7 @@ class ResnetOptions(TrainingOptions):
 
     @property
     def hint(self) -> str:
-        """What to do about a training that diverges."""
+        """Advice for a training that diverges."""
         return f"a smaller --lr than {self.lr:g}, or more --warmup-epochs"
 
     def rates(self, *, batch_size: int, num_batches: int) -> Schedule:

@@ -14,7 +14,7 @@ OnSaveError = Literal["continue", "stop"]
 
 
 class SaveFailure(IntEnum):
-    """Why training has to stop for a checkpoint; the numbers travel in votes."""
+    """Reason to stop training for a checkpoint; its number travels in the ranks' reports."""
 
     NONE = 0
     DISK = 1
@@ -25,7 +25,7 @@ class Saver:
     """A checkpoint folder with a thread that writes to it; only rank 0 has one.
 
     A checkpoint that cannot be written is reported by `warn`. With `on_error` continue training
-    goes on; with stop `failure` says so, and the ranks end together (trainer.common.vote).
+    goes on; with stop `failure` says so, and the ranks end together (trainer.common.agreement).
     """
 
     def __init__(

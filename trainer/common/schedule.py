@@ -1,4 +1,4 @@
-"""Learning rates by step: a linear warm-up, then steps down or half a cosine.
+"""Computes learning rates by step: a linear warm-up, then steps down or half a cosine.
 
 Source: Goyal et al. 2017, arXiv 1706.02677 (linear scaling, gradual warm-up); Loshchilov and
 Hutter 2017, arXiv 1608.03983 (cosine).

@@ -51,7 +51,7 @@ class _Spared:
         self._try(lambda: setattr(self, "_tracker", make()))
 
     def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
-        """Hand the values on, while there is a tracker."""
+        """Pass the values on while there is a tracker."""
         tracker = self._tracker
         if tracker is not None:
             self._try(lambda: tracker.log(step=step, split=split, values=values))
@@ -134,7 +134,7 @@ class Mlflow:
         self._thread.start()
 
     def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
-        """Queue the values; raises what the thread failed with."""
+        """Queue the values; raises the thread's error."""
         now_ms = round(time.time() * 1000)
         for name, value in values.items():
             self._queue.put(self._metric(f"{split}/{name}", value, now_ms, step))

@@ -1,4 +1,4 @@
-"""The options that every training program has."""
+"""Defines the options that every training program has."""
 
 from __future__ import annotations
 

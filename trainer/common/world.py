@@ -1,4 +1,4 @@
-"""Says which rank this process is and how many there are; the only reader of those variables."""
+"""Reads this process's rank and the number of ranks; the only reader of those variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FROM_ENVIRONMENT = "env://"
 
 @dataclass(frozen=True, kw_only=True)
 class RankArguments:
-    """What a command line says of the ranks, in the words of torch.distributed's examples.
+    """Ranks as a command line gives them, in the words of torch.distributed's examples.
 
     For launchers that start a program with arguments of its own on each node, as Batch AI did.
     """
@@ -30,7 +30,7 @@ class RankArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """This process's place in its job. A program started by hand is a world of one.
+    """A process's rank and sizes in its job; a program started by hand is a world of one.
 
     `backend` is what the command line asked for. `url` is where torch.distributed's ranks meet:
     env:// for MASTER_ADDR and MASTER_PORT, None where nobody said it. `store` is what env:// comes
@@ -49,7 +49,7 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the rank that writes files and talks."""
+        """True for the rank that writes files and prints."""
         return self.rank == 0
 
     @classmethod
@@ -130,7 +130,7 @@ def _meeting_place(environ: Mapping[str, str], arguments: RankArguments, size: i
 
 
 def _own_store(environ: Mapping[str, str]) -> str | None:
-    """Where rank 0 serves the store; None where torchrun or our gang serves it."""
+    """Give the address where rank 0 serves the store; None if torchrun or our gang serves it."""
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return None
     host, port = environ["MASTER_ADDR"], environ["MASTER_PORT"]

@@ -1,1 +1,1 @@
-"""Programs that make and change data sets, and the file formats they share. No framework."""
+"""Holds programs that make and change data sets, and the file formats they share; no framework."""

@@ -1,1 +1,1 @@
-"""PyTorch training programs, one per file."""
+"""Holds PyTorch training programs, one a file."""

@@ -1,4 +1,4 @@
-"""How well a classifier does on a validation set: each picture counted once, at any world size."""
+"""Evaluates a classifier on a validation set: each picture counts once, at any world size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
 from trainer.common.sharding import shard
-from trainer.data.crops import center_crop
+from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import Source
 from trainer.pytorch.precision import PrecisionName, autocast

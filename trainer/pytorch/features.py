@@ -1,4 +1,4 @@
-"""What a frozen backbone makes of pictures: computed once, then batches of it for a head."""
+"""Computes a frozen backbone's features of pictures once, and batches them for a head."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchvision.models import ResNet
 
 from trainer.common.sharding import shard
 from trainer.common.throughput import Throughput
-from trainer.data.crops import center_crop
+from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.loader import Batch, CropOf, Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks

@@ -1,4 +1,4 @@
-"""How PyTorch ranks vote on each step (trainer.common.guard)."""
+"""Adds up the reports of PyTorch ranks on each step (trainer.common.guard)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from trainer.common.guard import ReadSums, StepGuard
-from trainer.common.position import Position
-from trainer.common.vote import Place
+from trainer.common.position import Position, TakenStep
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.strategy import Ranks
 
 
 class Guard(StepGuard):
-    """Votes by one small allreduce that nobody waits for before the next step is queued."""
+    """Agrees by one small allreduce that nobody waits for before the next step is queued."""
 
     def __init__(
         self,
@@ -24,7 +23,7 @@ class Guard(StepGuard):
         device: torch.device,
         keeper: Keeper,
         *,
-        on_loss: Callable[[Place, float], None],
+        on_loss: Callable[[TakenStep, float], None],
         hint: str,
     ) -> None:
         super().__init__(ranks.world, ranks.notice, keeper, on_loss=on_loss, hint=hint)
@@ -32,24 +31,26 @@ class Guard(StepGuard):
         self._device = device
         self._reading = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def step(self, position: Position, loss_sum: Tensor, num_samples: int, *, place: Place) -> None:
-        """Vote on the step just taken, settle the one before, and save if `position` is due.
+    def step(
+        self, position: Position, loss_sum: Tensor, num_samples: int, *, taken: TakenStep
+    ) -> None:
+        """Agree on the step just taken, settle the previous one, and save if `position` is due.
 
         `loss_sum` is over this rank's `num_samples`, a scalar on the device. Raises what `settle`
         raises.
         """
         loss_sum = loss_sum.detach()
-        self._after_step(position, place, lambda: self._begin(self._votes(loss_sum, num_samples)))
+        self._after_step(position, taken, lambda: self._begin(self._report(loss_sum, num_samples)))
 
     def check(self, position: Position) -> None:
-        """Vote between steps on whether to leave: in an evaluation, equally often on every rank.
+        """Agree between steps on whether to leave: in an evaluation, equally often on every rank.
 
         Raises what `settle` raises.
         """
-        self._between_steps(position, lambda: self._begin(self._votes(torch.zeros(()), 1)))
+        self._between_steps(position, lambda: self._begin(self._report(torch.zeros(()), 1)))
 
-    def _votes(self, loss_sum: Tensor, num_samples: int) -> Tensor:
-        """This rank's numbers, as trainer.common.vote.VOTE has them."""
+    def _report(self, loss_sum: Tensor, num_samples: int) -> Tensor:
+        """Give this rank's report, in the order of trainer.common.agreement.REPORT."""
         flags = self._flags()
         number = self._world.rank + 1
         if loss_sum.device.type == "cpu":  # ten small tensors would cost more than the allreduce
@@ -64,8 +65,8 @@ class Guard(StepGuard):
         finite = torch.nan_to_num(loss_sum, nan=0.0, posinf=0.0, neginf=0.0)
         return torch.stack([finite, known[0], bad, bad * number, known[1], known[2]])
 
-    def _begin(self, votes: Tensor) -> ReadSums:
-        sums = self._strategy.start_sum(votes)
+    def _begin(self, report: Tensor) -> ReadSums:
+        sums = self._strategy.start_sum(report)
         reading = self._reading
         if reading is None:
             return lambda: sums().tolist()

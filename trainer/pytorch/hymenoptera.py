@@ -25,28 +25,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import rank_batches
-from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
-from trainer.common.vote import Place
-from trainer.data.crops import Crop, picture_rng, random_crop
-from trainer.data.picture_grid import write_grid
-from trainer.data.pictures import Pictures
-from trainer.data.synthetic import INSECTS
-from trainer.pytorch.ending import waiter, write_results
+from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+from trainer.data.pictures.grid import write_grid
+from trainer.data.pictures.splits import Pictures
+from trainer.data.synthesize.stripes import INSECTS
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.features import compute_features
+from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import Source, normalise
-from trainer.pytorch.networks import NetworkName, begin_from, build_resnet
+from trainer.pytorch.networks import NetworkName, build_resnet, load_pretrained
 from trainer.pytorch.picture_data import (
     SYNTHETIC,
     Data,
@@ -103,7 +102,7 @@ class Options(TrainingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`.
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
 
     `part` is what trains: the network or its head; `model` is that wrapped. `train` and `val` are
     the batches it gets, of pictures or of features; `sees` turns them into what it takes.
@@ -159,7 +158,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     network = build_resnet(options.network, len(data.classes))
     if options.weights is not None:
         path = options.weights if options.weights.exists() else folder / options.weights
-        begin_from(network, path, say=print if world.is_main else lambda _: None)
+        load_pretrained(network, path, say=print if world.is_main else lambda _: None)
     elif options.train == "head" and world.is_main:
         warn("without --weights the frozen backbone is random")
     network = network.to(device, memory_format=torch.channels_last)
@@ -353,18 +352,18 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
         take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
 
         throughput.step(job.batch_size)
-        place = Place(
+        taken = TakenStep(
             step=position.step + 1, epoch=epoch, batch=position.batch + 1, samples=batch.samples
         )
         position = position.after_batch(job.num_batches)
         num_mine = len(batch.samples)
-        guard.step(position, loss.detach() * num_mine, num_mine, place=place)
+        guard.step(position, loss.detach() * num_mine, num_mine, taken=taken)
     guard.settle()
     return position
 
 
 def hint(options: Options) -> str:
-    """What to do about a training that diverges."""
+    """Give advice for a training that diverges."""
     return f"a smaller --lr than {options.lr:g}"
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint of a PyTorch training holds, and how it is put back on every rank."""
+"""Saves a PyTorch training's state in checkpoints, and restores it on every rank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trainer.pytorch.strategy import Ranks
 
 @dataclass(frozen=True, kw_only=True)
 class Trainable:
-    """What training changes; `network` is the model unwrapped."""
+    """The state that training changes; `network` is the model unwrapped."""
 
     network: nn.Module
     optimizer: Optimizer
@@ -89,7 +89,7 @@ class Keeper(CheckpointKeeper[Tensors]):
         restore_rank_state(own, self._trained.network, self._trained.device)
 
     def _mean_of_ranks(self, ranks: Tensors, was_size: int, position: Position) -> Tensors:
-        """Batch statistics: the mean of the ranks'. Dropout: another stream for each new rank."""
+        """Average the ranks' batch statistics, and seed another random stream for each new rank."""
         mean = torch.stack([ranks[f"{rank}/buffers"] for rank in range(was_size)]).mean(dim=0)
         seed = random.Random(f"{self._seed}/{position.step}/{self._world.rank}")
         torch.manual_seed(seed.getrandbits(63))

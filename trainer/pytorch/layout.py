@@ -15,7 +15,7 @@ def dense_view(tensor: Tensor) -> Tensor:
 
 
 class DenseViews:
-    """In the place of a Horovod compression: nothing is copied, only seen in another order."""
+    """A Horovod compression that copies nothing and only shows tensors in another order."""
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Tensor, bool]:

@@ -21,11 +21,10 @@ from torchvision.io import ImageReadMode, decode_image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
-from trainer.data.crops import Crop
-from trainer.data.jpeg_crop import open_cropper
-from trainer.data.picture_header import not_whole, require_decodable
-from trainer.data.pictures import Pictures
-from trainer.data.read_ahead import announced, read_ahead
+from trainer.data.pictures.crops import Crop
+from trainer.data.pictures.header import not_whole, require_decodable
+from trainer.data.pictures.read_ahead import announced, read_ahead
+from trainer.data.pictures.splits import Pictures
 
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -44,7 +43,7 @@ class Batch:
 
 
 class Source(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order."""
@@ -84,7 +83,7 @@ class DecodingThreads:
         torch.set_num_threads(num_before)
 
     def start(self, work: Callable[..., None], *arguments: object) -> Future[None]:
-        """Do the work on one of the threads."""
+        """Run the work on one of the threads."""
         return self._pool.submit(work, *arguments)
 
 
@@ -104,7 +103,6 @@ class Loader:
         self._device = device
         self._size = size
         self._threads = threads
-        self._cropper = open_cropper()
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
@@ -136,19 +134,6 @@ class Loader:
     def _put(self, target: Tensor, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
         data = self._pictures.read(index)
-        if not self._put_plain(target, data, index, crop_of):
-            self._put_any(target, data, index, crop_of)
-
-    def _put_plain(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> bool:
-        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
-        size = self._cropper.size(data) if self._cropper else None
-        if self._cropper is None or size is None:
-            return False
-        crop, address = crop_of(index, *size), target.data_ptr()
-        return self._cropper.crop(data, crop, side=self._size, address=address)
-
-    def _put_any(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> None:
-        """Do it step by step, for all else; what one gives is what the other would give."""
         picture = decode(data, lambda: self._pictures.name(index))
         _, height, width = picture.shape
         crop = crop_of(index, width, height)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import math
 import random
 import sys
@@ -27,28 +26,25 @@ import torch
 from torch import nn
 
 from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import shard
-from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import TrainingOptions
-from trainer.common.vote import Place
-from trainer.common.whole_file import write_whole
-from trainer.data.coco import CocoPicture, CocoSplit, open_splits
-from trainer.data.coco_batches import count_batches, grouped_batches, is_flipped
-from trainer.data.synthetic_coco import make_default_coco
-from trainer.pytorch.ending import waiter, write_results
+from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits
+from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.maskrcnn_evaluation import evaluate
-from trainer.pytorch.maskrcnn_loading import Reader, Sample, read_sample
-from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
+from trainer.pytorch.maskrcnn_loading import Reader, Sample, find_data, read_sample
+from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network, write_design
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
@@ -61,8 +57,6 @@ from trainer.pytorch.strategy import (
 )
 
 PROGRAM = "trainer.pytorch.maskrcnn"
-SYNTHETIC = "synthetic"
-NUM_SYNTHETIC_TRAIN, NUM_SYNTHETIC_VAL = 320, 60
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
 STEPS_AT = (16 / 26, 22 / 26)
@@ -113,15 +107,15 @@ class Options(TrainingOptions):
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether training begins from weights of a file."""
+        """True if training begins from weights of a file."""
         return self.weights is not None or self.backbone_weights is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`; `network` is `model` unwrapped.
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
 
-    `training` holds the pictures that have objects to learn.
+    `network` is `model` unwrapped. `training` holds the pictures that have objects to learn.
     """
 
     options: Options
@@ -189,7 +183,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, as cuDNN's convolutions have it
     ranks.strategy.init(world, device)
-    folder = find_data(options, ranks)
+    folder = find_data(options.data, ranks.run_dir, seed=options.seed)
     training, validation = open_splits(folder)
     design = Design(
         backbone=options.backbone, image_size=options.image_size, classes=training.classes
@@ -231,15 +225,6 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     return job
 
 
-def find_data(options: Options, ranks: Ranks) -> Path:
-    """Give the data's folder; a synthetic set is made by whichever rank of a node comes first."""
-    if options.data == SYNTHETIC:
-        return make_default_coco(
-            num_train=NUM_SYNTHETIC_TRAIN, num_val=NUM_SYNTHETIC_VAL, seed=options.seed
-        )
-    return Path(options.data) if options.data else ranks.run_dir.input("coco")
-
-
 def train(job: Job) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
     began_s = time.perf_counter()
@@ -275,7 +260,8 @@ def train(job: Job) -> None:
             with throughput.training():
                 position = train_epoch(job, position, guard, throughput)
 
-    write_design(job)
+    if job.ranks.world.is_main:
+        write_design(job.design, run_dir.output("model") / "maskrcnn.json")
     write_results(
         job.network,
         job.ranks,
@@ -343,20 +329,20 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
             take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
 
             throughput.step(job.batch_size)
-            place = Place(
+            taken = TakenStep(
                 step=position.step + 1,
                 epoch=position.epoch + 1,
                 batch=position.batch + 1,
                 samples=[sample.picture.id for sample in samples],
             )
             position = position.after_batch(job.num_batches)
-            guard.step(position, loss.detach() * len(samples), len(samples), place=place)
+            guard.step(position, loss.detach() * len(samples), len(samples), taken=taken)
     guard.settle()
     return position
 
 
 def reads_left(job: Job, position: Position) -> Iterator[list[Callable[[], Sample]]]:
-    """Give what reads this rank's part of each batch that is left of the epoch."""
+    """Yield the readers of this rank's part of each batch that is left of the epoch."""
     seed, epoch = job.options.seed, position.epoch + 1
     order = grouped_batches(job.is_wide, job.batch_size, seed=seed, epoch=epoch)
     last = position.batch + job.num_steps - position.step
@@ -398,15 +384,8 @@ def judge(
     return figures
 
 
-def write_design(job: Job) -> None:
-    """Write what the weights fit, to lie beside them."""
-    if job.ranks.world.is_main:
-        about = json.dumps(job.design.as_json(), indent=2) + "\n"
-        write_whole(job.ranks.run_dir.output("model") / "maskrcnn.json", about.encode())
-
-
 def hint(options: Options) -> str:
-    """What to do about a training that diverges."""
+    """Give advice for a training that diverges."""
     return f"a smaller --lr than {options.lr:g}, or more --warmup-steps"
 
 

@@ -19,7 +19,7 @@ from pycocotools.cocoeval import COCOeval
 from torch import Tensor, nn
 
 from trainer.common.sharding import shard
-from trainer.data.coco import CocoPicture, CocoSplit
+from trainer.data.pictures.coco import CocoPicture, CocoSplit
 from trainer.pytorch.maskrcnn_loading import read_image
 from trainer.pytorch.strategy import Ranks, Strategy
 
@@ -36,7 +36,7 @@ SAY_EVERY_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What was found in one picture, best first: N boxes, N labels, N scores, N x H x W bools."""
+    """The objects of one picture, best first: N boxes, N labels, N scores, N x H x W bools."""
 
     boxes: Tensor
     labels: Tensor

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -18,10 +19,14 @@ from pycocotools import mask as run_lengths
 from torch import Tensor
 
 from trainer.common.errors import TrainingError
-from trainer.data.coco import CocoObject, CocoPicture
-from trainer.data.read_ahead import NUM_AHEAD
+from trainer.common.rundir import RunDir
+from trainer.data.pictures.coco import CocoObject, CocoPicture
+from trainer.data.pictures.read_ahead import NUM_AHEAD
+from trainer.data.synthesize.coco import make_default_coco
 from trainer.pytorch.loader import decode
 
+SYNTHETIC = "synthetic"
+NUM_SYNTHETIC_TRAIN, NUM_SYNTHETIC_VAL = 320, 60
 # COCO's pictures have at most 0.4 million pixels, and some dozens of objects.
 MOST_MASK_BYTES = 1 << 30
 
@@ -41,6 +46,15 @@ class Sample:
         image = self.image.to(device, non_blocking=True).to(torch.float32).div_(255)
         target = {key: value.to(device, non_blocking=True) for key, value in self.target.items()}
         return image, target
+
+
+def find_data(data: str | None, run_dir: RunDir, *, seed: int) -> Path:
+    """Give the data's folder; a synthetic set is made by whichever rank of a node comes first."""
+    if data == SYNTHETIC:
+        return make_default_coco(
+            num_train=NUM_SYNTHETIC_TRAIN, num_val=NUM_SYNTHETIC_VAL, seed=seed
+        )
+    return Path(data) if data else run_dir.input("coco")
 
 
 def read_image(picture: CocoPicture) -> Tensor:
@@ -94,7 +108,7 @@ def draw_masks(picture: CocoPicture) -> Masks:
 
 
 def _code(each: CocoObject, picture: CocoPicture) -> dict[str, Any]:
-    """The object's outline as pycocotools' compressed run-length code."""
+    """Encode the object's outline as pycocotools' compressed run-length code."""
     outline, height, width = each.outline, picture.height, picture.width
     if isinstance(outline, Sequence):
         polygons = [polygon.tolist() for polygon in outline]

@@ -15,7 +15,8 @@ from torchvision.ops.misc import FrozenBatchNorm2d
 
 from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
-from trainer.common.speech import warn
+from trainer.common.messages import warn
+from trainer.common.whole_file import write_whole
 from trainer.pytorch.state import Tensors, load_weights, read_files
 
 BackboneName = Literal["resnet18", "resnet34", "resnet50", "resnet101"]
@@ -36,7 +37,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What weights fit: the network's size, and the classes of its labels 1, 2, ..."""
+    """The network's size, and the classes of its labels 1, 2, ..., which weights must fit."""
 
     backbone: BackboneName
     image_size: int
@@ -71,6 +72,11 @@ class Weights:
     name: str
     design: Design
     tensors: Tensors
+
+
+def write_design(design: Design, path: Path) -> None:
+    """Write the design as JSON, to lie beside the weights."""
+    write_whole(path, (json.dumps(design.as_json(), indent=2) + "\n").encode())
 
 
 def make_network(
@@ -215,7 +221,7 @@ def _without_epsilon(tensors: Mapping[str, Tensor]) -> Tensors:
 
 
 def _carried(old: Tensor, fresh: Tensor, rows: Mapping[int, int], size: int) -> Tensor:
-    """The fresh tensor with the old one's rows of known classes; `size` rows belong to a class."""
+    """Copy the old tensor's rows of known classes into the fresh one; a class has `size` rows."""
     mixed = fresh.clone()
     if old.shape[1:] != fresh.shape[1:]:
         return old

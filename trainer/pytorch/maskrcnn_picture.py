@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from trainer.data.picture_decoding import decode_rgb
+from trainer.data.pictures.decoding import decode_rgb
 from trainer.pytorch.maskrcnn_evaluation import Found, find_objects
 from trainer.pytorch.maskrcnn_model import build_network, load_trained, read_weights
 from trainer.pytorch.strategy import Ranks, pick_device
@@ -28,7 +28,7 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 def predict(path: Path, weights_path: Path, ranks: Ranks) -> None:
-    """Look at one picture, write `outputs/predictions/<name>.png`, and say what is in it.
+    """Find objects in one picture, write `outputs/predictions/<name>.png`, and print them.
 
     Raises TrainingError where picture or weights cannot be read.
     """
@@ -51,7 +51,7 @@ def predict(path: Path, weights_path: Path, ranks: Ranks) -> None:
 
 
 def keep_sure(found: Found) -> Found:
-    """Leave out what is not sure enough."""
+    """Drop objects whose score is too low."""
     sure = found.scores >= LEAST_SCORE
     return Found(
         boxes=found.boxes[sure],
@@ -100,7 +100,7 @@ def _draw_mask(picture: Image.Image, mask: np.ndarray, colour: Colour, line: int
 
 
 def _shrunk(inside: np.ndarray, by: int) -> np.ndarray:
-    """Take away a rim of so many pixels."""
+    """Shrink the mask by a rim of so many pixels."""
     for _ in range(by):
         padded = np.pad(inside, 1)
         inside = (

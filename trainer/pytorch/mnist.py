@@ -27,20 +27,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.sharding import shard, shuffled_batches
-from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
-from trainer.common.vote import Place
 from trainer.common.world import Backend, RankArguments
-from trainer.data.idx import read_idx
-from trainer.data.synthetic_digits import make_default_digits
-from trainer.pytorch.ending import waiter, write_results
+from trainer.data.pictures.idx import read_idx
+from trainer.data.synthesize.digits import make_default_digits
+from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.precision import autocast, make_scaler, take_step
@@ -97,7 +96,10 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`; `network` is `model` unwrapped."""
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
+
+    `network` is `model` unwrapped.
+    """
 
     options: Options
     ranks: Ranks
@@ -264,9 +266,11 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
         take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
 
         throughput.step(len(batch))
-        place = Place(step=position.step + 1, epoch=position.epoch + 1, batch=number, samples=mine)
+        taken = TakenStep(
+            step=position.step + 1, epoch=position.epoch + 1, batch=number, samples=mine
+        )
         position = position.after_batch(job.num_batches)
-        guard.step(position, loss_sum, len(mine), place=place)
+        guard.step(position, loss_sum, len(mine), taken=taken)
     guard.settle()
     return position
 
@@ -294,7 +298,7 @@ def evaluate(job: Job, position: Position, guard: Guard) -> tuple[float, float]:
 
 
 def hint(options: Options) -> str:
-    """What to do about a training that diverges."""
+    """Give advice for a training that diverges."""
     return f"a smaller --lr than {options.lr:g}"
 
 

@@ -1,4 +1,4 @@
-"""torchvision's residual networks: made, begun from given weights, and parted for the optimizer."""
+"""Builds torchvision's residual networks, loads weights into them, and groups their parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build_resnet(name: NetworkName, num_classes: int) -> ResNet:
     return get_model(name, weights=None, num_classes=num_classes, zero_init_residual=True)
 
 
-def begin_from(network: ResNet, path: Path, *, say: Callable[[str], None]) -> None:
+def load_pretrained(network: ResNet, path: Path, *, say: Callable[[str], None]) -> None:
     """Load pretrained weights; a head for another number of classes stays as it is, and says so.
 
     Raises TrainingError where the file holds another network's.
@@ -48,7 +48,7 @@ def begin_from(network: ResNet, path: Path, *, say: Callable[[str], None]) -> No
 
 
 def parameter_groups(network: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
-    """Part the parameters: batch norms and biases do not decay."""
+    """Split the parameters in two groups: batch norms and biases do not decay."""
     decaying = [each for each in network.parameters() if each.ndim > 1]
     others = [each for each in network.parameters() if each.ndim <= 1]
     return [

@@ -1,4 +1,4 @@
-"""The picture data of a PyTorch program: a folder of its user's, a made set, or noise."""
+"""Opens the picture data of a PyTorch program: a user's folder, a made set, or noise."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from trainer.common.errors import TrainingError
-from trainer.data.jpeg_crop import warn_without_cropper
-from trainer.data.pictures import Pictures, open_splits
-from trainer.data.synthetic import default_folder, make_pictures
+from trainer.data.pictures.splits import Pictures, open_splits
+from trainer.data.synthesize.folders import default_folder
+from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
 from trainer.pytorch.strategy import Ranks
 
@@ -20,7 +20,7 @@ SYNTHETIC, RANDOM = "synthetic", "random"
 
 @dataclass(frozen=True, kw_only=True)
 class MadeSet:
-    """How large a set is that the program makes itself; `size` is that of its pictures."""
+    """The size of a set that the program makes itself; `size` is that of its pictures."""
 
     names: Sequence[str] | None = None
     num_classes: int
@@ -68,7 +68,6 @@ def open_loaders(
 ) -> tuple[Data, Pictures, Pictures]:
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
     train, val = open_splits(folder)
-    warn_without_cropper(ranks.world)
     threads = DecodingThreads(workers or num_workers(ranks.world, device))
     data = Data(
         train=Loader(train, device, size=size, threads=threads),

@@ -1,4 +1,4 @@
-"""The precisions that a PyTorch program computes in, and the step that each of them takes."""
+"""Defines the precisions that a PyTorch program computes in, and the step of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def autocast(name: PrecisionName, device: torch.device) -> torch.autocast:
 
 
 def make_scaler(name: PrecisionName, device: torch.device) -> torch.amp.GradScaler | None:
-    """Give what keeps small gradients above zero; only fp16's range needs it."""
+    """Make the loss scaler that keeps small gradients above zero; only fp16's range needs it."""
     return torch.amp.GradScaler(device.type) if name == "fp16" else None
 
 

@@ -1,13 +1,13 @@
-"""What a classifier takes some pictures of a set for."""
+"""Predicts the classes of some pictures of a set."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from trainer.data.crops import center_crop
-from trainer.data.picture_grid import Prediction
-from trainer.data.pictures import Pictures
+from trainer.data.pictures.crops import center_crop
+from trainer.data.pictures.grid import Prediction
+from trainer.data.pictures.splits import Pictures
 from trainer.pytorch.loader import Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 
@@ -21,7 +21,7 @@ def predict_some(
     number: int,
     precision: PrecisionName,
 ) -> list[Prediction]:
-    """Give so many of the pictures, spread evenly over them, with what the network sees in each.
+    """Predict so many of the pictures, spread evenly over them.
 
     `source` gives the same pictures as batches.
     """

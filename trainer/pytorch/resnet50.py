@@ -23,24 +23,23 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.common.sharding import rank_batches
-from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
-from trainer.common.vote import Place
-from trainer.data.crops import Crop, picture_rng, random_crop
-from trainer.pytorch.ending import waiter, write_results
+from trainer.data.pictures.crops import Crop, picture_rng, random_crop
 from trainer.pytorch.evaluation import evaluate
+from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import normalise
-from trainer.pytorch.networks import begin_from, build_resnet, parameter_groups
+from trainer.pytorch.networks import build_resnet, load_pretrained, parameter_groups
 from trainer.pytorch.picture_data import (
     RANDOM,
     SYNTHETIC,
@@ -68,7 +67,10 @@ class Options(ResnetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`; `network` is `model` unwrapped."""
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
+
+    `network` is `model` unwrapped.
+    """
 
     options: Options
     ranks: Ranks
@@ -115,7 +117,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     torch.manual_seed(options.seed)
     network = build_resnet("resnet50", len(data.classes))
     if options.weights is not None:
-        begin_from(network, options.weights, say=print if world.is_main else lambda _: None)
+        load_pretrained(network, options.weights, say=print if world.is_main else lambda _: None)
     network = network.to(device, memory_format=torch.channels_last)
     groups = parameter_groups(network, weight_decay=options.weight_decay)
     scaler = make_scaler(options.precision, device)
@@ -272,12 +274,12 @@ def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughp
         take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
 
         throughput.step(job.batch_size)
-        place = Place(
+        taken = TakenStep(
             step=position.step + 1, epoch=epoch, batch=position.batch + 1, samples=batch.samples
         )
         position = position.after_batch(job.num_batches)
         num_mine = len(batch.samples)
-        guard.step(position, loss.detach() * num_mine, num_mine, place=place)
+        guard.step(position, loss.detach() * num_mine, num_mine, taken=taken)
     guard.settle()
     return position
 

@@ -1,4 +1,4 @@
-"""A network's and its optimizer's state as checkpoint files, and back; weights and their digest.
+"""Converts a network's and its optimizer's state to checkpoint files and back; digests weights.
 
 model.safetensors       the network's state_dict; buffers as rank 0 has them
 optimizer.safetensors   tensors by `<parameter name>/<state name>`
@@ -130,13 +130,13 @@ def restore_snapshot(
 
 
 def parameter_names(network: nn.Module, optimizer: Optimizer) -> list[str]:
-    """Names of the optimizer's parameters, in the order of its state_dict."""
+    """List the optimizer's parameters by name, in the order of its state_dict."""
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     return [names[id(each)] for group in optimizer.param_groups for each in group["params"]]
 
 
 def rank_state(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
-    """What this rank has of its own: generators, and buffers such as batch statistics; copies."""
+    """Copy what this rank has of its own: generators, and buffers such as batch statistics."""
     own = {"rng": torch.get_rng_state()}
     if device.type == "cuda":
         own["cuda_rng"] = torch.cuda.get_rng_state(device)
@@ -167,7 +167,7 @@ def write_buffers(network: nn.Module, values: Tensor) -> None:
 
 
 def weights_digest(network: nn.Module) -> bytes:
-    """SHA-256 over names and values (buffers too), in the order of names."""
+    """Hash names and values (buffers too) by SHA-256, in the order of names."""
     digest = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
         digest.update(name.encode())
@@ -211,7 +211,7 @@ def _state_of(name: str, tensors: Tensors, parameter: Tensor) -> Tensors:
 
 
 def _like(parameter: Tensor, value: Tensor) -> Tensor:
-    """The value in the parameter's memory format, where fused optimizers are fast."""
+    """Convert the value to the parameter's memory format, where fused optimizers are fast."""
     if value.shape != parameter.shape:
         return value
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -1,4 +1,4 @@
-"""How the ranks of a PyTorch program work as one: alone, with Horovod, or with DDP."""
+"""Connects the ranks of a PyTorch program: alone, with Horovod, or with DDP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLLECTIVE_TIMEOUT = timedelta(hours=6)
 
 
 class Strategy(Protocol):
-    """Every method but `shutdown` is a collective: all ranks call it, in the same order."""
+    """The ranks' collectives: all ranks call each method but `shutdown`, in the same order."""
 
     name: StrategyName
 
@@ -121,7 +121,7 @@ class Single:
     name: StrategyName = "single"
 
     def init(self, world: World, device: torch.device) -> None:
-        """Nobody to meet."""
+        """Do nothing: there are no other ranks."""
 
     def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         """Give both back as they are."""
@@ -137,7 +137,7 @@ class Single:
         return tensor
 
     def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
-        """Nothing to wait for."""
+        """Give the value back: there is nothing to wait for."""
         return lambda: tensor
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -145,10 +145,10 @@ class Single:
         return [tensor]
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Do nothing: there are no other ranks."""
 
     def shutdown(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: there are no other ranks."""
 
 
 class Horovod:
@@ -190,7 +190,7 @@ class Horovod:
         return model, wrapped
 
     def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
-        """Unscale what has been averaged, not what is on its way."""
+        """Unscale gradients after their average, not while they are on their way."""
         averaging: Any = optimizer
         averaging.synchronize()
         with averaging.skip_synchronize():
@@ -293,7 +293,7 @@ class Ddp:
 
 
 def _meeting(world: World) -> dict[str, Any]:
-    """What init_process_group must know to find the other ranks."""
+    """Give init_process_group's arguments to find the other ranks."""
     if world.url is None:
         if world.size > 1:
             message = "neither --dist-url nor MASTER_ADDR and MASTER_PORT say where ranks meet"

@@ -1,1 +1,1 @@
-"""Training programs in TensorFlow: a loop of one's own, with Horovod."""
+"""Holds training programs in TensorFlow: a loop of one's own, with Horovod."""

@@ -1,4 +1,4 @@
-"""How TensorFlow and Keras ranks vote on each step (trainer.common.guard)."""
+"""Adds up the reports of TensorFlow and Keras ranks on each step (trainer.common.guard)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.common.guard import ReadSums, StepGuard
-from trainer.common.position import Position
-from trainer.common.vote import Place
+from trainer.common.position import Position, TakenStep
 from trainer.tf.keeper import Keeper
 from trainer.tf.strategy import Ranks
 
 
 class Guard(StepGuard):
-    """Votes by one small allreduce, inside the step's own graph where there is one."""
+    """Agrees by one small allreduce, inside the step's own graph where there is one."""
 
     def __init__(
-        self, ranks: Ranks, keeper: Keeper, *, on_loss: Callable[[Place, float], None], hint: str
+        self,
+        ranks: Ranks,
+        keeper: Keeper,
+        *,
+        on_loss: Callable[[TakenStep, float], None],
+        hint: str,
     ) -> None:
         super().__init__(ranks.world, ranks.notice, keeper, on_loss=on_loss, hint=hint)
         self._strategy = ranks.strategy
 
     def flags(self) -> np.ndarray:
-        """What this rank knows beside its loss: whether it is to leave, and cannot save."""
+        """Give the last two numbers of REPORT: whether this rank is to leave, and cannot save."""
         return np.array(self._flags(), np.float64)
 
-    def vote(self, loss_sum: tf.Tensor, num_samples: int, flags: tf.Tensor) -> tf.Tensor:
+    def add_up(self, loss_sum: tf.Tensor, num_samples: int, flags: tf.Tensor) -> tf.Tensor:
         """Add up the ranks' numbers on a step; may be a part of the step's own graph.
 
         `loss_sum` is over this rank's `num_samples`.
@@ -41,23 +45,23 @@ class Guard(StepGuard):
             is_bad,
             is_bad * (self._world.rank + 1),
         ]
-        return self._strategy.sum(tf.concat([tf.stack(own), flags], axis=0), "vote")
+        return self._strategy.sum(tf.concat([tf.stack(own), flags], axis=0), "report")
 
-    def step(self, position: Position, sums: tf.Tensor, *, place: Place) -> None:
-        """Take the vote on the step just taken, settle the one before, save if `position` is due.
+    def step(self, position: Position, sums: tf.Tensor, *, taken: TakenStep) -> None:
+        """Take the sums of the step just taken, settle the previous one, save if `position` is due.
 
         Raises what `settle` raises.
         """
-        self._after_step(position, place, lambda: _reader(sums))
+        self._after_step(position, taken, lambda: _reader(sums))
 
     def check(self, position: Position) -> None:
-        """Vote between steps on whether to leave: in an evaluation, equally often on every rank.
+        """Agree between steps on whether to leave: in an evaluation, equally often on every rank.
 
         Raises what `settle` raises.
         """
         self._between_steps(
             position,
-            lambda: _reader(self.vote(tf.zeros((), tf.float64), 1, tf.constant(self.flags()))),
+            lambda: _reader(self.add_up(tf.zeros((), tf.float64), 1, tf.constant(self.flags()))),
         )
 
 

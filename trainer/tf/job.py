@@ -1,4 +1,4 @@
-"""What the TensorFlow and the Keras program have in common: options, data, model, results."""
+"""Builds what the TensorFlow and the Keras program share: options, data, model, results."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.common.sharding import rank_batches, shard
 from trainer.common.throughput import Throughput
-from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
-from trainer.data.jpeg_crop import warn_without_cropper
-from trainer.data.pictures import open_splits
-from trainer.data.synthetic import default_folder, make_pictures
+from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.splits import open_splits
+from trainer.data.synthesize.folders import default_folder
+from trainer.data.synthesize.stripes import make_pictures
 from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers
-from trainer.tf.network import begin_from, build_resnet50, save_weights
+from trainer.tf.network import build_resnet50, load_pretrained, save_weights
 from trainer.tf.optimizer import make_optimizer, set_precision
 from trainer.tf.state import rank_state, seed_generators, weights_digest, write_statistics
 from trainer.tf.strategy import DeviceName, Ranks, StrategyName, pick_device
@@ -58,7 +58,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that training needs, made once by `prepare`."""
+    """Options, ranks, data, network and optimizer of a training, made once by `prepare`."""
 
     program: str
     options: Options
@@ -121,7 +121,7 @@ class Job:
         return Keeper(self.network, self.optimizer, self.ranks, options=self.options, recipe=recipe)
 
     def make_progress(self, metrics: Metrics, throughput: Throughput) -> Progress:
-        """Tell how training goes."""
+        """Make the metrics and progress lines of this training."""
         return Progress(
             metrics,
             self.ranks.world,
@@ -152,7 +152,7 @@ def prepare(
     keras.utils.set_random_seed(options.seed)
     network = build(data.num_classes, options.image_size)
     if options.weights is not None:
-        begin_from(network, options.weights, say=print if world.is_main else lambda _: None)
+        load_pretrained(network, options.weights, say=print if world.is_main else lambda _: None)
     optimizer = make_optimizer(
         network,
         precision=options.precision,
@@ -199,7 +199,6 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
     else:
         folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
     train, val = open_splits(folder)
-    warn_without_cropper(ranks.world)
     workers = options.workers or num_workers(ranks.world, device)
     return Data(
         train=Loader(train, size=options.image_size, num_workers=workers),

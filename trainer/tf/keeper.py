@@ -1,4 +1,4 @@
-"""What a checkpoint of a TensorFlow or Keras training holds, and how it is put back on every rank."""
+"""Saves a TensorFlow or Keras training's state in checkpoints, and restores it on every rank."""
 
 from __future__ import annotations
 

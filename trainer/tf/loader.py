@@ -1,8 +1,8 @@
 """Decodes and crops pictures ahead of training in tf.data, into batches of bytes.
 
-Which pictures, and what of them, says Python, as in every framework; tf.data's threads run our
-decoder, which lets go of Python's lock. Its own, `tf.image.decode_and_crop_jpeg` and an
-antialiased `tf.image.resize`, take three times as long (docs/adr/0012).
+Python chooses the pictures and their crops, as in every framework; tf.data's threads run Pillow,
+which lets go of Python's lock. TensorFlow's own decoder with an antialiased resizing takes longer
+(docs/adr/0012).
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
-from trainer.data.crops import Crop
-from trainer.data.jpeg_crop import open_cropper
-from trainer.data.picture_decoding import decode_rgb
-from trainer.data.pictures import Pictures
-from trainer.data.read_ahead import NUM_AHEAD, announced
+from trainer.data.pictures.crops import Crop
+from trainer.data.pictures.decoding import decode_rgb
+from trainer.data.pictures.read_ahead import NUM_AHEAD, announced
+from trainer.data.pictures.splits import Pictures
 from trainer.tf.strategy import DeviceName
 
 # Gives the part to see of picture `index`, which is so wide and high.
@@ -41,7 +40,7 @@ class Batch:
 
 
 class Source(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order."""
@@ -62,7 +61,6 @@ class Loader:
         self._pictures = pictures
         self._size = size
         self._num_workers = num_workers
-        self._cropper = open_cropper()
 
     def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
@@ -84,21 +82,12 @@ class Loader:
     def _decode_batch(self, samples: Sequence[int], crop_of: CropOf) -> np.ndarray:
         images = np.empty((len(samples), self._size, self._size, 3), np.uint8)
         for target, index in zip(images, samples, strict=True):
-            data = self._pictures.read(index)
-            if not self._put_plain(target, data, index, crop_of):
-                self._put_any(target, data, index, crop_of)
+            self._put(target, index, crop_of)
         return images
 
-    def _put_plain(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> bool:
-        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
-        size = self._cropper.size(data) if self._cropper else None
-        if self._cropper is None or size is None:
-            return False
-        crop, address = crop_of(index, *size), target.ctypes.data
-        return self._cropper.crop(data, crop, side=self._size, address=address)
-
-    def _put_any(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> None:
-        """Do the same step by step, for all else."""
+    def _put(self, target: np.ndarray, index: int, crop_of: CropOf) -> None:
+        """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
+        data = self._pictures.read(index)
         picture = decode_rgb(data, self._pictures.name(index))
         crop = crop_of(index, *picture.size)
         # From the crop's own pixels, as torch resizes: `box` would look beyond its edges.
@@ -188,7 +177,7 @@ class _Reading:
 
 
 def _options(num_workers: int) -> tf.data.Options:
-    """So many threads of its own, and nothing that measures itself to find a better number."""
+    """Set the number of tf.data's own threads, and turn its self-tuning off."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = num_workers
     options.threading.max_intra_op_parallelism = 1

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 for TensorFlow and Keras alike, equal to torchvision's, weights included.
+"""Builds ResNet-50 v1.5 for TensorFlow and Keras, equal to torchvision's, weights included.
 
 Layers bear the names of torchvision's modules, and weights go to files as torchvision names and
 shapes them, so that one file serves the programs of all three frameworks.
@@ -32,7 +32,7 @@ class Normalise(keras.layers.Layer):
     """Turns bytes into the floats that pretrained networks want."""
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
-        """N x height x width x 3, bytes, to the same shape in the dtype of computation."""
+        """Normalise N x height x width x 3 bytes into the dtype of computation."""
         mean, std = (255.0 * np.array(each, np.float32) for each in (PIXEL_MEAN, PIXEL_STD))
         return tf.cast((tf.cast(images, tf.float32) - mean) / std, self.compute_dtype)
 
@@ -88,7 +88,7 @@ class FusedBatchNorm(keras.layers.Layer):
         return result[0]
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """The input's."""
+        """Give the input's shape."""
         return input_shape
 
 
@@ -170,7 +170,7 @@ def save_weights(network: keras.Model, path: Path) -> None:
     write_whole(path, save(torch_weights(network)))
 
 
-def begin_from(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> None:
+def load_pretrained(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> None:
     """Load pretrained weights; a head for another number of classes stays as it is, and says so.
 
     Raises TrainingError where the file holds another network's.

@@ -52,7 +52,7 @@ class Sgd(keras.optimizers.Optimizer):
 
 
 def set_precision(precision: PrecisionName) -> None:
-    """Let networks made from now on compute in this precision; their weights stay fp32."""
+    """Set the precision of networks made from now on; their weights stay fp32."""
     keras.mixed_precision.set_global_policy(POLICIES[precision])
 
 

@@ -19,13 +19,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
-from trainer.common.position import Position
-from trainer.common.speech import warn
+from trainer.common.position import Position, TakenStep
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
-from trainer.common.vote import Place
 from trainer.tf.guard import Guard
 from trainer.tf.job import (
     NUM_TOP,
@@ -40,7 +39,7 @@ from trainer.tf.program import run_program
 
 PROGRAM = "trainer.tf.resnet50"
 
-# From images, labels and the guard's flags to the ranks' vote on the step.
+# From images, labels and the guard's flags to the sums of the ranks' reports on the step.
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], tf.Tensor]
 
 
@@ -88,20 +87,20 @@ def train_epoch(
         sums = step(batch.images, batch.labels, guard.flags())
 
         throughput.step(job.batch_size)
-        place = Place(
+        taken = TakenStep(
             step=position.step + 1,
             epoch=position.epoch + 1,
             batch=position.batch + 1,
             samples=batch.samples,
         )
         position = position.after_batch(job.num_batches)
-        guard.step(position, sums, place=place)
+        guard.step(position, sums, taken=taken)
     guard.settle()
     return position
 
 
 def make_step(job: Job, guard: Guard) -> Step:
-    """Make one step as one graph: gradients, their mean over ranks, the update, and the vote.
+    """Make one step as one graph: gradients, their mean over ranks, the update, and the ranks' reports.
 
     XLA compiles the network and with it its gradients; what talks to other ranks stays outside.
     """
@@ -128,7 +127,7 @@ def make_step(job: Job, guard: Guard) -> Step:
             scaled = optimizer.scale_loss(loss)
         gradients = job.ranks.strategy.tape(tape).gradient(scaled, weights)
         optimizer.apply(gradients, network.trainable_variables)
-        return guard.vote(num_images * loss, num_images, flags)
+        return guard.add_up(num_images * loss, num_images, flags)
 
     return step
 

@@ -1,4 +1,4 @@
-"""A network's and its optimizer's state as checkpoint files, and back; the weights' digest.
+"""Converts a network's and its optimizer's state to checkpoint files and back; digests weights.
 
 model.safetensors       weights by Keras's path; batch statistics as rank 0 has them
 optimizer.safetensors   variables by path: momenta, steps, the rate, the loss scale
@@ -94,7 +94,7 @@ def restore_snapshot(
 
 
 def rank_state(network: keras.Model) -> Arrays:
-    """What this rank has of its own, flat: generators of random numbers, batch statistics."""
+    """Copy what this rank has of its own, flat: generators of random numbers, batch statistics."""
     generators = [variable.numpy().ravel() for variable in _generators(network)]
     statistics = [variable.numpy().ravel() for variable in float_statistics(network)]
     return {
@@ -110,7 +110,7 @@ def restore_rank_state(own: Mapping[str, np.ndarray], network: keras.Model) -> N
 
 
 def seed_generators(network: keras.Model, key: str) -> None:
-    """Let the network's generators, such as a dropout layer's, begin anew where `key` says."""
+    """Reseed the network's generators, such as a dropout layer's, from `key`."""
     rng = random.Random(key)
     for variable in _generators(network):
         numbers = [rng.getrandbits(31) for _ in range(math.prod(variable.shape))]
@@ -128,7 +128,7 @@ def write_statistics(network: keras.Model, values: np.ndarray) -> None:
 
 
 def weights_digest(network: keras.Model) -> bytes:
-    """SHA-256 over paths and values (statistics too), in the order of paths."""
+    """Hash paths and values (statistics too) by SHA-256, in the order of paths."""
     digest = hashlib.sha256()
     for path, value in sorted(_values(network.weights).items()):
         digest.update(path.encode())
@@ -137,7 +137,7 @@ def weights_digest(network: keras.Model) -> bytes:
 
 
 def _generators(network: keras.Model) -> Sequence[Any]:
-    """The states of Keras's generators, such as a dropout layer's."""
+    """List the states of Keras's generators, such as a dropout layer's."""
     return [each for each in network.non_trainable_variables if "int" in each.dtype]
 
 
@@ -151,7 +151,7 @@ def _write(variables: Iterable[Any], values: np.ndarray) -> None:
 
 
 def _values(variables: Iterable[Any]) -> Arrays:
-    """Copies, in the layout that safetensors writes."""
+    """Copy the values in the layout that safetensors writes."""
     found = {variable.path: np.array(variable.numpy(), order="C") for variable in variables}
     assert len(found) == len(list(variables)), "two variables of one path"
     return found

@@ -1,4 +1,4 @@
-"""How the ranks of a TensorFlow or Keras program work as one: alone, or with Horovod."""
+"""Connects the ranks of a TensorFlow or Keras program: alone, or with Horovod."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ StrategyName = Literal["single", "horovod"]
 
 
 class Strategy(Protocol):
-    """Every method but `tape` and `shutdown` is a collective: all ranks call it in the same order.
+    """The ranks' collectives: all ranks call each method but `tape` and `shutdown`, in order.
 
     `name` tells collectives apart that may be under way at once.
     """
@@ -93,10 +93,10 @@ class Single:
     name: StrategyName = "single"
 
     def init(self, world: World, device: DeviceName) -> None:
-        """Nobody to meet."""
+        """Do nothing: there are no other ranks."""
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
-        """Nobody to tell."""
+        """Do nothing: there are no other ranks."""
 
     def tape(self, tape: tf.GradientTape) -> tf.GradientTape:
         """Give the tape back."""
@@ -115,10 +115,10 @@ class Single:
         return [array]
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Do nothing: there are no other ranks."""
 
     def shutdown(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: there are no other ranks."""
 
 
 class Horovod:

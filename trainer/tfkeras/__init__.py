@@ -1,1 +1,1 @@
-"""Training programs in Keras 3 on TensorFlow: `fit`, with Horovod."""
+"""Holds training programs in Keras 3 on TensorFlow: `fit`, with Horovod."""

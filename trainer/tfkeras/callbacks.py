@@ -1,4 +1,4 @@
-"""What Keras's `fit` and `evaluate` tell the ranks' protocol: rates, votes, checkpoints, figures."""
+"""Ties Keras's `fit` and `evaluate` to the ranks: rates, agreement, checkpoints, figures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.common.errors import TrainingError
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.throughput import Throughput
-from trainer.common.vote import Place
 from trainer.tf.guard import Guard
 from trainer.tf.job import Job
 from trainer.tf.loader import Batch
@@ -67,7 +66,7 @@ class Feed:
 
 
 class Protocol(keras.callbacks.Callback):
-    """Sets each step's rate, and lets the ranks vote on it, save and stop together.
+    """Sets each step's rate, and lets the ranks agree on it, save and stop together.
 
     `position` is where training stands; `feed` holds the pictures of the epoch under way.
     """
@@ -93,10 +92,10 @@ class Protocol(keras.callbacks.Callback):
         self._job.optimizer.learning_rate = self._job.schedule.rate(self.position.step)
 
     def on_train_batch_end(self, *_given: object, **_logs: object) -> None:
-        """Vote; raises what Guard.step raises."""
+        """Agree on the step; raises what Guard.step raises."""
         self._throughput.step(self._job.batch_size)
         before = self.position
-        place = Place(
+        taken = TakenStep(
             step=before.step + 1,
             epoch=before.epoch + 1,
             batch=before.batch + 1,
@@ -105,12 +104,12 @@ class Protocol(keras.callbacks.Callback):
         self.position = before.after_batch(self._job.num_batches)
         num_images = self._job.options.batch_per_rank
         flags = tf.constant(self._guard.flags())
-        sums = self._guard.vote(num_images * self._loss.last, num_images, flags)
-        self._guard.step(self.position, sums, place=place)
+        sums = self._guard.add_up(num_images * self._loss.last, num_images, flags)
+        self._guard.step(self.position, sums, taken=taken)
 
 
 class Evaluation(keras.callbacks.Callback):
-    """Adds a metric's sums over all ranks, and lets the ranks vote on leaving meanwhile."""
+    """Adds a metric's sums over all ranks, and lets the ranks agree on leaving meanwhile."""
 
     def __init__(self, job: Job, guard: Guard, position: Position) -> None:
         super().__init__()
@@ -119,7 +118,7 @@ class Evaluation(keras.callbacks.Callback):
         self._position = position
 
     def on_test_batch_end(self, batch: int, *_given: object, **_logs: object) -> None:
-        """Vote where every rank has a batch; raises what Guard.check raises."""
+        """Agree on leaving where every rank has a batch; raises what Guard.check raises."""
         if batch < self._job.data.num_val // self._job.batch_size:
             self._guard.check(self._position)
 

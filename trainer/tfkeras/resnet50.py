@@ -4,7 +4,7 @@
     launch run resnet50-keras-synthetic
 
 The network, the options and the recipe of trainer.tf.resnet50, with Keras 3's `fit` in place of a
-loop: an optimizer that averages gradients, and callbacks that vote, save and stop.
+loop: an optimizer that averages gradients, and callbacks that agree, save and stop.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import keras
 import tensorflow as tf
 
 from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position
-from trainer.common.speech import warn
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.tf.guard import Guard

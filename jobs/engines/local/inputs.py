@@ -55,7 +55,7 @@ class _Index(Struct, frozen=True):
 
 
 class StreamSource(Struct, frozen=True, kw_only=True):
-    """A streamed input's file for a run, as trainer.data.stream reads it; no secret."""
+    """A streamed input's file for a run, as trainer.data.streaming.source reads it; no secret."""
 
     schema: int
     endpoint: str

@@ -28,8 +28,8 @@ def ours(folder: Path) -> Iterator[int]:
     import torch
 
     from trainer.common.sharding import shuffled_batches
-    from trainer.data.crops import Crop, picture_rng, random_crop
-    from trainer.data.pictures import open_pictures
+    from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+    from trainer.data.pictures.splits import open_pictures
     from trainer.pytorch.loader import DecodingThreads, Loader
 
     pictures = open_pictures(folder, "train")
@@ -100,7 +100,7 @@ def streaming(folder: Path) -> Iterator[int]:
     from PIL import Image
     from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
 
-    from trainer.data.pictures import open_pictures
+    from trainer.data.pictures.splits import open_pictures
 
     shards = folder / "mds"
     if not shards.exists():
@@ -128,7 +128,7 @@ def streaming(folder: Path) -> Iterator[int]:
 def simplejpeg(folder: Path) -> Iterator[int]:
     from simplejpeg import decode_jpeg
 
-    from trainer.data.pictures import open_pictures
+    from trainer.data.pictures.splits import open_pictures
 
     pictures = open_pictures(folder, "train")
     files = [pictures.read(index) for index in range(len(pictures.labels))]

@@ -14,8 +14,8 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from trainer.common.sharding import shuffled_batches
-from trainer.data.pictures import open_pictures
-from trainer.data.read_ahead import announced
+from trainer.data.pictures.read_ahead import announced
+from trainer.data.pictures.splits import open_pictures
 
 BATCH = 64
 # Batches that are left out, as training's first steps are: each of their samples is in a block

@@ -1,6 +1,6 @@
-"""What Horovod and the ranks' votes cost one rank: prints a step's time beside a plain one's.
+"""What Horovod and the ranks' agreement costs one rank: prints a step's time beside a plain one's.
 
-    tax_torch.py --with horovod|votes|ddp [--net mnist] [--batch 64] [--rounds N]
+    tax_torch.py --with horovod|agreement|ddp [--net mnist] [--batch 64] [--rounds N]
 
 Both kinds of step are taken in turn in one process; what is printed is the ratio of the medians.
 """
@@ -15,11 +15,10 @@ from collections.abc import Callable
 import torch
 from steps_torch import CPU, NETS, make_batch, take_step
 
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
 from trainer.common.training_options import TrainingOptions
-from trainer.common.vote import Place
 from trainer.common.world import World
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -30,7 +29,7 @@ STEPS = 10  # between two looks at the clock
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--with", dest="what", choices=["horovod", "ddp", "votes"])
+    parser.add_argument("--with", dest="what", choices=["horovod", "ddp", "agreement"])
     parser.add_argument("--net", choices=NETS, default="mnist")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=20)
@@ -54,7 +53,7 @@ def make_steps(net: str, what: str | None) -> Callable[..., None]:
     network = NETS[net][0]()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
     world = World()
-    strategy = make_strategy("single" if what in (None, "votes") else what, world)
+    strategy = make_strategy("single" if what in (None, "agreement") else what, world)
     strategy.init(world, CPU)
     model, optimizer = strategy.wrap(network, optimizer)
     ranks = Ranks(
@@ -71,9 +70,9 @@ def make_steps(net: str, what: str | None) -> Callable[..., None]:
     def steps(images: torch.Tensor, labels: torch.Tensor) -> None:
         for number in range(STEPS):
             loss = take_step(model, optimizer, images, labels)
-            if what == "votes":
-                place = Place(step=number, epoch=1, batch=number)
-                guard.step(Position(step=number), loss, len(images), place=place)
+            if what == "agreement":
+                taken = TakenStep(step=number, epoch=1, batch=number)
+                guard.step(Position(step=number), loss, len(images), taken=taken)
 
     return steps
 

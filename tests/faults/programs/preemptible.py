@@ -38,7 +38,7 @@ def save(step: int, value: int) -> None:
 
 
 def meet(step: int) -> None:
-    """Wait for all ranks, as a vote does: none leaves before the last one has come this far."""
+    """Wait for all ranks, as an agreement does: none leaves before the last one has come this far."""
     (RUN_DIR / f"at-{step}-{RANK}").touch()
     while len(list(RUN_DIR.glob(f"at-{step}-*"))) < int(os.environ["WORLD_SIZE"]):
         time.sleep(0.005)
@@ -71,7 +71,7 @@ def main() -> None:
         time.sleep(0.01)
         if asked:
             leave(step, value, asked[0])
-        # A real trainer's ranks vote, and all leave at the same step; here all know beforehand.
+        # A real trainer's ranks agree, and all leave at the same step; here all know beforehand.
         if step in leaving:
             meet(step)
             own = "Azure's scheduled event Preempt"

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.common.options import parse_options
-from trainer.common.position import Position
+from trainer.common.position import Position, TakenStep
 from trainer.common.sharding import shard, shuffled_batches
 from trainer.common.training_options import TrainingOptions
-from trainer.common.vote import Place
 from trainer.common.world import RankArguments
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -131,9 +130,11 @@ def train_epoch(
         else:
             scaler.scale(loss).backward()
             ranks.strategy.scaled_step(optimizer, scaler)
-        place = Place(step=position.step + 1, epoch=position.epoch + 1, batch=number, samples=mine)
+        taken = TakenStep(
+            step=position.step + 1, epoch=position.epoch + 1, batch=number, samples=mine
+        )
         position = position.after_batch(num_batches)
-        guard.step(position, loss_sum, len(mine), place=place)
+        guard.step(position, loss_sum, len(mine), taken=taken)
     guard.settle()
     return position
 

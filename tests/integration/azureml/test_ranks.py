@@ -286,7 +286,7 @@ def test_a_streamed_input_is_read_with_the_nodes_own_token(
     program = """
 import hashlib, os, time
 from pathlib import Path
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.splits import open_pictures
 pictures = open_pictures(Path(os.environ["TRAINYARD_INPUT_DIGITS"]), "train")
 content = pictures.read(0)
 time.sleep(float(os.environ["PAUSE_S"]))

@@ -20,7 +20,7 @@ from torchvision.ops.misc import FrozenBatchNorm2d
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
-from trainer.data.coco import CocoObject, CocoPicture, CocoSplit, read_split
+from trainer.data.pictures.coco import CocoObject, CocoPicture, CocoSplit, read_split
 from trainer.pytorch.maskrcnn_evaluation import FIGURES, coco_figures, evaluate
 from trainer.pytorch.maskrcnn_loading import read_sample
 from trainer.pytorch.maskrcnn_model import (

@@ -25,8 +25,8 @@ from torchvision.transforms.v2 import functional as reference
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
-from trainer.data.crops import Crop, picture_rng, random_crop
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+from trainer.data.pictures.splits import open_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, decode
 
 NUM_CROPS = 4_000
@@ -212,10 +212,10 @@ def evaluate(argv: Sequence[str]) -> int:
 
 class _NoGuard:
     def check(self, _position: Position) -> None:
-        """No vote."""
+        """Nothing to agree on."""
 
     def settle(self) -> None:
-        """No vote."""
+        """Nothing to agree on."""
 
 
 NO_GUARD = _NoGuard()

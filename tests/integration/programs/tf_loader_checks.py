@@ -20,9 +20,9 @@ from PIL import Image
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.sharding import shuffled_batches
-from trainer.data import read_ahead
-from trainer.data.crops import Crop, center_crop, picture_rng, random_crop
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures import read_ahead
+from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.splits import open_pictures
 from trainer.tf.loader import Loader
 
 SIZE = 32
@@ -48,6 +48,7 @@ def batches(folder: Path) -> object:
         "labels": [batch.labels.tolist() for batch in runs[0]],
         "shapes": [[*batch.images.shape] for batch in runs[0]],
         "digests": [digest([np.asarray(each.images) for each in run]) for run in runs],
+        "pixels": b"".join(np.asarray(each.images).tobytes() for each in runs[0]).hex(),
     }
 
 

@@ -19,8 +19,7 @@ import tensorflow as tf
 import trainer.tf.resnet50
 import trainer.tfkeras.resnet50
 from trainer.common.options import parse_options
-from trainer.common.position import Position
-from trainer.common.vote import Place
+from trainer.common.position import Position, TakenStep
 from trainer.tf.guard import Guard
 from trainer.tf.job import Options, prepare
 from trainer.tf.network import FusedBatchNorm, Normalise
@@ -66,20 +65,20 @@ def watch(rank: int) -> None:
     log = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     attempt = os.environ.get("WATCH_ATTEMPT", "0")
     bad_rank, bad_step = map(int, os.environ.get("WATCH_FAULT", "-1 0").split())
-    take_step, vote = Guard.step, Guard.vote
+    take_step, add_up = Guard.step, Guard.add_up
     steps = tf.Variable(0, trainable=False)
 
-    def step(self: Guard, position: Position, sums: tf.Tensor, *, place: Place) -> None:
-        samples = " ".join(map(str, place.samples))
-        os.write(log, f"{attempt} {rank} {place.step} {samples}\n".encode())
-        take_step(self, position, sums, place=place)
+    def step(self: Guard, position: Position, sums: tf.Tensor, *, taken: TakenStep) -> None:
+        samples = " ".join(map(str, taken.samples))
+        os.write(log, f"{attempt} {rank} {taken.step} {samples}\n".encode())
+        take_step(self, position, sums, taken=taken)
 
     def spoilt(self: Guard, loss: tf.Tensor, num_samples: int, flags: tf.Tensor) -> tf.Tensor:
         is_bad = (steps.assign_add(1) == bad_step) & (rank == bad_rank)
-        return vote(
+        return add_up(
             self, tf.where(is_bad, tf.cast(float("nan"), loss.dtype), loss), num_samples, flags
         )
 
     Guard.step = step
     if bad_rank >= 0:
-        Guard.vote = spoilt
+        Guard.add_up = spoilt

@@ -15,7 +15,7 @@ import pytest
 from jobs.commands.data_programs import num_bytes
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets.programs import run_program
-from trainer.data.synthetic import make_pictures
+from trainer.data.synthesize.stripes import make_pictures
 
 
 def launch(*words, cwd):

@@ -28,9 +28,9 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 from tests.fakes.packed_dataset import write_packed
 from tests.folders import make_folder, read_folder
-from trainer.data.pictures import open_pictures
-from trainer.data.shard_index import read_index
-from trainer.data.stream import StreamSource, read_source
+from trainer.data.pictures.splits import open_pictures
+from trainer.data.shards.index import read_index
+from trainer.data.streaming.source import StreamSource, read_source
 
 
 class Giving:

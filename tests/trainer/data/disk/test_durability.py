@@ -1,0 +1,48 @@
+"""What is on the disk for good is known while more is written, and is all that a crash leaves."""
+
+from __future__ import annotations
+
+import json
+import time
+import zipfile
+
+from tests.folders import read_folder
+from tests.trainer.data.prepare.test_unpack import unpack_whole
+from trainer.data.disk.durability import SYNC_BYTES, BackgroundSync, boot_id
+from trainer.data.prepare.staging import RECEIPT
+
+
+def test_files_count_once_enough_is_written_and_on_the_disk(tmp_path):
+    sync = BackgroundSync(tmp_path)
+    sync.wrote(SYNC_BYTES - 1, 1)
+    time.sleep(0.05)
+    assert sync.num_durable == 0
+    sync.wrote(1, 2)
+    deadline = time.monotonic() + 60
+    while sync.num_durable == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sync.num_durable == 2
+
+
+def test_after_a_crash_the_files_known_to_be_on_the_disk_stay_and_the_others_are_written(tmp_path):
+    contents = {f"{number}.jpg": bytes([number]) * 1000 for number in range(1, 5)}
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for name, content in contents.items():
+            packed.writestr(name, content)
+    partial = tmp_path / ".out.partial"
+    (partial / "data").mkdir(parents=True)
+    (partial / "state").mkdir()
+    for name in contents:
+        (partial / "data" / name).write_bytes(b"?" * 1000)
+    status = archive.stat()
+    known = {"name": "a.zip", "archive_bytes": status.st_size, "num_files": 2}
+    known["archive_mtime_ns"] = status.st_mtime_ns
+    state = {"schema": 1, "dataset": "any", "boot": "before", "archives": [known]}
+    (partial / "state" / "archives.json").write_text(json.dumps(state))
+    unpack_whole(archive, tmp_path / "out")
+    found = read_folder(tmp_path / "out")
+    del found[RECEIPT]
+    kept = {"1.jpg": b"?" * 1000, "2.jpg": b"?" * 1000}
+    assert found == contents | kept
+    assert boot_id() != "before"

@@ -1,0 +1,245 @@
+"""Data sets in COCO's format: what is read of them, what is refused, and in which order it comes."""
+
+import io
+import json
+from array import array
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from trainer.common.errors import TrainingError
+from trainer.data.pictures.coco import CocoObject, CocoPicture, open_splits, read_split
+from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.data.synthesize.coco import CATEGORIES, main, make_coco
+
+SQUARE = [2.0, 2.0, 12.0, 2.0, 12.0, 12.0, 2.0, 12.0]
+CODE = {"size": [30, 40], "counts": [100, 5, 1095]}
+
+
+def annotation(number: int, image: int, **changes) -> dict:
+    return {
+        "id": number,
+        "image_id": image,
+        "category_id": 5,
+        "iscrowd": 0,
+        "area": 100.0,
+        "bbox": [2.0, 2.0, 10.0, 10.0],
+        "segmentation": [SQUARE],
+        **changes,
+    }
+
+
+def content(**changes) -> dict:
+    """Three pictures: two objects, a crowd only, nothing."""
+    return {
+        "images": [
+            {"id": 30, "file_name": "c.jpg", "width": 40, "height": 30},
+            {"id": 10, "file_name": "a.jpg", "width": 40, "height": 30},
+            {"id": 20, "file_name": "b.jpg", "width": 30, "height": 40},
+        ],
+        "annotations": [
+            annotation(1, 10),
+            annotation(2, 10, category_id=90, bbox=[35, -4, 20, 50], segmentation=CODE),
+            annotation(3, 20, iscrowd=1, segmentation=CODE),
+        ],
+        "categories": [{"id": 90, "name": "toothbrush"}, {"id": 5, "name": "airplane"}],
+        **changes,
+    }
+
+
+def write(folder: Path, split: str, found: object) -> Path:
+    (folder / "annotations").mkdir(parents=True, exist_ok=True)
+    path = folder / "annotations" / f"instances_{split}.json"
+    path.write_text(found if isinstance(found, str) else json.dumps(found))
+    (folder / split).mkdir(exist_ok=True)
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        Image.new("RGB", (40, 30)).save(folder / split / name)
+    return folder
+
+
+class TestReading:
+    def test_pictures_come_by_id_with_boxes_cut_at_their_edges(self, tmp_path):
+        found = read_split(write(tmp_path, "val2017", content()), "val2017")
+        folder = tmp_path / "val2017"
+        square = CocoObject(
+            annotation=1, label=1, box=(2.0, 2.0, 12.0, 12.0), outline=(array("d", SQUARE),)
+        )
+        brush = CocoObject(annotation=2, label=2, box=(35, 0.0, 40, 30), outline=CODE)
+        assert found.pictures == (
+            CocoPicture(id=10, path=folder / "a.jpg", width=40, height=30, objects=(square, brush)),
+            CocoPicture(id=20, path=folder / "b.jpg", width=30, height=40, objects=()),
+            CocoPicture(id=30, path=folder / "c.jpg", width=40, height=30, objects=()),
+        )
+        assert found.num_unusable == 0
+
+    def test_labels_count_the_categories_without_their_gaps(self, tmp_path):
+        found = read_split(write(tmp_path, "val2017", content()), "val2017")
+        assert (found.classes, found.category_ids) == (("airplane", "toothbrush"), (5, 90))
+
+    def test_what_has_no_area_is_counted_and_left_out(self, tmp_path):
+        useless = [
+            annotation(1, 10, bbox=[5, 5, 0, 7]),
+            annotation(2, 10, bbox=[41, 5, 10, 7]),
+            annotation(3, 10, segmentation=[[1.0, 1.0, 5.0, 5.0]]),
+            annotation(4, 10, segmentation=[]),
+            annotation(5, 10, segmentation=[[1.0, 1.0, 5.0, 5.0], SQUARE]),
+        ]
+        folder = write(tmp_path, "val2017", content(annotations=useless))
+        found = read_split(folder, "val2017")
+        assert [each.annotation for each in found.pictures[0].objects] == [5]
+        assert found.pictures[0].objects[0].outline == (array("d", SQUARE),)
+        assert found.num_unusable == 4
+
+
+IMAGES = content()["images"]
+MISTAKES = {
+    "no json": ("{", "instances_val2017.json` cannot be used: Expecting property name"),
+    "no object": ("[]", "it is no JSON object"),
+    "no categories": ({"images": [], "annotations": []}, "format (KeyError('categories'))"),
+    "a number for a list": (content(images=7), "it is not in COCO's format (TypeError("),
+    "a box of three": (
+        content(annotations=[annotation(1, 10, bbox=[1, 2, 3])]),
+        "format (ValueError('not enough values",
+    ),
+    "no images": (content(images=[], annotations=[]), "it lists no images"),
+    "an id twice": (content(images=[*IMAGES, IMAGES[0]]), "two of its images have one id"),
+    "a bad category": (
+        content(annotations=[annotation(8, 10, category_id=6)]),
+        "annotation 8 has category 6, which it lacks",
+    ),
+    "a bad image": (
+        content(annotations=[annotation(8, 11)]),
+        "annotation 8 is of image 11, which it lacks",
+    ),
+    "a missing picture": (
+        content(images=[*IMAGES, {**IMAGES[0], "id": 7, "file_name": "gone.jpg"}]),
+        "`val2017/gone.jpg`, listed by `instances_val2017.json`, is not in `",
+    ),
+    "missing pictures": (
+        content(
+            images=[{**IMAGES[0], "id": 6 + n, "file_name": f"gone{n}.jpg"} for n in range(3)],
+            annotations=[],
+        ),
+        "`val2017/gone0.jpg` and 2 more, listed by",
+    ),
+}
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("name", MISTAKES)
+    def test_a_wrong_annotation_file_is_named_with_what_is_wrong(self, tmp_path, name):
+        found, message = MISTAKES[name]
+        with pytest.raises(TrainingError) as raised:
+            read_split(write(tmp_path, "val2017", found), "val2017")
+        assert message in str(raised.value)
+
+    def test_a_missing_annotation_file_is_named_with_the_format(self, tmp_path):
+        with pytest.raises(TrainingError) as raised:
+            read_split(tmp_path, "train2017")
+        assert str(raised.value) == (
+            f"no `annotations/instances_train2017.json` in `{tmp_path}` (hint: a folder as COCO "
+            "2017's: train2017/, val2017/, annotations/; or --data synthetic)"
+        )
+
+    def test_a_missing_folder_of_pictures_is_named(self, tmp_path):
+        folder = write(tmp_path, "val2017", content())
+        (folder / "val2017").rename(folder / "elsewhere")
+        with pytest.raises(TrainingError, match=r"`val2017/a\.jpg` and 2 more"):
+            read_split(folder, "val2017")
+
+    def test_splits_of_other_categories_are_refused(self, tmp_path):
+        write(tmp_path, "train2017", content())
+        other = [{"id": 90, "name": "toothbrush"}, {"id": 5, "name": "boat"}]
+        write(tmp_path, "val2017", content(categories=other))
+        with pytest.raises(TrainingError, match="other categories: 5 airplane, 5 boat in one only"):
+            open_splits(tmp_path)
+
+
+IS_WIDE = [number % 3 != 0 for number in range(50)]  # 33 wide, 17 tall
+
+
+class TestBatches:
+    def test_a_batch_has_one_orientation_and_no_picture_comes_twice(self):
+        batches = list(grouped_batches(IS_WIDE, 4, seed=1, epoch=1))
+        assert len(batches) == count_batches(IS_WIDE, 4) == 8 + 4
+        assert all(len({IS_WIDE[index] for index in batch}) == 1 for batch in batches)
+        seen = Counter(index for batch in batches for index in batch)
+        assert (len(seen), max(seen.values())) == (48, 1)
+
+    def test_the_order_depends_on_seed_and_epoch_only(self):
+        def order(seed: int, epoch: int) -> list[list[int]]:
+            return list(grouped_batches(IS_WIDE, 4, seed=seed, epoch=epoch))
+
+        assert order(1, 1) == order(1, 1)
+        assert order(1, 1) != order(1, 2)
+        assert order(1, 1) != order(2, 1)
+
+    def test_every_second_picture_is_mirrored_in_each_epoch_another(self):
+        flips = [[is_flipped(n, seed=1, epoch=epoch) for n in range(400)] for epoch in (1, 2)]
+        assert all(150 < sum(each) < 250 for each in flips)
+        assert flips[0] != flips[1]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "shapes"
+    make_coco(folder, num_train=60, num_val=24, seed=3)
+    return folder
+
+
+class TestMadeSet:
+    def test_it_is_a_data_set_of_both_orientations_with_pictures_that_show_nothing(self, made):
+        train, val = open_splits(made)
+        assert (train.categories, train.num_unusable) == (CATEGORIES, 0)
+        assert (len(train.pictures), len(val.pictures)) == (60, 24)
+        assert {len(picture.objects) for picture in train.pictures} == {0, 1, 2, 3, 4}
+        assert {(each.width, each.height) for each in train.pictures} == {(256, 192), (192, 256)}
+        labels = Counter(each.label for picture in train.pictures for each in picture.objects)
+        assert min(labels.values()) > 20
+        for picture in val.pictures:
+            with Image.open(io.BytesIO(picture.path.read_bytes())) as image:
+                assert (image.format, image.size) == ("JPEG", (picture.width, picture.height))
+
+    def test_crowds_are_run_length_codes_of_their_box(self, made):
+        found = json.loads((made / "annotations/instances_train2017.json").read_bytes())
+        crowds = [each for each in found["annotations"] if each["iscrowd"]]
+        assert len(crowds) == 5  # every tenth picture but the empty one among them
+        for crowd in crowds:
+            height, width = crowd["segmentation"]["size"]
+            counts = crowd["segmentation"]["counts"]
+            inside = [number % 2 == 1 for number, count in enumerate(counts) for _ in range(count)]
+            assert len(inside) == height * width
+            points = [divmod(place, height) for place, is_in in enumerate(inside) if is_in]
+            left, top = min(x for x, _ in points), min(y for _, y in points)
+            right, bottom = max(x for x, _ in points) + 1, max(y for _, y in points) + 1
+            assert crowd["bbox"] == [left, top, right - left, bottom - top]
+            assert crowd["area"] == len(points)
+
+    def test_equal_arguments_give_equal_files(self, made, tmp_path, capsys):
+        assert (
+            main(["--to", str(tmp_path / "b"), "--train", "60", "--val", "24", "--seed", "3"]) == 0
+        )
+        assert (
+            capsys.readouterr().out == f"60 training and 24 validation pictures in {tmp_path}/b\n"
+        )
+        assert files(tmp_path / "b") == files(made)
+
+    def test_a_set_that_is_there_stays_and_anything_else_is_not_written_over(self, tmp_path):
+        folder = tmp_path / "set"
+        make_coco(folder, num_train=2, num_val=2, seed=1)
+        before = files(folder)
+        make_coco(folder, num_train=2, num_val=2, seed=1)
+        with pytest.raises(TrainingError, match="holds something else than this made set"):
+            make_coco(folder, num_train=2, num_val=2, seed=2)
+        assert files(folder) == before
+        assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

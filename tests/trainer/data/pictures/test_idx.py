@@ -1,0 +1,41 @@
+"""IDX files: written as MNIST's, read plain or packed, refused when not whole."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from trainer.common.errors import TrainingError
+from trainer.data.pictures.idx import read_idx, write_idx
+
+
+def test_the_bytes_are_those_of_the_format(tmp_path):
+    write_idx(tmp_path / "a", (2, 1, 3), bytes(range(6)))
+    header = bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3])
+    assert (tmp_path / "a").read_bytes() == header + bytes(range(6))
+
+
+def test_what_was_written_is_read_back_plain_and_packed(tmp_path):
+    write_idx(tmp_path / "a", (300,), bytes(300))
+    assert read_idx(tmp_path, "a") == ((300,), bytes(300))
+    (tmp_path / "b.gz").write_bytes(gzip.compress((tmp_path / "a").read_bytes()))
+    assert read_idx(tmp_path, "b") == ((300,), bytes(300))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a", b"", "is no IDX file of unsigned bytes"),
+        ("a", bytes([0, 0, 13, 1, 0, 0, 0, 1, 0]), "is no IDX file of unsigned bytes"),
+        ("a", bytes([0, 0, 8, 2, 0, 0, 0, 1]), "is no IDX file of unsigned bytes"),
+        ("a", bytes([0, 0, 8, 1, 0, 0, 0, 5, 1, 2]), "holds 2 values, its header says 5"),
+        ("a.gz", b"not packed", "is no whole gzip file"),
+        ("a.gz", gzip.compress(bytes(1000), mtime=0)[:20], "is no whole gzip file"),
+        ("other", b"", r"no `a` \(or `a.gz`\) in .*launch data prepare"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TrainingError, match=message):
+        read_idx(tmp_path, "a")

@@ -1,0 +1,191 @@
+"""Pictures come alike from class folders and from shards, and what is wrong is said by name."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from trainer.common.errors import TrainingError
+from trainer.data.pictures.splits import open_pictures, open_splits
+
+# The bytes are opaque here.
+FILES = {
+    "train/ants/b.JPEG": b"ant b",
+    "train/ants/a.jpg": b"ant a",
+    "train/bees/c.png": b"bee c",
+    "val/ants/d.jpeg": b"ant d",
+    "val/bees/e.JPG": b"bee e",
+}
+
+
+def write_files(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def write_shard(path: Path, members: dict[str, bytes], **options) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", **options) as shard:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            shard.addfile(member, io.BytesIO(data))
+
+
+def samples(pictures) -> list[tuple[str, bytes]]:
+    """Class name and content of every picture."""
+    return [
+        (pictures.classes[label], pictures.read(index))
+        for index, label in enumerate(pictures.labels)
+    ]
+
+
+class TestFolders:
+    def test_a_class_is_a_folder_and_pictures_come_in_the_order_of_names(self, tmp_path):
+        train, val = open_splits(write_files(tmp_path, FILES))
+        assert train.classes == val.classes == ("ants", "bees")
+        assert samples(train) == [("ants", b"ant a"), ("ants", b"ant b"), ("bees", b"bee c")]
+        assert samples(val) == [("ants", b"ant d"), ("bees", b"bee e")]
+        assert train.name(1) == str(tmp_path / "train/ants/b.JPEG")
+
+    def test_what_is_hidden_or_no_picture_is_left_out(self, tmp_path):
+        odd = {"train/ants/._a.jpg": b"", "train/ants/list.txt": b"", "train/.cache/x.jpg": b""}
+        write_files(tmp_path, {**FILES, **odd, "train/README.jpg": b""})
+        assert len(open_pictures(tmp_path, "train").labels) == 3
+
+    def test_a_name_that_is_no_utf8_is_read(self, tmp_path):
+        write_files(tmp_path, FILES)
+        name = os.fsdecode(b"caf\xe9.jpg")
+        (tmp_path / "train" / "ants" / name).write_bytes(b"ant c")
+        assert ("ants", b"ant c") in samples(open_pictures(tmp_path, "train"))
+
+    def test_pictures_go_to_another_process_in_few_bytes(self, tmp_path):
+        write_files(tmp_path, {f"train/ants/{number:05}.jpg": b"x" for number in range(2000)})
+        pictures = open_pictures(tmp_path, "train")
+        packed = pickle.dumps(pictures)
+        assert len(packed) < 2000 * 25
+        assert samples(pickle.loads(packed)) == samples(pictures)
+
+
+class TestShards:
+    def make(self, folder: Path, **options) -> Path:
+        write_shard(
+            folder / "train" / "000.tar",
+            {"x/a.jpg": b"ant a", "x/a.cls": b"0\n", "b.cls": b"0", "b.JPEG": b"ant b"},
+            **options,
+        )
+        write_shard(folder / "train" / "001.tar", {"c.png": b"bee c", "c.cls": b"1"}, **options)
+        write_shard(
+            folder / "val" / "000.tar",
+            {"d.jpg": b"ant d", "d.cls": b"0", "e.jpg": b"bee e", "e.cls": b"1", "e.json": b"{}"},
+            **options,
+        )
+        (folder / "classes.txt").write_text("ants\nbees\n")
+        return folder
+
+    @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+    def test_shards_give_what_folders_give(self, tmp_path, kind):
+        folders = open_splits(write_files(tmp_path / "folders", FILES))
+        shards = open_splits(self.make(tmp_path / "shards", format=kind))
+        for one, other in zip(folders, shards, strict=True):
+            assert one.classes == other.classes
+            assert samples(one) == samples(other)
+            assert list(one.labels) == list(other.labels)
+
+    def test_a_member_of_a_long_name_is_found(self, tmp_path):
+        name = "/".join(["n02105505 komondor"] * 12)
+        write_shard(tmp_path / "train" / "0.tar", {f"{name}.jpg": b"dog", f"{name}.cls": b"0"})
+        pictures = open_pictures(tmp_path, "train")
+        assert samples(pictures) == [("0", b"dog")]
+        assert pictures.name(0) == f"{tmp_path}/train/0.tar:{name}.jpg"
+
+    def test_without_names_classes_are_numbers_and_a_split_may_lack_the_last(self, tmp_path):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"a", "a.cls": b"2"})
+        write_shard(tmp_path / "val" / "0.tar", {"a.jpg": b"a", "a.cls": b"0"})
+        train, val = open_splits(tmp_path)
+        assert train.classes == val.classes == ("0", "1", "2")
+
+    def test_open_files_stay_behind_when_pictures_go_to_another_process(self, tmp_path):
+        pictures = open_pictures(self.make(tmp_path), "train")
+        assert samples(pickle.loads(pickle.dumps(pictures))) == samples(pictures)
+        assert samples(pickle.loads(pickle.dumps(pictures))) == samples(pictures)
+
+
+class TestMistakes:
+    def check(self, folder: Path, message: str) -> None:
+        with pytest.raises(TrainingError) as error:
+            open_splits(folder)
+        text = str(error.value)
+        assert message.replace("DIR", str(folder)) in text
+        assert "hint: " in text
+        assert "\n" not in text
+
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        self.check(tmp_path / "none", "no folder `DIR/train`")
+
+    def test_a_split_that_is_not_there(self, tmp_path):
+        self.check(write_files(tmp_path, {"train/ants/a.jpg": b""}), "no folder `DIR/val`")
+
+    def test_a_split_without_classes(self, tmp_path):
+        write_files(tmp_path, {"train/a.jpg": b""})
+        self.check(tmp_path, "`DIR/train` holds neither class folders nor tar shards")
+
+    def test_a_class_without_pictures(self, tmp_path):
+        write_files(tmp_path, {**FILES, "train/wasps/list.txt": b""})
+        self.check(tmp_path, "class folder `DIR/train/wasps` holds no picture")
+
+    def test_classes_that_differ_between_the_splits(self, tmp_path):
+        write_files(tmp_path, {**FILES, "val/wasps/a.jpg": b""})
+        self.check(tmp_path, "`DIR` has other classes in train than in val: wasps in one of them")
+
+    def test_many_classes_that_differ_are_not_all_named(self, tmp_path):
+        write_files(tmp_path, {**FILES, **{f"val/x{number}/a.jpg": b"" for number in range(9)}})
+        self.check(tmp_path, "x0, x1, x2, x3, x4 and 4 more in one of them only")
+
+    def test_a_picture_without_a_label(self, tmp_path):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b""})
+        self.check(tmp_path, "`DIR/train/0.tar` has no label `a.cls` for `a.jpg`")
+
+    @pytest.mark.parametrize("label", [b"ant", b"", b"-1"])
+    def test_a_label_that_is_no_number(self, tmp_path, label):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"", "a.cls": label})
+        self.check(tmp_path, "`DIR/train/0.tar`")
+
+    def test_a_shard_that_is_no_tar(self, tmp_path):
+        write_files(tmp_path, {"train/0.tar": b"no tar at all" * 100})
+        self.check(tmp_path, "`DIR/train/0.tar` cannot be read: ")
+
+    def test_a_shard_without_pictures(self, tmp_path):
+        write_shard(tmp_path / "train" / "0.tar", {"a.txt": b""})
+        self.check(tmp_path, "the tar shards in `DIR/train` hold no picture")
+
+    def test_fewer_names_than_labels(self, tmp_path):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"", "a.cls": b"3"})
+        write_files(tmp_path, {"classes.txt": b"ants\nbees\n"})
+        self.check(tmp_path, "`DIR/classes.txt` names 2 classes, but there is a label 3")
+
+    def test_a_shard_cut_short(self, tmp_path):
+        path = tmp_path / "train" / "0.tar"
+        write_shard(path, {"a.cls": b"0", "a.jpg": bytes(100_000)})
+        pictures = open_pictures(tmp_path, "train")
+        os.truncate(path, 50_000)
+        with pytest.raises(TrainingError, match="the shard ends before it") as error:
+            pictures.read(0)
+        assert f"{path}:a.jpg" in str(error.value)
+        self.check(tmp_path, "`DIR/train/0.tar` cannot be read: unexpected end of data")
+
+    def test_a_picture_that_went_away_is_named(self, tmp_path):
+        pictures = open_pictures(write_files(tmp_path, FILES), "train")
+        gone = tmp_path / "train/ants/a.jpg"
+        gone.unlink()
+        with pytest.raises(TrainingError, match="cannot be read: No such file") as error:
+            pictures.read(0)
+        assert str(gone) in str(error.value)

@@ -1,0 +1,572 @@
+"""Pictures read from a store by ranges: equal content, each byte once, whatever goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import random
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.packed_dataset import (
+    source_file,
+    stream_variables,
+    write_packed,
+    write_stream_input,
+)
+from tests.fakes.range_server import RangeServer, Trouble
+from trainer.common.errors import TrainingError
+from trainer.data.disk.events import Events
+from trainer.data.pack.program import pack
+from trainer.data.pictures.splits import open_pictures
+from trainer.data.streaming.blocks import BLOCK_BYTES
+from trainer.data.streaming.cache import BlockCache
+from trainer.data.streaming.source import StreamedPictures, find_source, open_streamed, read_source
+from trainer.data.streaming.store import RangeStore, RemoteFile
+from trainer.data.synthesize.stripes import make_pictures
+
+LARGE = 1 << 30
+
+
+@dataclass
+class Streaming:
+    """A packed dataset, a store that serves it, and inputs that read from there."""
+
+    folder: Path
+    packed: Path
+    samples: list[bytes]
+    server: RangeServer
+
+    def open(self, split: str = "train", cache_bytes: int = LARGE) -> StreamedPictures:
+        """Open it as one more process would, with the cache that all of them share."""
+        folder = write_stream_input(
+            self.folder / "input",
+            self.packed,
+            endpoint=self.server.endpoint,
+            cache=self.cache,
+            cache_bytes=cache_bytes,
+            sas=self.server.sas,
+        )
+        return open_streamed(folder, read_source(source_file(folder)), split)
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    @property
+    def sas_file(self) -> Path:
+        return self.folder / "input.sas"
+
+    @property
+    def train_bytes(self) -> int:
+        return sum(file.stat().st_size for file in (self.packed / "train").glob("*.tar"))
+
+    def blocks(self) -> list[Path]:
+        """The blocks in the cache."""
+        return sorted(file for file in self.cache.rglob("train-*") if file.is_file())
+
+
+@pytest.fixture
+def streaming(tmp_path: Path) -> Iterator[Streaming]:
+    packed = tmp_path / "packed"
+    samples = write_packed(packed)
+    server = RangeServer(packed)
+    yield Streaming(folder=tmp_path, packed=packed, samples=samples, server=server)
+    server.stop()
+
+
+def read_all(pictures: StreamedPictures, order: list[int] | None = None) -> list[bytes]:
+    return [pictures.read(index) for index in order or range(len(pictures.labels))]
+
+
+def token_store(monkeypatch, server: RangeServer, key: Path, **options: float) -> RangeStore:
+    """A store on loopback that may see a token, as only Azure's may."""
+    monkeypatch.setattr(
+        "trainer.data.streaming.store._AZURES", re.compile(r"http://127\.0\.0\.1:[0-9]+")
+    )
+    return RangeStore(server.endpoint, key, kind="token", **options)
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# --- what it gives -------------------------------------------------------------------------------
+
+
+def test_streamed_samples_are_those_of_the_shards_and_each_byte_is_fetched_once(streaming):
+    pictures = streaming.open()
+    assert pictures.classes == ("a", "b", "c")
+    assert len(pictures.labels) == 40
+    order = random.Random(1).sample(range(40), 40)
+    assert read_all(pictures, order) == [streaming.samples[index] for index in order]
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.sent_bytes == streaming.train_bytes
+    assert set(streaming.server.ranges.values()) == {1}
+    assert pictures.name(21) == f"train/train-000001.tar@{pictures.places.offsets[21]}"
+
+
+@pytest.mark.parametrize("encoding", ["tar", "tfrecord"])
+def test_what_was_packed_is_streamed_as_it_is_read_from_the_disk(tmp_path, monkeypatch, encoding):
+    make_pictures(tmp_path / "made", num_classes=2, num_train=6, num_val=2, size=32, seed=1)
+    packed = tmp_path / "packed"
+    events = Events(as_json=True)
+    pack(tmp_path / "made", packed, encoding=encoding, shard_bytes=2000, events=events)
+    server = RangeServer(packed)
+    folder = write_stream_input(
+        tmp_path / "input",
+        packed,
+        endpoint=server.endpoint,
+        cache=tmp_path / "cache",
+        cache_bytes=LARGE,
+        sas=server.sas,
+    )
+    for name, value in stream_variables(folder).items():
+        monkeypatch.setenv(name, value)
+    for split, number in (("train", 6), ("val", 2)):
+        local, streamed = open_pictures(packed, split), open_pictures(folder, split)
+        assert isinstance(streamed, StreamedPictures)
+        assert not isinstance(local, StreamedPictures)
+        assert (list(streamed.labels), streamed.classes) == (list(local.labels), local.classes)
+        assert list(streamed.shard_sizes) == list(local.shard_sizes)
+        assert [streamed.read(index) for index in range(number)] == [
+            local.read(index) for index in range(number)
+        ]
+    server.stop()
+
+
+def test_a_later_run_takes_all_from_the_cache(streaming):
+    read_all(streaming.open())
+    num_requests = streaming.server.num_requests
+    assert read_all(streaming.open()) == streaming.samples
+    assert streaming.server.num_requests == num_requests
+
+
+def test_announced_samples_are_there_when_they_are_read(streaming):
+    pictures = streaming.open()
+    pictures.announce(range(40))
+    wait_until(lambda: streaming.server.sent_bytes == streaming.train_bytes)
+    wait_until(lambda: len(streaming.blocks()) == len(streaming.server.ranges))
+    num_requests = streaming.server.num_requests
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.num_requests == num_requests
+
+
+def test_samples_that_are_read_while_they_are_fetched_ahead_are_fetched_once(streaming):
+    streaming.server.delay_s = 0.02
+    pictures = streaming.open()
+    pictures.announce(range(40))
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(pictures.read, range(40))) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {1}
+
+
+def test_two_that_share_a_cache_fetch_each_block_once(streaming):
+    streaming.server.delay_s = 0.01
+    both = [streaming.open(), streaming.open()]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(read_all, both)) == [streaming.samples] * 2
+    assert set(streaming.server.ranges.values()) == {1}
+
+
+def test_it_travels_to_another_process(streaming):
+    pictures = streaming.open()
+    pictures.read(3)
+    again = pickle.loads(pickle.dumps(pictures))
+    assert again.labels == pictures.labels
+    assert read_all(again) == streaming.samples
+
+
+def test_no_more_is_fetched_ahead_than_the_cache_has_room_for(streaming):
+    pictures = streaming.open(cache_bytes=30 * BLOCK_BYTES)
+    blocks = pictures._blocks
+    assert blocks._max_ahead == 16
+    blocks._max_ahead = 2
+    order = list(range(40))
+    pictures.announce(order)
+    wait_until(lambda: streaming.server.num_requests == 2)
+    time.sleep(0.1)
+    assert streaming.server.num_requests == 2
+    assert read_all(pictures, order) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {1}
+
+
+def test_connections_stay_open(streaming):
+    read_all(streaming.open())
+    assert streaming.server.num_connections == 1
+
+
+def test_an_empty_sample_asks_for_nothing(tmp_path):
+    packed = tmp_path / "packed"
+    write_packed(packed, largest=1)
+    server = RangeServer(packed)
+    assert streaming_of(tmp_path, packed, server).open(cache_bytes=0)._blocks.read(0, 5, 0) == b""
+    assert server.num_requests == 0
+    server.stop()
+
+
+def streaming_of(folder: Path, packed: Path, server: RangeServer) -> Streaming:
+    return Streaming(folder=folder, packed=packed, samples=[], server=server)
+
+
+# --- the cache -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cache_bytes", [0, BLOCK_BYTES - 1])
+def test_without_room_for_a_block_only_what_is_read_is_fetched(streaming, cache_bytes):
+    pictures = streaming.open(cache_bytes=cache_bytes)
+    pictures.announce(range(40))
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.sent_bytes == sum(map(len, streaming.samples))
+    assert streaming.blocks() == []
+
+
+def sizes(paths: Iterable[Path]) -> dict[Path, int]:
+    """The bytes of those that are files, and are there."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                found[path] = path.stat().st_size
+    return found
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 3])
+def test_a_small_cache_stays_within_its_bound_and_gives_all(streaming, num_blocks):
+    bound = num_blocks * (BLOCK_BYTES + 100)
+    pictures = [streaming.open(cache_bytes=bound) for _ in range(3)]
+    over, stop = [], threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            seen = sizes(streaming.cache.rglob("*-*"))
+            # What is still there was there at once; one that went may have made room for another.
+            used = sum(size for path, size in sizes(seen).items() if seen[path] == size)
+            if used > bound:
+                over.append(used)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for each in pictures:
+        each.announce(range(40))
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(read_all, pictures)) == [streaming.samples] * 3
+    stop.set()
+    looking.join()
+    assert over == []
+    assert len(streaming.blocks()) >= 1
+
+
+def test_the_block_that_was_wanted_longest_ago_gives_way(streaming):
+    pictures = streaming.open(cache_bytes=3 * BLOCK_BYTES + BLOCK_BYTES // 2)
+    blocks = pictures._blocks
+    for number in (0, 1):
+        blocks.read(0, number * BLOCK_BYTES, 1)
+        time.sleep(0.01)
+    # There already, and wanted once more.
+    first = streaming.blocks()[0]
+    before = first.stat().st_mtime_ns
+    blocks.begin([(0, 0, 1)])
+    wait_until(lambda: first.stat().st_mtime_ns != before)
+    for number in (0, 1):
+        time.sleep(0.01)
+        blocks.read(1, number * BLOCK_BYTES, 1)
+    names = [file.name for file in streaming.blocks()]
+    assert names == ["train-000000-000000", "train-000001-000000", "train-000001-000001"]
+
+
+def test_room_is_made_for_a_share_of_the_cache_so_that_looks_at_all_blocks_are_rare(tmp_path):
+    # Blocks with nothing in them take no room on the disk.
+    name = f"{'0' * 32}-{64 << 20}"
+    (tmp_path / name).mkdir()
+    for number in range(256):
+        with (tmp_path / name / f"train-000000-{number:06}").open("wb") as block:
+            block.truncate(64 << 20)
+        os.utime(block.name, (number, number))
+    BlockCache(tmp_path, name, 256 * (64 << 20)).write("val-000000-000000", b"content")
+    left = sorted(path.name for path in (tmp_path / name).iterdir())
+    expected = [f"train-000000-{number:06}" for number in range(9, 256)]
+    assert left == [*expected, "val-000000-000000"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "longer"])
+def test_a_damaged_block_is_fetched_again(streaming, damage):
+    read_all(streaming.open())
+    block = streaming.blocks()[0]
+    content = block.read_bytes()
+    block.write_bytes(
+        {
+            "cut": content[:-1],
+            "flip": content[:1000] + bytes([content[1000] ^ 1]) + content[1001:],
+            "empty": b"",
+            "longer": content + b"\0",
+        }[damage]
+    )
+    num_requests = streaming.server.num_requests
+    assert read_all(streaming.open()) == streaming.samples
+    assert streaming.server.num_requests == num_requests + 1
+    assert block.read_bytes() == content
+
+
+def test_a_cache_that_is_taken_away_begins_anew(streaming):
+    pictures = streaming.open()
+    read_all(pictures)
+    shutil.rmtree(streaming.cache)
+    assert read_all(pictures) == streaming.samples
+    assert read_all(pictures) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {2}
+    assert len(streaming.blocks()) == len(streaming.server.ranges)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(streaming):
+    streaming.cache.write_text("not a folder")
+    pictures = streaming.open()
+    pictures.announce(range(40))
+    assert read_all(pictures) == streaming.samples
+
+
+def test_a_full_disk_is_done_without(streaming, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    pictures = streaming.open()
+    assert read_all(pictures) == streaming.samples
+    assert streaming.blocks() == []
+    # One block to find out; then no more than is read.
+    assert streaming.server.sent_bytes <= sum(map(len, streaming.samples)) + BLOCK_BYTES
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(streaming):
+    pictures = streaming.open(cache_bytes=3 * (BLOCK_BYTES + 100))
+    pictures.read(0)
+    folder = streaming.blocks()[0].parent
+    left = folder / "train-000000-000009.1-1.new"
+    left.write_bytes(bytes(2 * BLOCK_BYTES))
+    (streaming.cache / "used").unlink()
+    assert read_all(pictures) == streaming.samples
+    assert not left.exists()
+
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_store_that_fails_now_and_then_is_asked_again(streaming, status):
+    streaming.server.trouble = lambda number: Trouble(status=status) if number % 3 == 0 else None
+    assert read_all(streaming.open()) == streaming.samples
+    assert set(streaming.server.ranges.values()) == {1}
+
+
+@pytest.mark.parametrize("trouble", [Trouble(cut=True), Trouble(flip=True)])
+def test_an_answer_that_is_cut_or_changed_on_its_way_is_noticed(streaming, trouble):
+    streaming.server.trouble = lambda number: trouble if number % 2 == 0 else None
+    pictures = streaming.open()
+    assert read_all(pictures) == streaming.samples
+    assert streaming.server.num_requests == 2 * len(streaming.server.ranges)
+
+
+def test_the_store_s_wish_to_wait_is_heeded(streaming):
+    trouble = Trouble(status=503, headers={"Retry-After": "1"})
+    streaming.server.trouble = lambda number: trouble if number == 0 else None
+    begun_s = time.monotonic()
+    streaming.open().read(0)
+    assert time.monotonic() - begun_s >= 1
+
+
+def test_a_store_that_stays_away_is_one_clear_error(streaming):
+    pictures = streaming.open()
+    pictures._blocks._store._patience_s = 0.2
+    streaming.server.stop()
+    with pytest.raises(TrainingError) as error:
+        pictures.read(0)
+    assert str(error.value) == (
+        f"the store {streaming.server.endpoint} does not give `train/train-000000.tar`: "
+        "Connection refused "
+        "(hint: look at the store, then start the run again from its checkpoint)"
+    )
+
+
+def test_a_store_that_is_started_again_is_waited_for(streaming):
+    pictures = streaming.open()
+    pictures.read(0)
+    port = streaming.server.port
+    streaming.server.stop()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_all, pictures)
+        time.sleep(0.3)
+        again = RangeServer(streaming.packed, port=port)
+        assert reading.result() == streaming.samples
+    again.stop()
+
+
+def test_an_expired_signature_is_read_again(streaming):
+    pictures = streaming.open()
+    pictures.read(0)
+    streaming.server.sas = "sig=second"
+    streaming.sas_file.write_text("?sig=second\n")
+    assert read_all(pictures) == streaming.samples
+
+
+def test_an_expired_signature_that_nobody_renewed_is_named_but_not_shown(streaming):
+    pictures = streaming.open()
+    streaming.server.sas = "sig=second"
+    with pytest.raises(TrainingError) as error:
+        pictures.read(0)
+    assert str(error.value) == (
+        f"the store {streaming.server.endpoint} lets us in no more: 403 AuthenticationFailed "
+        "(hint: the signature of this run has expired: start it again from its checkpoint)"
+    )
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_token_that_ends_while_it_is_read_is_read_again_and_waited_for(
+    streaming, monkeypatch, is_late
+):
+    """The node writes a new one before the end, or only after the store has refused the old one."""
+    key = streaming.folder / "token"
+    key.write_text("first")
+    streaming.server.token = "first"
+    store = token_store(monkeypatch, streaming.server, key)
+    (shard, *_) = sorted((streaming.packed / "train").glob("*.tar"))
+    file = RemoteFile(path=f"train/{shard.name}", bytes=shard.stat().st_size)
+    content = shard.read_bytes()
+    assert store.read(file, 0, 10) == content[:10]
+    streaming.server.token = "second"
+    if not is_late:
+        key.write_text("second")
+        assert store.read(file, 10, 20) == content[10:30]
+        return
+    asked = streaming.server.num_requests
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(store.read, file, 10, 20)
+        wait_until(lambda: streaming.server.num_requests > asked)
+        key.write_text("second")
+        assert reading.result() == content[10:30]
+
+
+def test_a_token_that_nobody_renews_is_named(streaming, monkeypatch):
+    key = streaming.folder / "token"
+    key.write_text("first")
+    streaming.server.token = "second"
+    store = token_store(monkeypatch, streaming.server, key, patience_s=0.2)
+    with pytest.raises(TrainingError) as error:
+        store.read(RemoteFile(path="train/x", bytes=10), 0, 10)
+    assert str(error.value) == (
+        f"the store {streaming.server.endpoint} does not give `train/x`: 401 "
+        "InvalidAuthenticationInfo: the token is not renewed "
+        "(hint: look at the store, then start the run again from its checkpoint)"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "sig=a b", "sig=a\r\nHost: x"])
+def test_what_is_no_signature_is_not_shown(tmp_path, content):
+    (tmp_path / "sas").write_text(content)
+    with pytest.raises(TrainingError, match="holds no signature") as error:
+        RangeStore("http://127.0.0.1:1/a", tmp_path / "sas")
+    assert "sig=a" not in str(error.value)
+
+
+@pytest.mark.parametrize("has_md5", [True, False])
+def test_a_shard_that_changed_is_refused(streaming, has_md5):
+    streaming.server.has_md5 = has_md5
+    pictures = streaming.open()
+    pictures.read(0)
+    shard = streaming.packed / "train" / "train-000000.tar"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    with pytest.raises(TrainingError, match="is not what was pushed, or has changed"):
+        read_all(pictures)
+
+
+def test_a_shard_of_another_size_is_refused(streaming):
+    pictures = streaming.open()
+    shard = streaming.packed / "train" / "train-000000.tar"
+    shard.write_bytes(shard.read_bytes() + b"?")
+    with pytest.raises(TrainingError, match="is not what was pushed, or has changed"):
+        pictures.read(0)
+
+
+def test_a_shard_that_is_gone_is_named(streaming):
+    pictures = streaming.open()
+    (streaming.packed / "train" / "train-000000.tar").unlink()
+    with pytest.raises(TrainingError, match=r"`train/train-000000.tar`: 404 BlobNotFound"):
+        pictures.read(0)
+
+
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+def test_an_answer_that_is_no_range_is_not_read(tmp_path, monkeypatch, status):
+    monkeypatch.setattr("trainer.data.streaming.store.TIMEOUT_S", 5)
+    (tmp_path / "sas").write_text("sig=first")
+
+    def answer() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(1 << 16)
+            # A whole blob, of which nothing comes: whoever reads it waits in vain.
+            client.sendall(f"HTTP/1.1 {status}\r\nContent-Length: {1 << 40}\r\n\r\n".encode())
+            client.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=answer)
+        serving.start()
+        endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/a"
+        store = RangeStore(endpoint, tmp_path / "sas", patience_s=0)
+        with pytest.raises(TrainingError, match=f"does not give `x`: {status}"):
+            store.read(RemoteFile(path="x", bytes=1 << 40), 0, 10)
+        serving.join()
+
+
+def test_names_that_an_address_cannot_carry_are_quoted(tmp_path):
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "ü#?%.tar").write_bytes(b"0123456789")
+    (tmp_path / "sas").write_text("sig=first")
+    server = RangeServer(tmp_path)
+    store = RangeStore(server.endpoint, tmp_path / "sas")
+    assert store.read(RemoteFile(path="a b/ü#?%.tar", bytes=10), 2, 3) == b"234"
+    server.stop()
+
+
+def test_a_store_that_is_away_for_long_is_told_once(streaming, monkeypatch, capsys):
+    monkeypatch.setattr("trainer.data.streaming.store.SILENT_S", 0.1)
+    monkeypatch.setattr("trainer.data.streaming.store.LONGEST_PAUSE_S", 0.1)
+    pictures = streaming.open()
+    streaming.server.trouble = lambda number: Trouble(status=503) if number < 6 else None
+    pictures.read(0)
+    told = capsys.readouterr().err
+    address = streaming.server.endpoint
+    assert told == f"warning: waiting for the store {address}: 503 Service Unavailable\n"
+
+
+# --- its folder ----------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_source_is_none_and_a_broken_one_is_named(tmp_path):
+    folder = tmp_path / "data"
+    variables = stream_variables(folder)
+    assert find_source(folder, {"TRAINYARD_INPUT_DATA": str(folder)}) is None
+    assert find_source(tmp_path, variables) is None
+    deep = "[" * 100_000
+    for content in (None, "", "[]", '{"schema": 2}', json.dumps({"schema": 1, "md5": {}}), deep):
+        if content is not None:
+            source_file(folder).write_text(content)
+        with pytest.raises(TrainingError, match=r"data\.stream\.json` cannot be used: "):
+            find_source(folder, variables)
+
+
+def test_a_split_that_is_not_there_is_named(streaming):
+    with pytest.raises(TrainingError, match="has no packed split `test`"):
+        streaming.open("test")

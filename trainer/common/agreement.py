@@ -1,0 +1,63 @@
+"""Decides from the sums of the ranks' reports on a step whether training goes on.
+
+Each rank reports six numbers, an allreduce adds them up, and one step later all ranks read the same
+sums: so they stop at the same step, whichever of them saw the reason. Reading late keeps a device's
+queue full; nothing is saved before the sums of its steps are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainer.common.errors import TrainingError
+from trainer.common.position import TakenStep
+from trainer.common.preemption import Preempted
+from trainer.common.saver import SaveFailure
+
+# What each rank reports, in this order; `failure` is rank 0's SaveFailure. A loss that is no finite
+# number is reported as 0 and as bad.
+# `bad_rank` is rank + 1 where the loss is bad, else 0: the sum names the rank when it is one.
+REPORT = ("loss_sum", "num_samples", "is_bad", "bad_rank", "is_leaving", "failure")
+MOST_SHOWN = 16
+
+
+class Diverged(TrainingError):
+    """Raised on all ranks at the same step, whose loss is no finite number."""
+
+
+def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> float:
+    """Give the step's mean loss over all ranks' samples.
+
+    Raises Diverged where a rank's loss was no finite number, TrainingError where a rank has to
+    stop (a checkpoint that could not be written), and Preempted where one was asked to leave.
+    """
+    loss_sum, num_samples, num_bad, bad_ranks, num_leaving, failure = sums
+    if num_bad:
+        raise Diverged(_diverged(taken, round(num_bad), round(bad_ranks) - 1, rank), hint=hint)
+    require_saved(round(failure), taken.step, hint=hint)
+    if num_leaving:
+        raise Preempted
+    return loss_sum / num_samples
+
+
+def require_saved(failure: int, step: int, *, hint: str) -> None:
+    """Raise TrainingError, or Diverged, for rank 0's SaveFailure; nothing where it is NONE."""
+    if failure == SaveFailure.STATE:
+        message = f"training has diverged: weights are no finite numbers by step {step}"
+        raise Diverged(message, hint=hint)
+    if failure == SaveFailure.DISK:
+        message = f"rank 0 could not write a checkpoint by step {step}"
+        raise TrainingError(message, hint="its log says why; --on-checkpoint-error continue")
+
+
+def _diverged(taken: TakenStep, num_bad: int, bad_rank: int, rank: int) -> str:
+    who = f"rank {bad_rank}" if num_bad == 1 else f"{num_bad} ranks"
+    message = (
+        f"training has diverged: the loss of {who} is no finite number at step {taken.step} "
+        f"(epoch {taken.epoch}, batch {taken.batch})"
+    )
+    if taken.samples and (num_bad > 1 or rank == bad_rank):
+        shown = ", ".join(str(sample) for sample in taken.samples[:MOST_SHOWN])
+        more = len(taken.samples) - MOST_SHOWN
+        message += f"; samples of rank {rank}: {shown}" + (f" and {more} more" if more > 0 else "")
+    return message

@@ -1,0 +1,1 @@
+"""Locks, durable writes, unfinished folders and worker processes."""

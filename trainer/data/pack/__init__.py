@@ -1,0 +1,1 @@
+"""Packs folders of pictures into shards with an index."""

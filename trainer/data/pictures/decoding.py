@@ -1,0 +1,37 @@
+"""Decodes pictures by Pillow, within a bound of pixels."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.data.pictures.header import not_whole, require_few_pixels
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def decode_rgb(
+    source: bytes | Path, name: str, formats: tuple[str, ...] | None = ("JPEG", "PNG")
+) -> Image:
+    """Give an encoded picture's, or a file's, pixels in three colours; `formats` None are all.
+
+    Raises TrainingError for what is no whole picture, or has too many pixels.
+    """
+    from PIL import Image
+
+    try:
+        file = io.BytesIO(source) if isinstance(source, bytes) else source
+        # Only its header is read before its size is known.
+        with Image.open(file, formats=formats) as picture:
+            require_few_pixels(*picture.size, name)
+            return picture.convert("RGB")
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        Image.DecompressionBombError,
+        Image.DecompressionBombWarning,
+    ) as error:
+        raise not_whole(name, str(error)) from None

@@ -1,0 +1,124 @@
+"""Indexes pictures in tar files that were packed elsewhere and have no index.
+
+DIR/train/*.tar             <key>.jpg and <key>.cls (a number) beside each other
+DIR/classes.txt             the names of the classes, one a line; may be missing
+"""
+
+from __future__ import annotations
+
+import tarfile
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from trainer.common.errors import TrainingError
+from trainer.data.disk.texts import Texts
+from trainer.data.pictures.files import SUFFIXES, ShardFiles, unreadable
+
+LABEL_SUFFIX = "cls"
+CLASSES_FILE = "classes.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TarPictures:
+    """Pictures that are members of tar files, read by their place in them."""
+
+    files: ShardFiles
+    classes: tuple[str, ...]
+    labels: Sequence[int]
+    members: _Members
+    # In one order with one another: how they are spread over the files is not known to be even.
+    shard_sizes: Sequence[int] = ()
+
+    def with_classes(self, classes: tuple[str, ...]) -> TarPictures:
+        """Give the same pictures under these class names."""
+        return replace(self, classes=classes)
+
+    def name(self, index: int) -> str:
+        """Give the shard's path and the member's name."""
+        return f"{self.files.paths[self.members.shards[index]]}:{self.members.names[index]}"
+
+    def read(self, index: int) -> bytes:
+        """Read the member's bytes from its shard."""
+        members = self.members
+        place = members.shards[index], members.offsets[index], members.sizes[index]
+        return self.files.read(*place, lambda: self.name(index))
+
+    def announce(self, samples: Sequence[int]) -> None:
+        """Do nothing: the system reads a disk ahead."""
+
+
+class _Members:
+    """Offsets and names of the pictures in the shards, column by column."""
+
+    def __init__(self) -> None:
+        self.shards = array("I")
+        self.offsets = array("Q")
+        self.sizes = array("Q")
+        self.names = Texts()
+
+    def append(self, shard: int, member: tarfile.TarInfo) -> None:
+        self.shards.append(shard)
+        self.offsets.append(member.offset_data)
+        self.sizes.append(member.size)
+        self.names.append(member.name)
+
+
+def open_tars(folder: Path, shards: Sequence[str]) -> TarPictures:
+    """Index the members of these tar files, of which only headers and labels are read.
+
+    Raises TrainingError for what is no tar file, and for a picture without a label.
+    """
+    members = _Members()
+    labels = array("I")
+    for number, path in enumerate(shards):
+        for member, label in _labelled(path):
+            members.append(number, member)
+            labels.append(label)
+    if not labels:
+        message = f"the tar shards in `{Path(shards[0]).parent}` hold no picture"
+        raise TrainingError(message, hint="members <key>.jpg and <key>.cls")
+    classes = _class_names(folder / CLASSES_FILE, max(labels) + 1)
+    return TarPictures(files=ShardFiles(shards), classes=classes, labels=labels, members=members)
+
+
+def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:
+    """Give the shard's pictures in its order, each with its label."""
+    pictures: dict[str, tarfile.TarInfo] = {}
+    labels: dict[str, int] = {}
+    try:
+        with tarfile.open(path, "r:") as shard:
+            for member in shard:
+                key, suffix = _key(member.name)
+                if member.isreg() and f".{suffix.lower()}" in SUFFIXES:
+                    pictures[key] = member
+                elif member.isreg() and suffix == LABEL_SUFFIX:
+                    content = shard.extractfile(member)
+                    assert content is not None
+                    labels[key] = int(content.read())
+    except (OSError, ValueError, tarfile.TarError) as error:
+        raise unreadable(path, str(error)) from None
+    for key, member in pictures.items():
+        if labels.get(key, -1) < 0:
+            message = f"`{path}` has no label `{key}.{LABEL_SUFFIX}` for `{member.name}`"
+            raise TrainingError(message, hint="a member of that name that holds a number from 0")
+        yield member, labels[key]
+
+
+def _key(name: str) -> tuple[str, str]:
+    """Give `a/b` and `jpg` for `a/b.jpg`; the suffix begins at the file name's first dot."""
+    path = PurePosixPath(name)
+    stem, _, suffix = path.name.partition(".")
+    return str(path.with_name(stem)) if stem else name, suffix
+
+
+def _class_names(path: Path, num_seen: int) -> tuple[str, ...]:
+    if not path.is_file():
+        return tuple(str(number) for number in range(num_seen))
+    names = tuple(path.read_text(encoding="utf-8").split("\n"))
+    names = names[:-1] if names[-1] == "" else names
+    if len(names) < num_seen:
+        message = f"`{path}` names {len(names)} classes, but there is a label {num_seen - 1}"
+        raise TrainingError(message, hint="one name a line, in the order of labels")
+    return names

@@ -1,0 +1,1 @@
+"""Unpacks published archives into the folders that trainers read."""

@@ -1,0 +1,1 @@
+"""Reads and writes the index and the records of packed shards."""

@@ -1,0 +1,71 @@
+"""Finishes a PyTorch training: compares the ranks' weights, writes model and summary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+
+from trainer.common.agreement import Diverged
+from trainer.common.errors import TrainingError
+from trainer.pytorch.keeper import Keeper
+from trainer.pytorch.state import save_weights, weights_digest
+from trainer.pytorch.strategy import Ranks, Strategy
+
+
+def write_results(
+    network: nn.Module,
+    ranks: Ranks,
+    device: torch.device,
+    keeper: Keeper,
+    figures: Mapping[str, object],
+    *,
+    program: str,
+    began_s: float,
+    hint: str,
+) -> None:
+    """Write model and summary (`figures` and what all programs tell); a collective.
+
+    After it all is on disk. `began_s` is of time.perf_counter. Raises TrainingError, on all ranks,
+    where a checkpoint that had to be written was not, or ranks ended with different weights.
+    """
+    keeper.finish(hint=hint)
+    if not all(bool(torch.isfinite(each).all()) for each in network.parameters()):
+        message = "training has diverged: weights are no finite numbers after the last step"
+        raise Diverged(message, hint=hint)
+    digests = gather_digests(network, ranks.strategy, device)
+    if ranks.world.is_main:
+        name = program.rpartition(".")[2]
+        save_weights(network, ranks.run_dir.output("model") / f"{name}.safetensors")
+        ranks.run_dir.write_summary(
+            {
+                "program": program,
+                "strategy": ranks.strategy.name,
+                "world_size": ranks.world.size,
+                "device": device.type,
+                **figures,
+                "train_s": round(time.perf_counter() - began_s, 3),
+                "weights_sha256": digests,
+                **keeper.figures(),
+            }
+        )
+    # No rank says that all is well before the model is on disk.
+    ranks.strategy.barrier()
+
+
+def waiter(device: torch.device) -> Callable[[], None]:
+    """Give a function that waits until the device has finished its queue."""
+    return torch.cuda.synchronize if device.type == "cuda" else lambda: None
+
+
+def gather_digests(network: nn.Module, strategy: Strategy, device: torch.device) -> list[str]:
+    """Give the SHA-256 of every rank's weights; raises TrainingError where two differ."""
+    mine = torch.tensor(list(weights_digest(network)), dtype=torch.uint8, device=device)
+    digests = [bytes(part.tolist()).hex() for part in strategy.gather(mine)]
+    for rank, other in enumerate(digests):
+        if other != digests[0]:
+            message = f"rank {rank} ended with other weights than rank 0"
+            raise TrainingError(message)
+    return digests
