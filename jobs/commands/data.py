@@ -73,15 +73,10 @@ def _add_transfer(parser: CommandParser, dry_run: str) -> None:
 
 def bytes_per_s(text: str) -> int:
     """The type of `--limit-rate`: 500k, 20M, 1.5G."""
-    number, factor = text, 1
-    units = {"k": 1000, "m": 1000**2, "g": 1000**3}
-    if text[-1:].lower() in units:
-        number, factor = text[:-1], units[text[-1].lower()]
-    try:
-        rate = int(float(number) * factor)
-    except (ValueError, OverflowError):
-        rate = 0
-    if rate < 1:
+    from jobs.host.units import RATE_UNITS, parse_bytes
+
+    rate = parse_bytes(text, RATE_UNITS)
+    if rate is None:
         from argparse import ArgumentTypeError
 
         message = f"`{text}` is no rate: bytes a second, as in 500k or 20M"

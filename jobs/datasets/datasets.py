@@ -6,9 +6,8 @@ written last and never again; content lies under its digest, so equal content is
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from jobs.blobs.store import BlobStore, open_data_store
@@ -21,7 +20,7 @@ from jobs.datasets.records import DatasetRecord, Records, require_digest
 from jobs.datasets.register import register
 from jobs.datasets.remove import Removal, plan_removal, remove
 from jobs.host.files import finish_folder
-from jobs.host.private import make_folder, open_lock
+from jobs.host.private import locked, make_folder
 from jobs.host.progress import Progress, silent
 
 
@@ -129,18 +128,15 @@ def materialise(
     costs neither network nor azure's import. A folder of that name is always whole,
     after a crash of the machine, too.
     """
-    import fcntl
-
     require_digest(dataset.digest)
     inputs = workspace / "inputs"
     final = inputs / dataset.digest
     if final.is_dir():
         return final
-    with disk_errors(inputs):
-        make_folder(inputs)
-        lock = os.fdopen(open_lock(inputs / f".{dataset.digest}.lock"), "rb")
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        with disk_errors(inputs):
+            make_folder(inputs)
+            held.enter_context(locked(inputs / f".{dataset.digest}.lock"))
         if final.is_dir():
             return final
         # Kept after a kill: what is in it is checked and not received again.

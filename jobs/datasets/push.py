@@ -20,11 +20,12 @@ from jobs.datasets.file_list import (
     write_list,
 )
 from jobs.datasets.paths import DatasetFile
-from jobs.datasets.records import DatasetRecord, Records, check_name, utc_now
+from jobs.datasets.records import DatasetRecord, Records, check_name
 from jobs.datasets.scan import scan
 from jobs.datasets.scan_cache import ScanState
 from jobs.datasets.sharing import part
 from jobs.host.progress import Counter, Progress, silent
+from jobs.host.units import now_in_seconds
 
 # How often what the store forgot (Azurite after a kill) is sent again.
 MAX_ROUNDS = 5
@@ -123,7 +124,7 @@ class Push:
                 digest=files.digest,
                 files=files.files,
                 bytes=files.bytes,
-                created=utc_now(),
+                created=now_in_seconds(),
             )
             if is_dry:
                 missing = self._missing(files, wanted.pinned().content_prefix, work)

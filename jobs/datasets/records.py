@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 import msgspec
@@ -244,11 +243,6 @@ def removed_name(name: str, version: int) -> str:
 def leaving_name(name: str, digest: str) -> str:
     """The blob that is there while a content is being deleted."""
     return f"{RECORDS}/{name}/{digest}.leaving"
-
-
-def utc_now() -> str:
-    """The time as a record keeps it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _shelf(matches: Sequence[re.Match[str]]) -> Shelf:

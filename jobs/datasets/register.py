@@ -11,10 +11,11 @@ from jobs.contracts.errors import LaunchError
 from jobs.datasets.file_list import FileList, send_list, work_folder, work_table, write_list
 from jobs.datasets.paths import DatasetFile, check_path
 from jobs.datasets.push import Pushed
-from jobs.datasets.records import RECORDS, DatasetRecord, Records, check_name, utc_now
+from jobs.datasets.records import RECORDS, DatasetRecord, Records, check_name
 from jobs.datasets.scan import digest
 from jobs.host.parallel import in_order
 from jobs.host.progress import Counter, Progress, silent
+from jobs.host.units import now_in_seconds
 
 _DIGEST = re.compile(r"[0-9a-f]{64}/")
 
@@ -43,7 +44,7 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
             digest=files.digest,
             files=files.files,
             bytes=files.bytes,
-            created=utc_now(),
+            created=now_in_seconds(),
             prefix=prefix,
         )
         record, is_new = Records(store).claim(wanted)

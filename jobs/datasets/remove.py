@@ -18,9 +18,9 @@ from jobs.datasets.records import (
     parse_ref,
     record_name,
     removed_name,
-    utc_now,
 )
 from jobs.host.progress import Progress, Transfer, silent
+from jobs.host.units import now_in_seconds
 
 
 class Removal(Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ def remove(store: BlobStore, removal: Removal, progress: Progress = silent) -> N
     for versions after it has said that content leaves.
     """
     record = removal.dataset
-    removed = RemovedRecord(schema=1, removed=utc_now(), record=record)
+    removed = RemovedRecord(schema=1, removed=now_in_seconds(), record=record)
     store.create(removed_name(record.name, record.version), msgspec.json.encode(removed))
     store.delete([record_name(record.name, record.version)])
     marker = leaving_name(record.name, record.digest)

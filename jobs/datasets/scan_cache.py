@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from jobs.datasets.walk import Found
-from jobs.host.private import open_lock
+from jobs.host.private import open_lock, try_lock
 
 # A file that changed so shortly before it was read may change again within the same tick of its
 # disk's clock, and look the same (git's "racy" files); the coarsest clock is FAT's, 2 s.
@@ -27,7 +27,7 @@ WORK_PREFIX = "work-"
 _LOCK = "lock"
 # Below this age a folder may not have its lock yet.
 _NEW_WORK_S = 60
-_OLD_WORK_S, _OLD_STATE_S = 3 * 86400, 90 * 86400
+_OLD_STATE_S = 90 * 86400
 _VERSION = 1
 _PAGE = 500
 _COMMIT_ROWS, _COMMIT_S = 1_000, 2.0
@@ -198,10 +198,7 @@ def state_file(folder: Path) -> Path:
 def lock_work(folder: Path) -> IO[bytes]:
     """Say that a command's folder is in use, as long as the file is open."""
     file = os.fdopen(open_lock(folder / _LOCK), "r+b")
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try_lock(file.fileno(), without_locks=True)
     return file
 
 
@@ -216,19 +213,14 @@ def sweep() -> None:
 
 
 def _is_left(work: Path) -> bool:
-    """Whether nobody holds the folder's lock; by its age where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return _age_s(work) > _OLD_WORK_S
+    """Whether nobody holds the folder's lock; False on a disk that has no locks."""
     try:
         with (work / _LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return try_lock(file.fileno(), without_locks=False)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return True
 
 
 def _age_s(path: Path) -> float:

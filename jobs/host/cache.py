@@ -6,15 +6,15 @@ Standard library only: set-up calls it before any environment exists.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.host.private import make_folder, open_lock
+from jobs.host.private import locked, make_folder
 
 # Shows a step while it runs; what it shows is the caller's.
 Report = Callable[[str], AbstractContextManager[object]]
@@ -54,19 +54,10 @@ def exclusive(path: Path, *, what: str, report: Report) -> Generator[int]:
     Yields the lock's descriptor: children that inherit it keep the lock when their parent is
     killed, so nobody starts anew beside a builder that lives on.
     """
-    import fcntl  # not on Windows, where nothing is built
-
     make_folder(path.parent)
-    descriptor = open_lock(path)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with report(f"waiting for another process that makes {what}"):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+    waiting = partial(report, f"waiting for another process that makes {what}")
+    with locked(path, waiting=waiting) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def run_logged(

@@ -1,4 +1,4 @@
-"""Looking at and ending processes through /proc (Linux).
+"""Looks at processes and ends them, through /proc (Linux).
 
 Ids are reused, and some (0, 1, -1) mean half the machine: a process is known by its id and the
 time it started at, and nothing with an id of 1 or less is ever sent a signal.
@@ -42,6 +42,24 @@ def read_process(pid: int) -> Process | None:
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
     parent, start = int(fields[1]), int(fields[19])
     return Process(pid=pid, parent=parent, state=fields[0].decode(), cpu_s=cpu_s, start=start)
+
+
+def read_words(pid: int) -> list[bytes]:
+    """Read a process's command line; no words when it is gone."""
+    return _read_list(pid, "cmdline")
+
+
+def read_variables(pid: int) -> list[bytes]:
+    """Read a process's environment as `NAME=value`; none when it is gone or another user's."""
+    return _read_list(pid, "environ")
+
+
+def _read_list(pid: int, name: str) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+            return file.read().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return []
 
 
 def read_table() -> dict[int, Process]:
@@ -90,30 +108,18 @@ def descendants(root: int, table: dict[int, Process]) -> list[Process]:
 def of_run(run_dir: Path, pids: Collection[int]) -> list[int]:
     """Those processes that were started as part of a run, by their environment."""
     mark = f"{MARK}=".encode() + os.fsencode(run_dir)
-    found: list[int] = []
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-                environment = file.read()
-        except OSError:
-            continue
-        if mark in environment.split(b"\0"):
-            found.append(pid)
-    return found
+    return [pid for pid in pids if mark in read_variables(pid)]
 
 
 def supervisors_of(run_dir: Path) -> list[Process]:
     """This user's supervisor and watcher of a run, by their command lines."""
     found: list[Process] = []
     for process in read_table().values():
-        try:
-            with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
-                words = file.read().split(b"\0")
-                is_ours = os.fstat(file.fileno()).st_uid == os.getuid()
-        except OSError:
-            continue
-        if is_ours and b"jobs.engines.local.supervisor" in words and os.fsencode(run_dir) in words:
-            found.append(process)
+        words = read_words(process.pid)
+        if b"jobs.engines.local.supervisor" in words and os.fsencode(run_dir) in words:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                if os.stat(f"/proc/{process.pid}").st_uid == os.getuid():  # noqa: PTH116
+                    found.append(process)
     return found
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.host.private import make_folder, open_lock
+from jobs.host.files import write_file
+from jobs.host.private import locked, make_folder
 
 # The clone that this package was installed from.
 INSTALLED = Path(__file__).resolve().parents[2]
@@ -63,25 +63,15 @@ def trust(project: Path) -> Path:
     import json
 
     file = _list_file()
-    draft = file.with_name(f".{_LIST}.{os.getpid()}")
     try:
         make_folder(file.parent)
-        with os.fdopen(open_lock(file.with_suffix(".lock")), "rb") as lock:
-            with suppress(ImportError):  # Windows has no flock
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(file.with_suffix(".lock")):
             listed = _read_list() | {str(project): _owners(project)}
             kept = {
                 each: uids for each, uids in listed.items() if uids and uids == _owners(Path(each))
             }
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-                json.dump(kept, written, indent=1)
-            draft.replace(file)
+            write_file(file, json.dumps(kept, indent=1).encode(), mode=0o600)
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
         message = f"the list of trusted projects, {file}, cannot be written: {error.strerror}"
         raise EnvironmentFailure(message, hint="XDG_CACHE_HOME names another folder") from error
     if _owners(project) is not None and not is_trusted(

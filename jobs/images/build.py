@@ -15,6 +15,7 @@ from typing import TypedDict
 from jobs.contracts.errors import EnvironmentFailure, NotFound
 from jobs.host.build_progress import BuildProgress, run_watched
 from jobs.host.cache import Report, exclusive
+from jobs.host.files import write_file
 from jobs.host.git import GitFailure, Repository
 from jobs.host.private import make_folder
 from jobs.images.engines import ContainerEngine
@@ -62,9 +63,7 @@ def build_image(
         if is_new or not bill.exists():
             content = engine.read_file(recipe.reference, SBOM, limit_bytes=SBOM_LIMIT_BYTES)
             make_folder(bill.parent)
-            partial = bill.with_name(f"{bill.name}.partial")
-            partial.write_bytes(content)
-            partial.replace(bill)
+            write_file(bill, content)
     return is_new
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import LogLine
+from jobs.host.units import parse_duration, utc_text
 
 BLOCK = 1 << 18
 # While something happens, and shortly after, the end of a run must be seen at once.
@@ -26,7 +27,6 @@ IDLE_POLL_S = 0.2
 IDLE_AFTER_S = 20.0
 
 _NAME = re.compile(r"rank-(\d+)\.log")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _by_time = attrgetter("ts", "rank")
 
 
@@ -58,17 +58,14 @@ def since_time(text: str, now_s: float) -> str:
 
     Raises LaunchError for anything else.
     """
-    duration = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
+    ago_s = parse_duration(text)
     try:
-        if duration:
-            ago_s = float(duration[1]) * _UNITS_S[duration[2]]
-            when = datetime.fromtimestamp(now_s - ago_s, UTC)
-        else:
-            when = datetime.fromisoformat(text).astimezone(UTC)  # without a zone: local time
+        if ago_s is not None:
+            return utc_text(datetime.fromtimestamp(now_s - ago_s, UTC))
+        return utc_text(datetime.fromisoformat(text))  # without a zone: local time
     except (ValueError, OverflowError, OSError):
         message = f"`{text}` is neither a duration nor a time"
         raise LaunchError(message, hint="--since 10m, or --since 2026-11-21T12:00:00Z") from None
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _matching(lines: Iterable[LogLine], grep: re.Pattern[str] | None) -> Iterator[LogLine]:

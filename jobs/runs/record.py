@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 from jobs.contracts.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunRecord
+from jobs.host.units import now
 from jobs.runs.code import git_state
-from jobs.runs.store import now, read_record
+from jobs.runs.store import read_record
 
 
 def make_record(

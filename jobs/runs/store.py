@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 from jobs.host import console
+from jobs.host.files import sync_folder, write_file
 from jobs.host.private import make_folder
 from jobs.host.untrusted import parse_json, read_json, read_small
 
@@ -179,7 +180,7 @@ class RunStore:
         run_dir = self.runs / record.id
         append_event(run_dir, RunEvent(ts=record.created, state=RunState.QUEUED))
         write_file(run_dir / "run.json", msgspec.json.format(msgspec.json.encode(record)))
-        _sync_folder(self.runs)
+        sync_folder(self.runs)
 
 
 def workspace_folder(environment: Environment) -> Path:
@@ -201,12 +202,6 @@ def run_id(microseconds: int) -> str:
         rest, digit = divmod(rest, 36)
         tail = _DIGITS[digit] + tail
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(seconds)) + tail
-
-
-def now() -> str:
-    """The time as the run directory writes it: ISO 8601, UTC, microseconds."""
-    seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{microseconds:06d}Z"
 
 
 # --- One run directory, for whoever holds only its path --------------------------------------
@@ -325,21 +320,6 @@ def append_event(run_dir: Path, event: RunEvent) -> None:
         os.close(descriptor)
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file so that it is there complete or not at all, on disk on return."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
 def _is_terminal(events: list[RunEvent]) -> bool:
     return bool(events) and events[-1].state.is_terminal()
 
@@ -384,16 +364,6 @@ def _is_time(text: str) -> bool:
 def _damaged(path: Path, why: str) -> EnvironmentFailure:
     message = f"`{path}` is not what this version writes: {why:.200}"
     return EnvironmentFailure(message, hint="use the version of `launch` that made it")
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
