@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.owners import FOLDER, xdg_folder
 from jobs.host.private import locked, make_folder
 
 # Shows a step while it runs; what it shows is the caller's.
@@ -25,14 +26,14 @@ LOG_TAIL_LINES = 15
 def cache_root(environ: Mapping[str, str]) -> Path:
     """Give the folder outside of a repository that programs and what can be made again lie in.
 
-    Raises EnvironmentFailure where the user has no home.
+    Raises EnvironmentFailure where the user has no home, or names a folder that others can change.
     """
-    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    if named := xdg_folder(environ, "XDG_CACHE_HOME"):
+        return named
     with suppress(RuntimeError):  # of a user without a home
-        # A relative path is to be ignored, says the specification: it is whatever folder one is in.
-        base = base if base.is_absolute() else Path("~/.cache").expanduser()
+        base = Path("~/.cache").expanduser()
         if base.is_absolute():
-            return base / "trainyard"
+            return base / FOLDER
     message = "there is no home folder to keep the cache in"
     raise EnvironmentFailure(message, hint="XDG_CACHE_HOME=/a/folder names another one")
 

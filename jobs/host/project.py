@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.host import trust
+from jobs.host.owners import owner_of, why_foreign
 
 NAME = "trainyard"
 _NAME_LINE = re.compile(rf"^name:\s*[\"']?{NAME}[\"']?\s*$".encode(), re.MULTILINE)
@@ -48,7 +49,7 @@ def require_trusted(root: Path) -> None:
     if trust.is_trusted(root):
         return
     message = (
-        f"the project in {root} (of {trust.owner_of(root)}) is not the one that this `launch` "
+        f"the project in {root} (of {owner_of(root)}) is not the one that this `launch` "
         "belongs to: nothing in it is started"
     )
     hint = f"{_trust_command(root)}, where you trust who wrote it; or use its own `launch`"
@@ -82,7 +83,7 @@ def is_project(folder: Path) -> bool:
 def _refuse_foreign(root: Path) -> None:
     if trust.is_trusted(root):
         return
-    if reason := trust.why_foreign(root, root / trust.PROJECT_FILE):
+    if reason := why_foreign(root, root / trust.PROJECT_FILE):
         message = f"the project in {root} is not taken: {reason}"
         hint = f"{_trust_command(root)}, where you trust whoever can write there; or work elsewhere"
         raise Refused(message, hint=hint)
