@@ -86,8 +86,7 @@ def test_a_cache_in_a_folder_of_others_is_refused(tmp_path, monkeypatch, ask):
         try:
             return ask(variables) != ours
         except EnvironmentFailure as failure:
-            assert "is not believed: " in failure.message and "that is yours alone" in failure.hint
-            return True
+            return "is not believed: " in failure.message and failure.hint is not None
 
     assert not is_refused()  # none is there yet
     tmp_path.chmod(0o777)
