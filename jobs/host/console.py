@@ -176,9 +176,7 @@ def _padded(cell: str, width: int, *, is_right: bool) -> str:
 
 def _write(stream: TextIO, text: str, end: str) -> None:
     # A program's words may be in it, and are not to rename or clear somebody's terminal.
-    if not text.isprintable() and is_terminal(stream):
-        text = _CONTROL.sub(_shown, text)
-    text += end
+    text = (masked(text) if is_terminal(stream) else text) + end
     try:
         stream.write(text)
         stream.flush()
@@ -190,6 +188,11 @@ def _write(stream: TextIO, text: str, end: str) -> None:
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "replace").decode(encoding))
         stream.flush()
+
+
+def masked(text: str) -> str:
+    """Write out what a terminal would obey, but colours, tabs and ends of lines."""
+    return text if text.isprintable() else _CONTROL.sub(_shown, text)
 
 
 def _shown(control: re.Match[str]) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from jobs.contracts.errors import EnvironmentFailure, NotFound
-from jobs.host.build_progress import BuildProgress, run_watched
 from jobs.host.cache import Report, exclusive
 from jobs.host.files import write_file
 from jobs.host.git import GitFailure, Repository
 from jobs.host.private import make_folder
+from jobs.host.progress import BuildProgress, run_watched
 from jobs.images.engines import ContainerEngine
 from jobs.images.package_index import lend
 from jobs.images.recipes import TIMESTAMP_S, Recipe, lay_context
