@@ -6,6 +6,7 @@ Credentials are the engine's own (`buildah login`, `docker login`); none passes 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,13 @@ from pathlib import Path
 from typing import Literal
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.registry import is_loopback
 
 # buildah needs no daemon and no right to run containers, podman no daemon. The first two share
 # their images and logins.
 ENGINES: tuple[EngineName, ...] = ("buildah", "podman", "docker")
 EngineName = Literal["buildah", "podman", "docker"]
 QUERY_TIMEOUT_S = 60.0
+_LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ class ContainerEngine:
         if self.name == "docker":
             return [self._command("tag", reference, target), self._command("push", target)]
         # A registry on this machine (a test's, or a mirror) has no certificate; docker knows so.
-        plain = ["--tls-verify=false"] if is_loopback(target.partition("/")[0]) else []
+        plain = ["--tls-verify=false"] if _LOOPBACK.fullmatch(target.partition("/")[0]) else []
         options = [*plain, f"--digestfile={digest_file}"]
         return [self._command("push", *options, reference, f"docker://{target}")]
 
