@@ -11,6 +11,7 @@ from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:
+    from jobs.contracts.errors import LaunchError
     from jobs.datasets.pull import Confirm, Surplus
     from jobs.datasets.push import Pushed
     from jobs.datasets.records import DatasetRecord
@@ -158,13 +159,17 @@ def list_versions(
     if name is not None:
         check_name(name)
     datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
-    records = datasets.versions(name)
+    damaged: list[LaunchError] = []
+    records = datasets.versions(name, damaged=damaged)
     if name is not None and not records:
         datasets.resolve(name)  # says what there is instead
+    console.warn_damaged(damaged)
     if json:
         console.out_json([data_options.record_fields(record) for record in records])
         return
     if not records:
+        if damaged:
+            return
         console.say("no dataset yet\n\nhint: launch data push DIR NAME")
         return
     rows = [

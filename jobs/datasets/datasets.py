@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from jobs.blobs.store import BlobStore, open_data_store
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.datasets.file_list import FileList, fetch_list, work_folder
 from jobs.datasets.paths import disk_errors
@@ -36,9 +37,11 @@ class Datasets:
         """Open those of an environment; starts a dead local store again."""
         return cls(open_data_store(environment, sas_file=sas_file))
 
-    def versions(self, name: str | None = None) -> list[DatasetRecord]:
-        """All versions of one dataset, or of all; by name, newest first."""
-        return self._records.versions(name)
+    def versions(
+        self, name: str | None = None, *, damaged: list[LaunchError] | None = None
+    ) -> list[DatasetRecord]:
+        """List the versions of one dataset, or of all; see `Records.versions`."""
+        return self._records.versions(name, damaged=damaged)
 
     def resolve(self, ref: str) -> DatasetRecord:
         """Find `name@version`, or the newest version of `name`; raises NotFound."""

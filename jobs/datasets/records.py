@@ -90,6 +90,10 @@ class Shelf(Struct, frozen=True, kw_only=True):
         return max((*self.versions, *self.removed), default=0) + 1
 
 
+class Unreadable(EnvironmentFailure):
+    """A record in the store is damaged, or not what `launch` writes there."""
+
+
 class Records:
     """The records of one store."""
 
@@ -100,17 +104,28 @@ class Records:
         """One listing of what there is of a name."""
         return self._shelves(f"{RECORDS}/{name}/").get(name) or _shelf([])
 
-    def versions(self, name: str | None = None) -> list[DatasetRecord]:
-        """All versions of one dataset, or of all; by name, newest first."""
+    def versions(
+        self, name: str | None = None, *, damaged: list[LaunchError] | None = None
+    ) -> list[DatasetRecord]:
+        """List the versions of one dataset, or of all; by name, newest first.
+
+        Errors of records that cannot be read go to `damaged`; without it the first is raised.
+        """
         shelves = self._shelves(f"{RECORDS}/{name}/" if name else f"{RECORDS}/")
         wanted = [
             record_name(each, version)
             for each in sorted(shelves)
             for version in reversed(shelves[each].live)
         ]
-        found = parallel(self._read, wanted)
-        # One may have been removed since it was listed.
-        return [record for record in found if record is not None]
+        found: list[DatasetRecord] = []
+        for record in parallel(self._read_or_error, wanted):
+            if isinstance(record, DatasetRecord):
+                found.append(record)
+            elif record is not None:  # None: removed since it was listed
+                if damaged is None:
+                    raise record
+                damaged.append(record)
+        return found
 
     def resolve(self, ref: str) -> DatasetRecord:
         """Find `name@version`, or the newest version of `name`; raises NotFound."""
@@ -182,6 +197,12 @@ class Records:
         record = _parse(content, blob, DatasetRecord)
         _require_own(record, blob, record_name)
         return record
+
+    def _read_or_error(self, blob: str) -> DatasetRecord | Unreadable | None:
+        try:
+            return self._read(blob)
+        except Unreadable as error:
+            return error
 
     def _not_found(self, name: str, version: int | None, live: Sequence[int]) -> NotFound:
         there = ", ".join(f"{name}@{number}" for number in live[-5:])
@@ -265,7 +286,7 @@ def _require_own(record: DatasetRecord, blob: str, blob_of: Callable[[str, int],
     )
     if not is_own:
         message = f"`{blob}` cannot be believed: it is not what `launch` writes there"
-        raise EnvironmentFailure(message, hint="see who may write to the container `data`")
+        raise Unreadable(message, hint="see who may write to the container `data`")
 
 
 def _is_prefix(prefix: str) -> bool:
@@ -278,4 +299,4 @@ def _parse(content: bytes, blob: str, kind: type[Kind]) -> Kind:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         message = f"`{blob}` cannot be read: {error}"
-        raise EnvironmentFailure(message, hint="a newer `launch` may have written it") from None
+        raise Unreadable(message, hint="a newer `launch` may have written it") from None

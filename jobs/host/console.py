@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TextIO
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
 
@@ -182,12 +182,21 @@ def _write(stream: TextIO, text: str, end: str) -> None:
         stream.flush()
     except BrokenPipeError:
         # What is still in the buffer would raise again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _send_to_nowhere(stream)
         raise SystemExit(READER_GONE) from None
     except UnicodeEncodeError:
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "replace").decode(encoding))
         stream.flush()
+    except OSError as error:
+        _send_to_nowhere(stream)
+        message = f"{stream.name} cannot be written: {error.strerror or error}"
+        raise EnvironmentFailure(message, hint="see where it goes: a full disk?") from error
+
+
+def _send_to_nowhere(stream: TextIO) -> None:
+    """Let what is left in the stream's buffer be lost in silence."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def masked(text: str) -> str:
