@@ -97,7 +97,7 @@ class Datasets:
         return register(self._store, name, prefix, progress)
 
     def plan_removal(self, ref: str) -> Removal:
-        """What `remove` would take; raises NotFound."""
+        """List what `remove` would take; raises NotFound."""
         return plan_removal(self._store, ref)
 
     def remove(self, removal: Removal, progress: Progress = silent) -> None:
@@ -106,7 +106,7 @@ class Datasets:
 
     @contextmanager
     def files(self, *datasets: DatasetVersion) -> Generator[tuple[FileList, ...]]:
-        """The lists of versions' files, there as long as the context."""
+        """Fetch the lists of versions' files, there as long as the context."""
         with work_folder() as work:
             yield tuple(fetch_list(self._store, each, work) for each in datasets)
 

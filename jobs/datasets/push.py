@@ -34,7 +34,7 @@ REMOVAL_S = 60.0
 
 
 class Pushed(Struct, frozen=True, kw_only=True):
-    """What a push did; nothing was sent where the content was there `already`.
+    """Counts of a push; nothing was sent where the content was there `already`.
 
     What was copied inside the store, from an older version, was not sent.
     """
@@ -67,7 +67,7 @@ class _Blocks(Struct, frozen=True, kw_only=True):
 
 
 class _Moved:
-    """What was missing: copied as far as that went, and sent otherwise."""
+    """Counts of what was missing: copied as far as that went, and sent otherwise."""
 
     def __init__(self, missing: FileList) -> None:
         self._missing = missing
@@ -91,7 +91,7 @@ class _Moved:
 
 
 class Push:
-    """One push of a folder to a store."""
+    """A push of one folder to a store."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Push:
             return write_list(work / "files.jsonl", files())
 
     def _find(self, files: FileList, state: ScanState) -> DatasetRecord | None:
-        """The version that has this content already."""
+        """Find the version that has this content already."""
         remembered = state.version(self._name, files.digest)
         if remembered is not None:
             # One small request, where the store would have to be listed otherwise.
@@ -229,7 +229,7 @@ class Push:
         return moved
 
     def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:
-        """What of a list the store does not have, by one listing, in whatever order it comes."""
+        """Yield the files of a list that the store does not have, by one listing in any order."""
         schema = "CREATE TABLE there (path TEXT PRIMARY KEY, bytes, md5) WITHOUT ROWID"
         with work_table(work / "there.sqlite", schema) as database:
             listed = (

@@ -43,11 +43,11 @@ class DatasetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ref(self) -> str:
-        """How a job file names it."""
+        """The name and number by which a job file names the version."""
         return f"{self.name}@{self.version}"
 
     def pinned(self) -> DatasetVersion:
-        """The same as a run keeps it."""
+        """Give the version as a run's record keeps it."""
         return DatasetVersion(
             name=self.name,
             version=self.version,
@@ -67,7 +67,7 @@ class RemovedRecord(Struct, frozen=True, kw_only=True):
 
 
 class Shelf(Struct, frozen=True, kw_only=True):
-    """What one listing says of one dataset name, without reading a record.
+    """Versions of one dataset name as one listing shows them, no record read.
 
     `listed` are the digests whose lists of files are there: no version of another one exists.
     `leaving` are those whose content is being deleted.
@@ -101,7 +101,7 @@ class Records:
         self._store = store
 
     def shelf(self, name: str) -> Shelf:
-        """One listing of what there is of a name."""
+        """List the versions of a name, by one listing."""
         return self._shelves(f"{RECORDS}/{name}/").get(name) or _shelf([])
 
     def versions(
@@ -143,11 +143,11 @@ class Records:
         raise self._not_found(name, version, live)
 
     def record(self, name: str, version: int) -> DatasetRecord | None:
-        """One version, or None where it is not there."""
+        """Read the record of a version; None where it is not there."""
         return self._read(record_name(name, version))
 
     def removed(self, name: str, version: int) -> RemovedRecord | None:
-        """What is left of a version that was removed."""
+        """Read what is left of a version that was removed."""
         blob = removed_name(name, version)
         content = self._store.read(blob)
         if content is None:
@@ -157,7 +157,7 @@ class Records:
         return removed
 
     def with_digest(self, name: str, digest: str, shelf: Shelf) -> DatasetRecord | None:
-        """The version of a name that has this content."""
+        """Find the version of a name that has this content."""
         if digest not in shelf.listed:
             return None  # the list is written before the record, and goes after it
         for version in reversed(shelf.live):
@@ -167,7 +167,7 @@ class Records:
         return None
 
     def claim(self, wanted: DatasetRecord) -> tuple[DatasetRecord, bool]:
-        """Write the record under the next free number, whatever number it has.
+        """Write the record under the next free number, and ignore the number that it has.
 
         Gives the record and True; or the version that somebody else made of the same content
         meanwhile, and False.
@@ -252,17 +252,17 @@ def require_digest(digest: str) -> None:
 
 
 def record_name(name: str, version: int) -> str:
-    """The blob of a version's record."""
+    """Name the blob of a version's record."""
     return f"{RECORDS}/{name}/{version}.json"
 
 
 def removed_name(name: str, version: int) -> str:
-    """The blob that stays of a version that was removed."""
+    """Name the blob that stays of a version that was removed."""
     return f"{RECORDS}/{name}/{version}.removed.json"
 
 
 def leaving_name(name: str, digest: str) -> str:
-    """The blob that is there while a content is being deleted."""
+    """Name the blob that is there while a content is being deleted."""
     return f"{RECORDS}/{name}/{digest}.leaving"
 
 

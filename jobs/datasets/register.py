@@ -52,7 +52,7 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
 
 
 def _owner(store: BlobStore, prefix: str) -> str | None:
-    """The dataset whose pushed content lies there."""
+    """Find the dataset whose pushed content lies there."""
     name, _, rest = prefix.partition("/")
     if _DIGEST.match(rest):
         return name
@@ -60,7 +60,7 @@ def _owner(store: BlobStore, prefix: str) -> str | None:
 
 
 def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> FileList:
-    """The list of files, sorted by path whatever order the store lists them in."""
+    """Read the list of files, sorted by path; the store may list them in any order."""
     schema = "CREATE TABLE listed (path TEXT PRIMARY KEY, bytes) WITHOUT ROWID"
     with work_table(work / "listed.sqlite", schema) as database:
         rows = ((path, blob.bytes) for path, blob in _blobs(store, prefix))

@@ -100,7 +100,7 @@ def run_logged(
 
 
 def failure(what: str, code: int, log: Path, *, hint: str | None = None) -> EnvironmentFailure:
-    """What to raise for a program that failed: its log's last lines and path."""
+    """Make the error for a program that failed: its log's last lines and path."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:]
     tail = "\n".join(f"  | {line}" for line in lines)
     message = f"{what} failed (exit code {code}); the end of {log}:\n{tail}"

@@ -33,7 +33,7 @@ def known_environment(stack: str) -> Environment | None:
 
 
 def read_environment(path: Path) -> Environment:
-    """The environment from a file that `launch env export` wrote."""
+    """Read an environment from a file that `launch env export` wrote."""
     hint = "`launch env export --output FILE` writes one"
     try:
         text = read_small(path, MOST_BYTES)

@@ -89,7 +89,7 @@ class Repository:
         return tuple(word for setting in off for word in ("-c", setting))
 
     def _is_claimed_by(self, history: Path, top: Path) -> bool:
-        """Whether a history says itself that the files in `top` are its own: worktree, submodule."""
+        """Tell whether a history names the files in `top` its own (worktree, submodule)."""
         try:
             told = (history / "gitdir").read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):

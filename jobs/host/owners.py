@@ -68,7 +68,7 @@ def _why_shared(folder: Path) -> str | None:
 
 
 def _our_uids() -> set[int]:
-    """Ours and root's; under sudo also those of who typed it, as git has it."""
+    """Give our uid and root's; under sudo also the caller's, as git does."""
     uids = {os.geteuid(), 0}
     caller = os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and caller.isascii() and caller.isdecimal():
@@ -84,7 +84,7 @@ def _is_open_to_others(status: os.stat_result) -> bool:
 
 
 def _is_private_group(status: os.stat_result) -> bool:
-    """Whether the group is root's, or the owner's alone, as where each user has one (umask 002)."""
+    """Tell whether the group is root's or the owner's alone, as under umask 002."""
     import grp
     import pwd
 

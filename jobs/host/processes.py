@@ -21,7 +21,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """One line of the process table; `start` is when it started, in clock ticks since boot."""
+    """A row of the process table; `start` is when it started, in clock ticks since boot."""
 
     pid: int
     parent: int
@@ -63,13 +63,13 @@ def _read_list(pid: int, name: str) -> list[bytes]:
 
 
 def read_table() -> dict[int, Process]:
-    """All processes of the machine, by id."""
+    """Read the table of all processes, by id."""
     found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
     return {process.pid: process for process in found if process}
 
 
 class Glance(NamedTuple):
-    """What a process's main thread does at one moment.
+    """State of a process's main thread at one moment.
 
     `is_asleep`: it waits for time to pass (not for data, not for a lock). `num_waits` is how often
     it has given its core away of its own accord since it started.
@@ -93,7 +93,7 @@ def glance(pid: int) -> Glance | None:
 
 
 def descendants(root: int, table: dict[int, Process]) -> list[Process]:
-    """All processes below `root`, nearest first."""
+    """List the processes below `root`, nearest first."""
     children: dict[int, list[Process]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process)
@@ -106,13 +106,13 @@ def descendants(root: int, table: dict[int, Process]) -> list[Process]:
 
 
 def of_run(run_dir: Path, pids: Collection[int]) -> list[int]:
-    """Those processes that were started as part of a run, by their environment."""
+    """Select the processes that were started as part of a run, by their environment."""
     mark = f"{MARK}=".encode() + os.fsencode(run_dir)
     return [pid for pid in pids if mark in read_variables(pid)]
 
 
 def supervisors_of(run_dir: Path) -> list[Process]:
-    """This user's supervisor and watcher of a run, by their command lines."""
+    """Find this user's supervisor and watcher of a run, by their command lines."""
     found: list[Process] = []
     for process in read_table().values():
         words = read_words(process.pid)

@@ -46,7 +46,7 @@ INTERRUPTED = "interrupted: type the same again to go on"
 
 
 class Transfer(Struct, frozen=True, kw_only=True):
-    """How many files and bytes of how many are over; of how many is None until it is known.
+    """Files and bytes that are over, of how many; a total is None until it is known.
 
     `bytes_found` of those that are over were there from an earlier try.
     """
@@ -59,14 +59,14 @@ class Transfer(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left, as far as that is known."""
+        """Tell whether nothing is left, as far as that is known."""
         if self.files is not None:
             return self.files_done == self.files
         return self.bytes_done == self.bytes
 
     @property
     def share(self) -> float | None:
-        """How much of it is over, 0 to 1; None where no total is known."""
+        """The part that is over, 0 to 1; None while no total is known."""
         if self.bytes is not None:
             return self.bytes_done / self.bytes if self.bytes else 1.0
         if self.files is not None:
@@ -89,7 +89,7 @@ class Counter:
         self._progress = progress
 
     def add(self, files: int, num_bytes: int, num_found: int = 0, /) -> None:
-        """So much more is over; see jobs.blobs.store.Moved."""
+        """Add files and bytes that are over, as `jobs.blobs.store.Moved` is told of them."""
         self._state = replace(
             self._state,
             files_done=self._state.files_done + files,
@@ -206,7 +206,7 @@ class ProgressLine:
         return text + self._left_by_files(transfer, first, elapsed_s)
 
     def _left_by_files(self, transfer: Transfer, first: Transfer, elapsed_s: float) -> str:
-        """The time left of what is counted in files only."""
+        """Write the time left of what is counted in files only."""
         over = transfer.files_done - first.files_done
         if transfer.bytes is not None or transfer.files is None or transfer.is_over:
             return ""
@@ -273,7 +273,7 @@ class BuildProgress:
         self._step = first
 
     def take(self, line: str) -> None:
-        """A line of the engine's output."""
+        """Read a line of the engine's output, and show the step that it begins."""
         step = describe_step(line)
         if step is None or step == self._step:
             return
@@ -301,7 +301,7 @@ class BuildProgress:
 
 
 def describe_step(line: str) -> str | None:
-    """What a line of the engine's output says is being done; None for any other line."""
+    """Read from a line of the engine's output which step begins; None for any other line."""
     part = next(filter(None, (pattern.match(line) for pattern in PARTS)), None)
     if part is not None:
         return part[1]

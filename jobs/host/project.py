@@ -17,7 +17,7 @@ _MAX_BYTES = 1 << 16
 
 
 def project_root() -> Path:
-    """The working folder or the nearest above it, else the clone that `launch` runs from.
+    """Find the project: the working folder or the nearest above it, else `launch`'s own clone.
 
     Raises Refused where that is another user's or others can write to it, LaunchError where there
     is none, as for a practitioner who has `launch` only.
@@ -33,7 +33,7 @@ def project_root() -> Path:
 
 
 def sources_folder() -> Path:
-    """Where `trainer` and `images` lie: in the project, or where `launch` is installed without one."""
+    """Find `trainer` and `images`: in the project, else where `launch` is installed."""
     try:
         return project_root()
     except Refused:
@@ -69,7 +69,7 @@ def trust_project(folder: Path) -> tuple[Path, Path]:
 
 
 def is_project(folder: Path) -> bool:
-    """Whether the folder's Pulumi.yaml is Trainyard's."""
+    """Tell whether the folder's Pulumi.yaml is Trainyard's."""
     file = folder / trust.PROJECT_FILE
     try:
         if not file.is_file():  # a pipe would be waited for

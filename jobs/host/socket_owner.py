@@ -1,4 +1,4 @@
-"""Tells whose process is at the other end of a TCP connection of this machine (Linux).
+"""Asks whose process is at the other end of a TCP connection of this machine (Linux).
 
 Loopback is shared by all users of a machine, and a TCP socket does not know who connects to it.
 The kernel does: it is asked for one socket by its addresses (`sock_diag(7)`), which takes 21 us
@@ -80,14 +80,14 @@ def name_user(uid: int) -> str:
 
 
 def _place(address: Any) -> Place:
-    """An address as sockets give it; one of IPv4 on a socket of both families is one of IPv4."""
+    """Convert an address of a socket; one of IPv4 on a socket of both families to IPv4."""
     host = ip_address(address[0].partition("%")[0])
     mapped = host.ipv4_mapped if isinstance(host, IPv6Address) else None
     return str(mapped or host), address[1]
 
 
 def _owner(local: Place, remote: Place, states: frozenset[int]) -> int | None:
-    """Who holds the socket that has these addresses and one of these states."""
+    """Ask the kernel who holds the socket with these addresses and one of these states."""
     addresses = _PORTS.pack(local[1], remote[1]) + _packed(local[0]) + _packed(remote[0])
     family = socket.AF_INET if ip_address(local[0]).version == 4 else socket.AF_INET6
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE)

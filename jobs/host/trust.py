@@ -28,7 +28,7 @@ _LIST = "trusted.json"
 
 
 def is_trusted(project: Path) -> bool:
-    """Whether programs of this project may be started."""
+    """Tell whether programs of this project may be started."""
     if project == INSTALLED:
         return True
     listed = _read_list().get(str(project))
@@ -36,7 +36,7 @@ def is_trusted(project: Path) -> bool:
 
 
 def trust(project: Path) -> Path:
-    """List a project as trusted for as long as its owners stay the same; gives the list's file.
+    """List a project as trusted while its owners stay unchanged; gives the list's file.
 
     Projects that are gone or have changed hands leave the list. Raises EnvironmentFailure.
     """

@@ -1,4 +1,4 @@
-"""This machine's package index and certificates, to be lent to a build and kept by none of it."""
+"""Lends this machine's package index and certificates to a build, which keeps none of it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lend(folder: Path, environ: Mapping[str, str], home: Path) -> dict[str, Path
 
 
 def find_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The index as environment variables: from the environment, else from pip's and uv's files."""
+    """Find the index: from the environment, else from pip's and uv's files; as variables."""
     found = {**_from_uv(environ, home), **_from_pip(environ, home)}
     found |= {name: environ[name] for name in VARIABLES if environ.get(name)}
     for pips, uvs in SAME:
@@ -61,7 +61,7 @@ def find_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def find_certificates(environ: Mapping[str, str], home: Path) -> Path | None:
-    """The certificates that this machine trusts, where somebody had to say so."""
+    """Find the certificates that this machine trusts, if somebody had to name them."""
     named = [environ.get(name) for name in CERTIFICATE_VARIABLES]
     named.append(_pip_setting(_pip_files(environ, home), "cert"))
     return next((Path(each) for each in named if each and Path(each).is_file()), None)
@@ -82,7 +82,7 @@ def _config_folder(environ: Mapping[str, str], home: Path) -> Path:
 
 
 def _pip_files(environ: Mapping[str, str], home: Path) -> list[Path]:
-    """From the strongest to the weakest; none where PIP_CONFIG_FILE is /dev/null, as pip has it."""
+    """List pip's files, strongest first; none where PIP_CONFIG_FILE is /dev/null, as pip has it."""
     own = environ.get("PIP_CONFIG_FILE")
     if own == os.devnull:
         return []

@@ -69,7 +69,7 @@ def resolve(
 
 
 def choose_cluster(job: JobFile, environment: Environment) -> str:
-    """The cluster that the job names, else the first that is large enough."""
+    """Choose the cluster that the job names, else the first that is large enough."""
     clusters = environment.clusters
     if job.cluster is not None:
         require_cluster(environment, job.cluster)
@@ -100,7 +100,7 @@ def require_cluster(
 
 
 def process_slots(cluster: Cluster) -> int:
-    """The most ranks that a node takes: one a GPU, else as many as the cluster says."""
+    """Count the ranks that a node takes: one a GPU, else as many as the cluster says."""
     return cluster.gpus_per_node or cluster.processes_per_node
 
 
@@ -112,13 +112,13 @@ def size_on(job: JobFile, cluster: Cluster) -> tuple[int, int]:
 
 
 def is_large_enough(job: JobFile, cluster: Cluster) -> bool:
-    """Whether the cluster could ever hold the job."""
+    """Tell whether the cluster could ever hold the job."""
     nodes, processes = size_on(job, cluster)
     return nodes <= cluster.max_nodes and processes <= process_slots(cluster)
 
 
 def command_of(job: JobFile, code: CodeLocation | None) -> tuple[str, ...]:
-    """The argv of one rank; the word `python` in front means the image's own interpreter."""
+    """Give the argv of one rank; the word `python` in front means the image's own interpreter."""
     if job.module:
         words = ("python", "-m", job.module)
     elif job.script:
@@ -134,7 +134,7 @@ def hang_s(limits: JobLimits) -> float | None:
 
 
 def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
-    """In seconds: of the wall-clock limit and what the limit on cost comes to, the lesser."""
+    """Convert limits to seconds: the lesser of wall-clock and of what the cost comes to."""
     given = parse_duration(limits.wall_clock) if limits.wall_clock else None
     in_seconds = Limits(wall_clock_s=given, hang_s=hang_s(limits))
     price = cluster.price_per_node_hour
@@ -150,7 +150,7 @@ def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
 
 
 def _image(job: JobFile, environment: Environment) -> str:
-    """On Azure the reference that the stack pins; this machine realises images by name.
+    """Give on Azure the reference that the stack pins; this machine realises images by name.
 
     What a dev stack does not pin its workspace builds itself, from images/<name>.
     """
@@ -193,7 +193,7 @@ def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:
 
 
 def size_text(nodes: int, processes_per_node: int) -> str:
-    """A job's size in words: `2 nodes x 4 processes`."""
+    """Write a job's size in words: `2 nodes x 4 processes`."""
     return (
         f"{nodes} node{'s' if nodes != 1 else ''} x "
         f"{processes_per_node} process{'es' if processes_per_node != 1 else ''}"

@@ -62,7 +62,7 @@ def check_format(path: Path) -> None:
 
 
 def panel_names(reports: Sequence[RunReport]) -> list[str]:
-    """Which metrics get a panel: loss and accuracy, else the first two that there are."""
+    """Choose the metrics that get a panel: loss and accuracy, else the first two that there are."""
     names = list(dict.fromkeys(curve.name for report in reports for curve in report.curves))
     return [name for name in PREFERRED if name in names] or names[:2]
 
@@ -106,7 +106,9 @@ def _draw_panel(panel: Axes, name: str, reports: Sequence[RunReport]) -> None:
                 _draw_curve(panel, curve, number, report, alone=len(reports) == 1)
     low, high = panel.dataLim.intervaly
     if name == "accuracy":
-        panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if high - low > 0.04 else 1))
+        panel.yaxis.set_major_formatter(
+            PercentFormatter(1.0, decimals=0 if high - low > 0.04 else 1)
+        )
     elif low > 0 and high / low > 20:
         # A loss falls by powers: on a linear axis everything after the first epoch is one line.
         panel.set_yscale("log")
@@ -139,7 +141,7 @@ def _draw_curve(panel: Axes, curve: Curve, number: int, report: RunReport, *, al
 
 
 def report_label(report: RunReport) -> str:
-    """The run in the legend: what it was and what it came to."""
+    """Label the run in the legend: its job, size and final accuracy."""
     status, accuracy = report.status, report.figures.test_accuracy
     text = f"{status.name} {status.id}, {status.world_size} x {report.summary.get('strategy', '?')}"
     if accuracy is not None:

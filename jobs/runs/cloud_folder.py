@@ -13,7 +13,7 @@ from jobs.host.owners import FOLDER, xdg_folder
 
 
 def workspace_folder(environment: Environment) -> Path:
-    """The folder of a workspace, by its name and id; `runs/<ID>/` in it is a run's."""
+    """Give the folder of a workspace, by its name and id; `runs/<ID>/` in it is a run's."""
     workspace = environment.workspace
     # Resource Manager does not tell capitals from small letters.
     digest = hashlib.sha256(workspace.id.lower().encode()).hexdigest()[:8]

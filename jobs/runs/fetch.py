@@ -112,7 +112,7 @@ def _is_copied(status: os.stat_result, target: Path) -> bool:
 
 
 def _is_inner_link(path: Path, root: Path) -> bool:
-    """Whether a path is a link that leads to something in the same folder tree, relatively."""
+    """Tell whether a path is a relative link that leads to something below `root`."""
     if not path.is_symlink() or path.readlink().is_absolute():
         return False
     aim = path.resolve()

@@ -54,7 +54,7 @@ def read_logs(
 
 
 def since_time(text: str, now_s: float) -> str:
-    """What `--since` means: a duration before now (`90s`, `10m`, `2h`, `1d`) or an ISO time.
+    """Convert `--since`: a duration before now (`90s`, `10m`, `2h`, `1d`) or an ISO time.
 
     Raises LaunchError for anything else.
     """
@@ -96,7 +96,7 @@ class _Files:
         self._read: dict[int, int] = {}
 
     def forwards(self, since: str | None = None) -> Iterator[LogLine]:
-        """All whole lines not read yet, oldest first."""
+        """Yield the whole lines not read yet, oldest first."""
         streams = (
             _lines(path, rank, _first_since(path, start, end, since) if since else start, end)
             for rank, path, start, end in self._advance()
@@ -104,7 +104,7 @@ class _Files:
         return heapq.merge(*streams, key=_by_time)
 
     def backwards(self, since: str | None = None) -> Iterator[LogLine]:
-        """All whole lines not read yet, newest first."""
+        """Yield the whole lines not read yet, newest first."""
         streams = (
             _lines_backwards(path, rank, start, end, since)
             for rank, path, start, end in self._advance()
@@ -112,7 +112,7 @@ class _Files:
         return heapq.merge(*streams, key=_by_time, reverse=True)
 
     def _advance(self) -> list[tuple[int, Path, int, int]]:
-        """The byte range of each file that is new, up to its last whole line."""
+        """Give the byte range of each file that is new, up to its last whole line."""
         found: list[tuple[int, Path, int, int]] = []
         for rank, path in self._paths():
             start = self._read.get(rank, 0)
@@ -178,7 +178,7 @@ def _parse(line: bytes, rank: int) -> LogLine:
 
 
 def _end_of_last_line(path: Path, start: int, size: int) -> int:
-    """Where the last whole line before `size` ends; `start` where there is none."""
+    """Find the end of the last whole line before `size`; `start` where there is none."""
     with path.open("rb") as file:
         while size > start:
             low = max(start, size - BLOCK)
@@ -191,7 +191,7 @@ def _end_of_last_line(path: Path, start: int, size: int) -> int:
 
 
 def _first_since(path: Path, start: int, end: int, since: str) -> int:
-    """Where the first line that is not older than `since` begins (binary search)."""
+    """Find the first line that is not older than `since` (binary search)."""
     wanted = since.encode()
     with path.open("rb") as file:
         low, high = start, end  # the line that begins at low, or after it, is the answer

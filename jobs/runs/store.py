@@ -34,7 +34,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class RunEvent(Struct, frozen=True, kw_only=True):
-    """One line of `events.jsonl`: the state that the run entered at `ts`.
+    """A line of `events.jsonl`: the state that the run entered at `ts`.
 
     `attempt` (`ID.1`) is set where an attempt starts to run, and where it ended for another.
     """
@@ -47,7 +47,7 @@ class RunEvent(Struct, frozen=True, kw_only=True):
 
 
 class RunStore:
-    """The runs of one workspace folder.
+    """Runs of one workspace folder.
 
     Names are listed and sorted, records are read only of those asked for, so that the newest
     twenty cost the same among ten runs and among ten thousand.
@@ -59,7 +59,7 @@ class RunStore:
 
     @classmethod
     def of(cls, environment: Environment) -> RunStore:
-        """The store of a local environment."""
+        """Open the store of a local environment."""
         return cls(workspace_folder(environment))
 
     # --- reading ---------------------------------------------------------------------------
@@ -92,11 +92,11 @@ class RunStore:
         return found
 
     def is_unfinished(self, name: str) -> bool:
-        """Whether a folder is no run yet, or of one that never was."""
+        """Tell whether a folder is no run yet, or of one that never was."""
         return not (self._exists(name) or os.path.lexists(f"{self.runs}/{name}/logs"))
 
     def find(self, name: str) -> RunHandle:
-        """The run that an id, a unique prefix of one or `last` names.
+        """Find the run that an id, a unique prefix of one or `last` names.
 
         By its id a run whose folder was deleted is found, too, while processes of it live.
         Raises NotFound where there is none, LaunchError where a prefix fits several.
@@ -120,36 +120,36 @@ class RunStore:
         return self.handle(matches[0])
 
     def handle(self, run_id: str) -> RunHandle:
-        """The handle of an id; does not look whether there is such a run."""
+        """Make the handle of an id; does not look whether there is such a run."""
         return RunHandle(id=run_id, engine="local", run_dir=str(self.runs / run_id))
 
     def record(self, handle: RunHandle) -> RunRecord:
-        """What the run was asked to do, and with what."""
+        """Read the run's record: its plan, code and environment."""
         return read_record(Path(handle.run_dir))
 
     def events(self, handle: RunHandle) -> list[RunEvent]:
-        """The states that the run went through, oldest first."""
+        """Read the states that the run went through, oldest first."""
         return read_events(Path(handle.run_dir))
 
     def status(self, handle: RunHandle) -> RunStatus:
-        """Where the run stands; `lost` where nobody looks after it any more."""
+        """Read the run's status; `lost` where nobody looks after it any more."""
         return read_status(Path(handle.run_dir))
 
     def error(self, handle: RunHandle) -> RankError | None:
-        """The rank that failed first, or None."""
+        """Read the error of the rank that failed first, or None."""
         return read_error(Path(handle.run_dir))
 
     def bring(self, handle: RunHandle) -> None:
-        """Nothing: a run of this machine writes into its run directory."""
+        """Do nothing: a run of this machine writes into its run directory."""
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
-        """The whole checkpoints, newest first."""
+        """List the whole checkpoints, newest first."""
         from jobs.runs.checkpoints import whole_checkpoints
 
         return whole_checkpoints(Path(handle.run_dir))
 
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
-        """Where the run is, and what it makes."""
+        """List the folders of the run and of what it makes."""
         return [("run folder", handle.run_dir), ("outputs", str(Path(handle.run_dir, "outputs")))]
 
     def _exists(self, name: str) -> bool:
@@ -184,7 +184,7 @@ class RunStore:
 
 
 def workspace_folder(environment: Environment) -> Path:
-    """The folder that a local environment's workspace names (`file://...`)."""
+    """Give the folder that a local environment's workspace names (`file://...`)."""
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(environment.workspace.endpoint)
@@ -195,7 +195,7 @@ def workspace_folder(environment: Environment) -> Path:
 
 
 def run_id(microseconds: int) -> str:
-    """The id of a run made at that time (microseconds since 1970, UTC)."""
+    """Make the id of a run created at that time (microseconds since 1970, UTC)."""
     seconds, rest = divmod(microseconds, 1_000_000)
     tail = ""
     for _ in range(4):
@@ -265,7 +265,7 @@ def read_events(run_dir: Path) -> list[RunEvent]:
 
 
 def read_status(run_dir: Path) -> RunStatus:
-    """Where the run stands, from its record, its events and its lock."""
+    """Read the run's status from its record, its events and its lock."""
     brief = _read_brief(run_dir)
     events = read_events(run_dir)
     if not _is_terminal(events) and not _is_supervised(run_dir):
@@ -293,7 +293,7 @@ def read_status(run_dir: Path) -> RunStatus:
 
 
 def is_over(run_dir: Path) -> bool:
-    """Whether the run has ended; cheaper than its status."""
+    """Tell whether the run has ended; cheaper than its status."""
     if _is_terminal(read_events(run_dir)):
         return True
     return not _is_supervised(run_dir)
