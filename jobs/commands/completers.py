@@ -193,7 +193,7 @@ def _datasets(typed: Namespace) -> list[DatasetVersion]:
     from jobs.datasets.datasets import Datasets
 
     store = peek_data_store(_environment(typed))
-    return [record.pinned() for record in Datasets(store).versions()] if store else []
+    return [record.pinned() for record in Datasets(store).versions(damaged=[])] if store else []
 
 
 def _environment(typed: Namespace) -> Environment:

@@ -11,6 +11,7 @@ from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:
+    from jobs.contracts.errors import LaunchError
     from jobs.datasets.pull import Confirm, Surplus
     from jobs.datasets.push import Pushed
     from jobs.datasets.records import DatasetRecord
@@ -73,15 +74,10 @@ def _add_transfer(parser: CommandParser, dry_run: str) -> None:
 
 def bytes_per_s(text: str) -> int:
     """The type of `--limit-rate`: 500k, 20M, 1.5G."""
-    number, factor = text, 1
-    units = {"k": 1000, "m": 1000**2, "g": 1000**3}
-    if text[-1:].lower() in units:
-        number, factor = text[:-1], units[text[-1].lower()]
-    try:
-        rate = int(float(number) * factor)
-    except (ValueError, OverflowError):
-        rate = 0
-    if rate < 1:
+    from jobs.host.units import RATE_UNITS, parse_bytes
+
+    rate = parse_bytes(text, RATE_UNITS)
+    if rate is None:
         from argparse import ArgumentTypeError
 
         message = f"`{text}` is no rate: bytes a second, as in 500k or 20M"
@@ -163,13 +159,17 @@ def list_versions(
     if name is not None:
         check_name(name)
     datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
-    records = datasets.versions(name)
+    damaged: list[LaunchError] = []
+    records = datasets.versions(name, damaged=damaged)
     if name is not None and not records:
         datasets.resolve(name)  # says what there is instead
+    console.warn_damaged(damaged)
     if json:
         console.out_json([data_options.record_fields(record) for record in records])
         return
     if not records:
+        if damaged:
+            return
         console.say("no dataset yet\n\nhint: launch data push DIR NAME")
         return
     rows = [

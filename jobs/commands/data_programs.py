@@ -11,16 +11,6 @@ from jobs.commands import options
 from jobs.commands.parser import CommandParser, whole_number
 from jobs.host import console
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-}
 DATASETS = ("digits", "mnist", "hymenoptera", "coco", "imagenet")
 
 
@@ -98,13 +88,10 @@ def configure(parser: CommandParser) -> None:
 
 def num_bytes(text: str) -> int:
     """The type of `--shard-size`: 128MiB, 100 MB, 4096."""
-    number = text.rstrip("BIKMGbikmg")
-    found = _UNITS.get(text[len(number) :].lower())
-    try:
-        size = int(float(number) * found) if found else 0
-    except (ValueError, OverflowError):
-        size = 0
-    if size < 1:
+    from jobs.host.units import SIZE_UNITS, parse_bytes
+
+    size = parse_bytes(text, SIZE_UNITS)
+    if size is None:
         from argparse import ArgumentTypeError
 
         message = f"`{text}` is no size: a number and a unit, as in 128MiB"

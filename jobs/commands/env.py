@@ -211,8 +211,8 @@ def repair(*, stack: str, json: bool) -> None:
 
 def trust(*, folder: Path) -> None:
     """Take a project of another user's; start the programs of another clone."""
+    from jobs.host.owners import owner_of
     from jobs.host.project import trust_project
-    from jobs.host.trust import owner_of
 
     root, file = trust_project(folder)
     console.say(f"trusted: {root}, of {owner_of(root)}; to undo it remove its entry in {file}")

@@ -1,10 +1,8 @@
-"""`launch image`: install images on this machine; build, push and pin them as containers."""
+"""`launch image`: install images on this machine; build and push them as containers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 from jobs.commands import completers as completion
@@ -44,11 +42,6 @@ def configure(parser: CommandParser) -> None:
     )
     options.add_environment(pushed)
 
-    pinned = parser.add_command(
-        "pin", "Write today's digests of the images that a Dockerfile builds on into it.", pin
-    )
-    _add_name(pinned)
-
     listed = parser.add_command(
         "ls", "List the images: what is installed, and what is built as a container.", list_images
     )
@@ -73,15 +66,16 @@ def _add_variant(parser: CommandParser) -> None:
 
 def install(*, name: str) -> None:
     """Make an image's runtime on this machine: a virtual environment from the image's lock."""
+    from jobs.host.progress import step
     from jobs.images import runtimes as images
 
-    root = images.build_runtime(name, _trusted_folder(), report=_step)
+    root = images.build_runtime(name, _trusted_folder(), report=step)
     console.out(str(root / "bin" / "python"))
 
 
 def build(*, name: str, variant: str) -> None:
     """Build an image as a container, by buildah, podman or docker; its tag names its content."""
-    from jobs.host.build_progress import BuildProgress
+    from jobs.host.progress import BuildProgress, step
     from jobs.images.build import build_image, build_log, record_folder
     from jobs.images.engines import find_engine
     from jobs.images.recipes import read_recipe
@@ -98,7 +92,7 @@ def build(*, name: str, variant: str) -> None:
     def _log() -> Path:
         return build_log(recipe, project)
 
-    if build_image(recipe, engine, project, progress=begin, report=_step):
+    if build_image(recipe, engine, project, progress=begin, report=step):
         took = console.duration_text(time.monotonic() - began)
         console.say(f"built in {took}; contents: {record_folder(recipe, project)}/sbom.cdx.json")
     else:
@@ -108,7 +102,7 @@ def build(*, name: str, variant: str) -> None:
 
 def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path | None) -> None:
     """Send a built image to a registry; prints the setting that pins it by digest."""
-    from jobs.host.build_progress import BuildProgress
+    from jobs.host.progress import BuildProgress
     from jobs.host.project import sources_folder
     from jobs.images.build import push_image
     from jobs.images.engines import find_engine
@@ -134,30 +128,6 @@ def _registry_of(stack: str, env: Path | None) -> str:
         message = f"the environment of stack `{environment.stack}` has no registry"
         raise LaunchError(message, hint="--registry HOST/PATH, or -s a stack on Azure")
     return f"{environment.registry.login_server}/trainyard"
-
-
-def pin(*, name: str) -> None:
-    """Write today's digests of the images that a Dockerfile builds on into it."""
-    from jobs.host.project import sources_folder
-    from jobs.images.recipes import bases, dockerfile_of
-    from jobs.images.registry import ImageReference, pin_bases, resolve_digest
-
-    path = dockerfile_of(name, sources_folder())
-    text = path.read_text(encoding="utf-8")
-    before = {key: value for key, value in bases(text).items() if f"{key}={value}" in text}
-    after: dict[str, str] = {}
-    for key, value in before.items():
-        reference = ImageReference.parse(value)
-        after[key] = reference.pinned(resolve_digest(reference))
-        if after[key] == value:
-            console.out(f"{key} stays {value}")
-        else:
-            console.out(f"{key}\n  - {value}\n  + {after[key]}")
-    if after != before:
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(pin_bases(text, after), encoding="utf-8")
-        partial.replace(path)
-        console.say(f"wrote {path}; review and commit it")
 
 
 def list_images(*, json: bool) -> None:
@@ -186,11 +156,3 @@ def _trusted_folder() -> Path:
     project = sources_folder()
     require_trusted(project)
     return project
-
-
-@contextmanager
-def _step(title: str) -> Generator[None]:
-    started = time.monotonic()
-    console.say(f"{title} ...")
-    yield
-    console.say(f"{console.duration_text(time.monotonic() - started):>12}  {title}")

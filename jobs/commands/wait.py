@@ -50,16 +50,13 @@ def wait(
 
 
 def _seconds(text: str) -> float:
-    import msgspec
-
-    from jobs.contracts.spec import Duration
-    from jobs.jobfile.resolve import duration_s
+    from jobs.host.units import parse_duration
 
     if text == "0":  # only to look
         return 0.0
     with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
-    try:
-        return duration_s(msgspec.convert(with_unit, Duration))
-    except msgspec.ValidationError:
+    timeout_s = parse_duration(with_unit)
+    if not timeout_s:
         message = f"`--timeout {text}` is no length of time"
-        raise LaunchError(message, hint="for example 90s, 10m or 2h") from None
+        raise LaunchError(message, hint="for example 90s, 10m or 2h")
+    return timeout_s

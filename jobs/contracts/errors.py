@@ -20,7 +20,7 @@ _STACK_OPTION = r"(\blaunch [^;,`]*?)-s (?!STACK\b)[^\s;,`]+"
 
 
 class ExitCode(IntEnum):
-    """What `launch` returns to the shell; part of its interface."""
+    """Exit codes that `launch` returns to the shell; part of its interface."""
 
     SUCCEEDED = 0
     ENVIRONMENT = 1
@@ -51,7 +51,7 @@ class EnvironmentFailure(LaunchError):
 
 
 class Unreached(EnvironmentFailure):
-    """Nobody answered, or only to say that it cannot be now: later it may. Who follows waits."""
+    """An answer is missing, or says to come later; whoever follows a run retries."""
 
 
 class Refused(LaunchError):

@@ -64,7 +64,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
 
 
 def job_schema() -> dict[str, Any]:
-    """The schema of a job file (docs/schemas/job-1.json)."""
+    """Give the schema of a job file (docs/schemas/job-1.json)."""
     schema = _schema(JobFile, "job-1.json", "Trainyard job file")
     job = schema["$defs"]["JobFile"]
     job["properties"]["$schema"] = {"type": "string"}
@@ -73,7 +73,7 @@ def job_schema() -> dict[str, Any]:
 
 
 def environment_schema() -> dict[str, Any]:
-    """The schema of the stack output `environment` (docs/schemas/environment-1.json)."""
+    """Give the schema of the stack output `environment` (docs/schemas/environment-1.json)."""
     return _schema(Environment, "environment-1.json", "Trainyard environment")
 
 
@@ -81,7 +81,7 @@ SCHEMAS = {"job": job_schema, "environment": environment_schema}
 
 
 def schema_text(name: str) -> str:
-    """One of SCHEMAS as it is published: indented JSON, ends with a newline."""
+    """Give one of SCHEMAS as it is published: indented JSON, ends with a newline."""
     encoded = msgspec.json.encode(SCHEMAS[name]())
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 

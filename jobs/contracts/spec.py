@@ -36,7 +36,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 
 class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where runs are kept: an Azure ML workspace, or locally a folder (endpoint file://...)."""
+    """A place that runs are kept in: an Azure ML workspace, or a folder (endpoint file://...)."""
 
     name: PathPart
     id: str
@@ -63,7 +63,7 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     datastores: dict[str, str] = {}
 
     def datastore(self, container: str) -> str:
-        """What Azure ML calls a container; no name there has a dash."""
+        """Azure ML's name of a container: no name there has a dash."""
         return self.datastores.get(container, container.replace("-", "_"))
 
 
@@ -74,13 +74,13 @@ class Registry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class KeyVault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where named secrets live; none on the local stack."""
+    """The vault that named secrets live in; none on the local stack."""
 
     uri: str
 
 
 class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cluster; `compute` is its physical name, the key in `clusters` the stable one.
+    """A cluster; `compute` is its physical name, the key in `clusters` the stable one.
 
     `family` is what Azure counts the size's quota by. `price_as_of` is the day of a list price,
     None where the price is the stack's own or not known.
@@ -103,7 +103,7 @@ class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that `jobs` knows of a stack. Never holds a key, SAS or connection string."""
+    """Facts of a stack that `jobs` uses. Never holds a key, SAS or connection string."""
 
     schema: Literal[1]
     stack: str
@@ -120,7 +120,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def is_imported(self) -> bool:
-        """Whether no stack has made it: `launch env import` calls it as its workspace."""
+        """Tell whether no stack has made it: `launch env import` calls it as its workspace."""
         return self.stack == self.workspace.name
 
 
@@ -150,7 +150,7 @@ class JobLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class JobRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often, and after what, a run is started again."""
+    """Number of restarts of a run, and the failures that lead to one."""
 
     max: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     on: tuple[Literal["preemption", "node_failure"], ...] = ("preemption", "node_failure")
@@ -191,7 +191,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class DatasetVersion(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """One immutable version of a dataset; `prefix` is set where it was registered in its place."""
+    """An immutable version of a dataset; `prefix` is set where it was registered in its place."""
 
     name: str
     version: int
@@ -202,7 +202,7 @@ class DatasetVersion(
 
     @property
     def content_prefix(self) -> str:
-        """What the names of its blobs begin with, in the container `data`."""
+        """The prefix of its blobs' names, in the container `data`."""
         return self.prefix or f"{self.name}/{self.digest}/"
 
 
@@ -272,7 +272,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an engine will do, as data: `launch plan` prints it, `submit` takes it.
+    """Request of an engine as data: `launch plan` prints it, `submit` takes it.
 
     `folder` is that of the job file, where a rerun looks for the secrets, too.
     """
@@ -297,7 +297,7 @@ class RunState(StrEnum):
     LOST = "lost"
 
     def is_terminal(self) -> bool:
-        """Whether the run can change no more."""
+        """Tell whether the run can change no more."""
         return self not in (RunState.QUEUED, RunState.PREPARING, RunState.RUNNING)
 
 
@@ -358,7 +358,7 @@ class RankError(Struct, frozen=True, kw_only=True):
 
 
 class LogLine(Struct, frozen=True, kw_only=True):
-    """One line of one rank; `ts` is ISO 8601 in UTC with microseconds."""
+    """A line of one rank; `ts` is ISO 8601 in UTC with microseconds."""
 
     ts: str
     rank: int

@@ -1,4 +1,4 @@
-"""What Azure ML calls a dataset's version: a data asset that points at its folder in the store (pure)."""
+"""Describes a dataset's version as Azure ML's data asset, which points at its folder (pure)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ASSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 
 def datastore_uri(dataset: DatasetVersion, environment: Environment) -> str:
-    """Where Azure ML finds a version."""
+    """Give the URI under which Azure ML finds a version."""
     return datastore_path(environment, environment.storage.containers.data, dataset.content_prefix)
 
 
 def datastore_path(environment: Environment, container: str, path: str) -> str:
-    """What Azure ML calls a place in one of the two containers."""
+    """Give Azure ML's path of a place in one of the two containers."""
     assert environment.subscription_id
     assert environment.resource_group
     return (
@@ -29,19 +29,19 @@ def datastore_path(environment: Environment, container: str, path: str) -> str:
 
 
 def asset_path(workspace: str, dataset: DatasetVersion) -> str:
-    """The data asset of a version, below Resource Manager."""
+    """Give the path of a version's data asset below Resource Manager."""
     return f"{workspace}/data/{dataset.name}/versions/{dataset.version}"
 
 
 def can_be_asset(name: str) -> bool:
-    """Whether Azure ML allows a dataset's name."""
+    """Tell whether Azure ML allows a dataset's name."""
     return _ASSET_NAME.fullmatch(name) is not None
 
 
 def asset_body(
     dataset: DatasetVersion, environment: Environment, *, is_archived: bool = False
 ) -> dict[str, Any]:
-    """What is written there; the same each time, so that it can be written again."""
+    """Give the body of a version's data asset; equal each time, so that it can be written again."""
     files, size = count_text(dataset.files, "file"), size_text(dataset.bytes)
     return {
         "properties": {

@@ -15,7 +15,7 @@ NUM_LARGEST = 10
 
 
 class Share(Struct, frozen=True, kw_only=True):
-    """What part of a version a folder, or a kind of file, makes up."""
+    """A folder's, or a kind of file's, part of a version."""
 
     name: str
     files: int
@@ -30,7 +30,7 @@ class Shares(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One file that parts two versions; of an added file `a` is None, of a removed one `b`."""
+    """A file that parts two versions; of an added file `a` is None, of a removed one `b`."""
 
     kind: Literal["added", "removed", "changed"]
     path: str
@@ -68,7 +68,7 @@ class _Sums:
 
 
 def changes(a: FileList, b: FileList) -> Iterator[Change]:
-    """What has to be done to `a` to make it `b`, by path; both lists are read once."""
+    """Yield the changes that make `a` to `b`, by path; both lists are read once."""
     ours, theirs = iter(a), iter(b)
     left, right = next(ours, None), next(theirs, None)
     while left is not None or right is not None:

@@ -6,12 +6,12 @@ written last and never again; content lies under its digest, so equal content is
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from jobs.blobs.store import BlobStore, open_data_store
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.datasets.file_list import FileList, fetch_list, work_folder
 from jobs.datasets.paths import disk_errors
@@ -21,7 +21,7 @@ from jobs.datasets.records import DatasetRecord, Records, require_digest
 from jobs.datasets.register import register
 from jobs.datasets.remove import Removal, plan_removal, remove
 from jobs.host.files import finish_folder
-from jobs.host.private import make_folder, open_lock
+from jobs.host.private import locked, make_folder
 from jobs.host.progress import Progress, silent
 
 
@@ -37,9 +37,11 @@ class Datasets:
         """Open those of an environment; starts a dead local store again."""
         return cls(open_data_store(environment, sas_file=sas_file))
 
-    def versions(self, name: str | None = None) -> list[DatasetRecord]:
-        """All versions of one dataset, or of all; by name, newest first."""
-        return self._records.versions(name)
+    def versions(
+        self, name: str | None = None, *, damaged: list[LaunchError] | None = None
+    ) -> list[DatasetRecord]:
+        """List the versions of one dataset, or of all; see `Records.versions`."""
+        return self._records.versions(name, damaged=damaged)
 
     def resolve(self, ref: str) -> DatasetRecord:
         """Find `name@version`, or the newest version of `name`; raises NotFound."""
@@ -95,7 +97,7 @@ class Datasets:
         return register(self._store, name, prefix, progress)
 
     def plan_removal(self, ref: str) -> Removal:
-        """What `remove` would take; raises NotFound."""
+        """List what `remove` would take; raises NotFound."""
         return plan_removal(self._store, ref)
 
     def remove(self, removal: Removal, progress: Progress = silent) -> None:
@@ -104,7 +106,7 @@ class Datasets:
 
     @contextmanager
     def files(self, *datasets: DatasetVersion) -> Generator[tuple[FileList, ...]]:
-        """The lists of versions' files, there as long as the context."""
+        """Fetch the lists of versions' files, there as long as the context."""
         with work_folder() as work:
             yield tuple(fetch_list(self._store, each, work) for each in datasets)
 
@@ -129,18 +131,15 @@ def materialise(
     costs neither network nor azure's import. A folder of that name is always whole,
     after a crash of the machine, too.
     """
-    import fcntl
-
     require_digest(dataset.digest)
     inputs = workspace / "inputs"
     final = inputs / dataset.digest
     if final.is_dir():
         return final
-    with disk_errors(inputs):
-        make_folder(inputs)
-        lock = os.fdopen(open_lock(inputs / f".{dataset.digest}.lock"), "rb")
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        with disk_errors(inputs):
+            make_folder(inputs)
+            held.enter_context(locked(inputs / f".{dataset.digest}.lock"))
         if final.is_dir():
             return final
         # Kept after a kill: what is in it is checked and not received again.

@@ -66,7 +66,7 @@ class Digest:
         self._bytes += sum(file.bytes for file in files)
 
     def list(self, path: Path) -> FileList:
-        """The list that was added, at its place."""
+        """Give the list that was added, at its place."""
         return FileList(
             path=path, digest=self._sha256.hexdigest(), files=self._files, bytes=self._bytes
         )
@@ -110,7 +110,7 @@ def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileL
 
 
 def send_list(store: BlobStore, name: str, files: FileList) -> None:
-    """Send a version's list; whoever sends it for the same digest sends the same bytes."""
+    """Send a version's list; equal digests give equal bytes, whoever sends them."""
     with files.path.open("rb") as source:
         _, md5, block_md5s, num_bytes = digest_blocks(iter(lambda: source.read(_READ_BYTES), b""))
     blob = list_name(name, files.digest)
@@ -125,18 +125,18 @@ def send_list(store: BlobStore, name: str, files: FileList) -> None:
 
 
 def split_md5s(joined: bytes) -> tuple[bytes, ...]:
-    """The MD5s of blocks that were joined."""
+    """Split MD5s of blocks that were joined."""
     return tuple(joined[start : start + 16] for start in range(0, len(joined), 16))
 
 
 def list_name(name: str, digest: str) -> str:
-    """The blob of a version's list."""
+    """Name the blob of a version's list."""
     return f"_datasets/{name}/{digest}.files.jsonl"
 
 
 @contextmanager
 def work_folder() -> Generator[Path]:
-    """A folder for the lists of one command; on a disk, where `/tmp` may be memory."""
+    """Make a folder for the lists of one command; on a disk, since `/tmp` may be memory."""
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -150,7 +150,7 @@ def work_folder() -> Generator[Path]:
 
 @contextmanager
 def work_table(path: Path, schema: str) -> Generator[sqlite3.Connection]:
-    """A table on disk for as long as the context, made anew; its errors are those of the disk."""
+    """Make a table on disk for as long as the context; its errors are those of the disk."""
     path.unlink(missing_ok=True)
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:

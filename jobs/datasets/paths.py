@@ -1,4 +1,4 @@
-"""Which files a dataset may hold, and where one of them lies in a folder."""
+"""Checks the files that a dataset may hold, and finds each one's place in a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPARE_BYTES = 64 << 20
 
 
 class DatasetFile(Struct, frozen=True, kw_only=True):
-    """One file of a version: its path inside the dataset, and what its content must be."""
+    """A file of a version: its path inside the dataset, size and digests of its content."""
 
     path: str
     bytes: int
@@ -36,7 +36,7 @@ class DatasetFile(Struct, frozen=True, kw_only=True):
 
 
 def check_path(path: str) -> None:
-    """Raise LaunchError for a name that is not the same file on every machine and store."""
+    """Raise LaunchError for a name that means another file on another machine or store."""
     reason = _objection(path) or (windows_objection(path) if IS_WINDOWS else None)
     if reason:
         shown = path if len(path) <= 100 else f"{path[:60]}...{path[-30:]}"
@@ -109,7 +109,7 @@ def case_clash(paths: Iterator[str]) -> tuple[str, str] | None:
 
 
 def folds_case(folder: Path) -> bool:
-    """Whether the folder's disk takes `a` and `A` for one name."""
+    """Tell whether the folder's disk takes `a` and `A` for one name."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix=OWN_PREFIX, suffix=".case", dir=folder) as probe:

@@ -110,7 +110,7 @@ class _Lines:
 
 
 class _Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What a progress event says; see trainer/data/disk/events.py."""
+    """A progress event of a data program (trainer/data/disk/events.py)."""
 
     verb: str
     files_done: int

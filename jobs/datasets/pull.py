@@ -30,7 +30,7 @@ NUM_SHOWN = 20
 
 
 class Pulled(Struct, frozen=True, kw_only=True):
-    """What a pull did; files that were there and equal are not counted."""
+    """Counts of a pull; files that were there and equal are not in them."""
 
     files_received: int
     bytes_received: int
@@ -49,7 +49,7 @@ Confirm = Callable[[Surplus], bool]
 
 
 class Pull:
-    """One pull of a version into a folder."""
+    """A pull of one version into a folder."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Pull:
             raise LaunchError(message, hint="name a folder on another disk")
 
     def _missing(self, files: FileList, work: Path) -> FileList:
-        """Those that are not there with their content; what is known unchanged is not read."""
+        """Yield the files whose content is not there; a file known to be unchanged is not read."""
         if not self._folder.exists() or not any(self._folder.iterdir()):
             return files
         with ScanState.of(self._folder) as state:
@@ -160,7 +160,7 @@ class Pull:
             )
 
     def _surplus(self, files: FileList, work: Path) -> Surplus:
-        """Walk the folder beside the list, which has the same order; links are not followed."""
+        """Yield what the folder has and the list has not, in their order; follows no links."""
         wanted = iter(files)
         file = next(wanted, None)
         count, first = 0, list[str]()

@@ -20,11 +20,12 @@ from jobs.datasets.file_list import (
     write_list,
 )
 from jobs.datasets.paths import DatasetFile
-from jobs.datasets.records import DatasetRecord, Records, check_name, utc_now
+from jobs.datasets.records import DatasetRecord, Records, check_name
 from jobs.datasets.scan import scan
 from jobs.datasets.scan_cache import ScanState
 from jobs.datasets.sharing import part
 from jobs.host.progress import Counter, Progress, silent
+from jobs.host.units import now_in_seconds
 
 # How often what the store forgot (Azurite after a kill) is sent again.
 MAX_ROUNDS = 5
@@ -33,7 +34,7 @@ REMOVAL_S = 60.0
 
 
 class Pushed(Struct, frozen=True, kw_only=True):
-    """What a push did; nothing was sent where the content was there `already`.
+    """Counts of a push; nothing was sent where the content was there `already`.
 
     What was copied inside the store, from an older version, was not sent.
     """
@@ -66,7 +67,7 @@ class _Blocks(Struct, frozen=True, kw_only=True):
 
 
 class _Moved:
-    """What was missing: copied as far as that went, and sent otherwise."""
+    """Counts of what was missing: copied as far as that went, and sent otherwise."""
 
     def __init__(self, missing: FileList) -> None:
         self._missing = missing
@@ -90,7 +91,7 @@ class _Moved:
 
 
 class Push:
-    """One push of a folder to a store."""
+    """A push of one folder to a store."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Push:
                 digest=files.digest,
                 files=files.files,
                 bytes=files.bytes,
-                created=utc_now(),
+                created=now_in_seconds(),
             )
             if is_dry:
                 missing = self._missing(files, wanted.pinned().content_prefix, work)
@@ -155,7 +156,7 @@ class Push:
             return write_list(work / "files.jsonl", files())
 
     def _find(self, files: FileList, state: ScanState) -> DatasetRecord | None:
-        """The version that has this content already."""
+        """Find the version that has this content already."""
         remembered = state.version(self._name, files.digest)
         if remembered is not None:
             # One small request, where the store would have to be listed otherwise.
@@ -228,7 +229,7 @@ class Push:
         return moved
 
     def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:
-        """What of a list the store does not have, by one listing, in whatever order it comes."""
+        """Yield the files of a list that the store does not have, by one listing in any order."""
         schema = "CREATE TABLE there (path TEXT PRIMARY KEY, bytes, md5) WITHOUT ROWID"
         with work_table(work / "there.sqlite", schema) as database:
             listed = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 import msgspec
@@ -44,11 +43,11 @@ class DatasetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ref(self) -> str:
-        """How a job file names it."""
+        """The name and number by which a job file names the version."""
         return f"{self.name}@{self.version}"
 
     def pinned(self) -> DatasetVersion:
-        """The same as a run keeps it."""
+        """Give the version as a run's record keeps it."""
         return DatasetVersion(
             name=self.name,
             version=self.version,
@@ -68,7 +67,7 @@ class RemovedRecord(Struct, frozen=True, kw_only=True):
 
 
 class Shelf(Struct, frozen=True, kw_only=True):
-    """What one listing says of one dataset name, without reading a record.
+    """Versions of one dataset name as one listing shows them, no record read.
 
     `listed` are the digests whose lists of files are there: no version of another one exists.
     `leaving` are those whose content is being deleted.
@@ -91,6 +90,10 @@ class Shelf(Struct, frozen=True, kw_only=True):
         return max((*self.versions, *self.removed), default=0) + 1
 
 
+class Unreadable(EnvironmentFailure):
+    """A record in the store is damaged, or not what `launch` writes there."""
+
+
 class Records:
     """The records of one store."""
 
@@ -98,20 +101,31 @@ class Records:
         self._store = store
 
     def shelf(self, name: str) -> Shelf:
-        """One listing of what there is of a name."""
+        """List the versions of a name, by one listing."""
         return self._shelves(f"{RECORDS}/{name}/").get(name) or _shelf([])
 
-    def versions(self, name: str | None = None) -> list[DatasetRecord]:
-        """All versions of one dataset, or of all; by name, newest first."""
+    def versions(
+        self, name: str | None = None, *, damaged: list[LaunchError] | None = None
+    ) -> list[DatasetRecord]:
+        """List the versions of one dataset, or of all; by name, newest first.
+
+        Errors of records that cannot be read go to `damaged`; without it the first is raised.
+        """
         shelves = self._shelves(f"{RECORDS}/{name}/" if name else f"{RECORDS}/")
         wanted = [
             record_name(each, version)
             for each in sorted(shelves)
             for version in reversed(shelves[each].live)
         ]
-        found = parallel(self._read, wanted)
-        # One may have been removed since it was listed.
-        return [record for record in found if record is not None]
+        found: list[DatasetRecord] = []
+        for record in parallel(self._read_or_error, wanted):
+            if isinstance(record, DatasetRecord):
+                found.append(record)
+            elif record is not None:  # None: removed since it was listed
+                if damaged is None:
+                    raise record
+                damaged.append(record)
+        return found
 
     def resolve(self, ref: str) -> DatasetRecord:
         """Find `name@version`, or the newest version of `name`; raises NotFound."""
@@ -129,11 +143,11 @@ class Records:
         raise self._not_found(name, version, live)
 
     def record(self, name: str, version: int) -> DatasetRecord | None:
-        """One version, or None where it is not there."""
+        """Read the record of a version; None where it is not there."""
         return self._read(record_name(name, version))
 
     def removed(self, name: str, version: int) -> RemovedRecord | None:
-        """What is left of a version that was removed."""
+        """Read what is left of a version that was removed."""
         blob = removed_name(name, version)
         content = self._store.read(blob)
         if content is None:
@@ -143,7 +157,7 @@ class Records:
         return removed
 
     def with_digest(self, name: str, digest: str, shelf: Shelf) -> DatasetRecord | None:
-        """The version of a name that has this content."""
+        """Find the version of a name that has this content."""
         if digest not in shelf.listed:
             return None  # the list is written before the record, and goes after it
         for version in reversed(shelf.live):
@@ -153,7 +167,7 @@ class Records:
         return None
 
     def claim(self, wanted: DatasetRecord) -> tuple[DatasetRecord, bool]:
-        """Write the record under the next free number, whatever number it has.
+        """Write the record under the next free number, and ignore the number that it has.
 
         Gives the record and True; or the version that somebody else made of the same content
         meanwhile, and False.
@@ -183,6 +197,12 @@ class Records:
         record = _parse(content, blob, DatasetRecord)
         _require_own(record, blob, record_name)
         return record
+
+    def _read_or_error(self, blob: str) -> DatasetRecord | Unreadable | None:
+        try:
+            return self._read(blob)
+        except Unreadable as error:
+            return error
 
     def _not_found(self, name: str, version: int | None, live: Sequence[int]) -> NotFound:
         there = ", ".join(f"{name}@{number}" for number in live[-5:])
@@ -232,23 +252,18 @@ def require_digest(digest: str) -> None:
 
 
 def record_name(name: str, version: int) -> str:
-    """The blob of a version's record."""
+    """Name the blob of a version's record."""
     return f"{RECORDS}/{name}/{version}.json"
 
 
 def removed_name(name: str, version: int) -> str:
-    """The blob that stays of a version that was removed."""
+    """Name the blob that stays of a version that was removed."""
     return f"{RECORDS}/{name}/{version}.removed.json"
 
 
 def leaving_name(name: str, digest: str) -> str:
-    """The blob that is there while a content is being deleted."""
+    """Name the blob that is there while a content is being deleted."""
     return f"{RECORDS}/{name}/{digest}.leaving"
-
-
-def utc_now() -> str:
-    """The time as a record keeps it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _shelf(matches: Sequence[re.Match[str]]) -> Shelf:
@@ -271,7 +286,7 @@ def _require_own(record: DatasetRecord, blob: str, blob_of: Callable[[str, int],
     )
     if not is_own:
         message = f"`{blob}` cannot be believed: it is not what `launch` writes there"
-        raise EnvironmentFailure(message, hint="see who may write to the container `data`")
+        raise Unreadable(message, hint="see who may write to the container `data`")
 
 
 def _is_prefix(prefix: str) -> bool:
@@ -284,4 +299,4 @@ def _parse(content: bytes, blob: str, kind: type[Kind]) -> Kind:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         message = f"`{blob}` cannot be read: {error}"
-        raise EnvironmentFailure(message, hint="a newer `launch` may have written it") from None
+        raise Unreadable(message, hint="a newer `launch` may have written it") from None

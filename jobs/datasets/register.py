@@ -11,10 +11,11 @@ from jobs.contracts.errors import LaunchError
 from jobs.datasets.file_list import FileList, send_list, work_folder, work_table, write_list
 from jobs.datasets.paths import DatasetFile, check_path
 from jobs.datasets.push import Pushed
-from jobs.datasets.records import RECORDS, DatasetRecord, Records, check_name, utc_now
+from jobs.datasets.records import RECORDS, DatasetRecord, Records, check_name
 from jobs.datasets.scan import digest
 from jobs.host.parallel import in_order
 from jobs.host.progress import Counter, Progress, silent
+from jobs.host.units import now_in_seconds
 
 _DIGEST = re.compile(r"[0-9a-f]{64}/")
 
@@ -43,7 +44,7 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
             digest=files.digest,
             files=files.files,
             bytes=files.bytes,
-            created=utc_now(),
+            created=now_in_seconds(),
             prefix=prefix,
         )
         record, is_new = Records(store).claim(wanted)
@@ -51,7 +52,7 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
 
 
 def _owner(store: BlobStore, prefix: str) -> str | None:
-    """The dataset whose pushed content lies there."""
+    """Find the dataset whose pushed content lies there."""
     name, _, rest = prefix.partition("/")
     if _DIGEST.match(rest):
         return name
@@ -59,7 +60,7 @@ def _owner(store: BlobStore, prefix: str) -> str | None:
 
 
 def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> FileList:
-    """The list of files, sorted by path whatever order the store lists them in."""
+    """Read the list of files, sorted by path; the store may list them in any order."""
     schema = "CREATE TABLE listed (path TEXT PRIMARY KEY, bytes) WITHOUT ROWID"
     with work_table(work / "listed.sqlite", schema) as database:
         rows = ((path, blob.bytes) for path, blob in _blobs(store, prefix))

@@ -18,13 +18,13 @@ from jobs.datasets.records import (
     parse_ref,
     record_name,
     removed_name,
-    utc_now,
 )
 from jobs.host.progress import Progress, Transfer, silent
+from jobs.host.units import now_in_seconds
 
 
 class Removal(Struct, frozen=True, kw_only=True):
-    """What a removal takes; `content_stays` says why the files are not deleted, where they stay."""
+    """A version to remove; `content_stays` says why its files are not deleted, if so."""
 
     dataset: DatasetRecord
     content_stays: str | None
@@ -51,7 +51,7 @@ def plan_removal(store: BlobStore, ref: str) -> Removal:
 
 
 def _half_removed(records: Records, name: str, version: int) -> DatasetRecord | None:
-    """A version whose removal was cut off: nobody else has its content, which is still there."""
+    """Find a version whose removal was cut off: its content is there, and nobody else's."""
     gone = records.removed(name, version)
     if gone is None:
         return None
@@ -63,14 +63,14 @@ def _half_removed(records: Records, name: str, version: int) -> DatasetRecord | 
 
 
 def remove(store: BlobStore, removal: Removal, progress: Progress = silent) -> None:
-    """Take the version away; typed again after a kill it goes on.
+    """Remove a version; after a kill the next call goes on.
 
     In this order a push of equal content at the same time never ends with a version whose
     content is gone: see Push._send, which looks after it has made its version, where this looks
     for versions after it has said that content leaves.
     """
     record = removal.dataset
-    removed = RemovedRecord(schema=1, removed=utc_now(), record=record)
+    removed = RemovedRecord(schema=1, removed=now_in_seconds(), record=record)
     store.create(removed_name(record.name, record.version), msgspec.json.encode(removed))
     store.delete([record_name(record.name, record.version)])
     marker = leaving_name(record.name, record.digest)
@@ -87,7 +87,7 @@ def remove(store: BlobStore, removal: Removal, progress: Progress = silent) -> N
 
 
 def _content(store: BlobStore, record: DatasetRecord, progress: Progress) -> Iterator[str]:
-    """The version's blobs, fewer after a removal that was cut off; tells how many were taken."""
+    """Yield the version's blobs, fewer after a removal that was cut off; report how many went."""
     for number, blob in enumerate(store.list(record.pinned().content_prefix)):
         yield blob.name
         if number < record.files:

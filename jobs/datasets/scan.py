@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import cycle
 from pathlib import Path
 from threading import Event
 
@@ -23,9 +20,7 @@ from jobs.host.progress import Progress, Transfer, silent
 _CHUNK_FILES, _CHUNK_BYTES = 128, 16 << 20
 # Progress is told of after so many files.
 _TOLD_FILES = 64
-# The digests of a file of this size are computed at once.
-_LARGE_BYTES = 64 << 20
-_READ_BYTES, _NUM_BUFFERS = 1 << 20, 4
+_READ_BYTES = 1 << 20
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -152,42 +147,7 @@ def _digest(
     if size <= BLOCK_BYTES:
         sha256, md5, num_bytes = digest(chunks())
         return sha256, md5, b"", num_bytes
-    if size < _LARGE_BYTES:
-        return digest_blocks(chunks())
-    return digest_at_once(descriptor, size, stop)
-
-
-def digest_at_once(descriptor: int, size: int, stop: Event) -> tuple[bytes, bytes, bytes, int]:
-    """Do what `digest_blocks` does, each digest on a thread, with another that reads ahead."""
-    sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), _BlockMd5s()
-    # The same memory again and again: it stays in the CPU's cache, and the kernel need not clear it.
-    buffers = [memoryview(bytearray(_READ_BYTES)) for _ in range(_NUM_BUFFERS)]
-    using: deque[tuple[Future[None], ...]] = deque()
-    num_bytes = 0
-    # One thread each: what a digest is given comes in order.
-    with (
-        open(descriptor, "rb", buffering=0, closefd=False) as file,
-        ThreadPoolExecutor(1) as first,
-        ThreadPoolExecutor(1) as second,
-        ThreadPoolExecutor(1) as third,
-    ):
-        for buffer in cycle(buffers):
-            if len(using) == _NUM_BUFFERS:
-                for each in using.popleft():
-                    each.result()
-            # One byte more than there should be: a file that grew is noticed.
-            if stop.is_set() or num_bytes > size or not (count := file.readinto(buffer)):
-                break
-            num_bytes += count
-            piece = buffer[:count]
-            using.append(
-                (
-                    first.submit(sha256.update, piece),
-                    second.submit(md5.update, piece),
-                    third.submit(blocks.update, piece),
-                )
-            )
-    return sha256.digest(), md5.digest(), blocks.digests(), num_bytes
+    return digest_blocks(chunks())
 
 
 def digest(chunks: Iterable[bytes]) -> tuple[bytes, bytes, int]:
@@ -220,7 +180,7 @@ class _BlockMd5s:
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._left = BLOCK_BYTES
 
-    def update(self, chunk: bytes | memoryview) -> None:
+    def update(self, chunk: bytes) -> None:
         view = memoryview(chunk)
         while view:
             piece, view = view[: self._left], view[self._left :]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from jobs.datasets.walk import Found
-from jobs.host.private import open_lock
+from jobs.host.private import open_lock, try_lock
 
 # A file that changed so shortly before it was read may change again within the same tick of its
 # disk's clock, and look the same (git's "racy" files); the coarsest clock is FAT's, 2 s.
@@ -27,7 +27,7 @@ WORK_PREFIX = "work-"
 _LOCK = "lock"
 # Below this age a folder may not have its lock yet.
 _NEW_WORK_S = 60
-_OLD_WORK_S, _OLD_STATE_S = 3 * 86400, 90 * 86400
+_OLD_STATE_S = 90 * 86400
 _VERSION = 1
 _PAGE = 500
 _COMMIT_ROWS, _COMMIT_S = 1_000, 2.0
@@ -63,7 +63,7 @@ class Scanned(NamedTuple):
     block_md5s: bytes
 
     def tells_of(self, found: Found, *, with_md5: bool) -> bool:
-        """Whether the file is still what was read, so that its digests hold."""
+        """Tell whether the file is unchanged since it was read, so that its digests hold."""
         return (
             self[:5] == found
             and max(self.mtime_ns, self.ctime_ns) + RACY_NS <= self.read_ns
@@ -72,7 +72,7 @@ class Scanned(NamedTuple):
 
 
 class ScanState:
-    """What is known of one folder's files. Several processes may have it open."""
+    """Digests of one folder's files, kept on disk. Several processes may have it open."""
 
     def __init__(self, database: sqlite3.Connection, path: Path | None = None) -> None:
         self._database = database
@@ -114,7 +114,7 @@ class ScanState:
             self._save()
 
     def version(self, name: str, digest: str) -> int | None:
-        """The version that this content was the last time; only the store knows whether it is."""
+        """Look up the version that this content was; only the store knows if it still is."""
         query = "SELECT version FROM versions WHERE name = ? AND digest = ?"
         with suppress(sqlite3.Error):
             row = self._database.execute(query, (name, digest)).fetchone()
@@ -166,7 +166,7 @@ class Known:
         self._next = next(self._rows, None)
 
     def take(self, path: str) -> Scanned | None:
-        """What is known of this file."""
+        """Give the digests that are known of this file."""
         while self._next is not None and self._next.path < path:
             self._passed_over(self._next.path)
             self._next = next(self._rows, None)
@@ -176,21 +176,21 @@ class Known:
         return taken
 
     def end(self) -> None:
-        """Nobody will ask for the rest."""
+        """Pass over the files that nobody asked for."""
         while self._next is not None:
             self._passed_over(self._next.path)
             self._next = next(self._rows, None)
 
 
 def cache_folder() -> Path:
-    """Where the states are, and what a push or pull writes on its way."""
+    """Give the folder of the states, and of what a push or pull writes on its way."""
     from jobs.host.cache import cache_root  # loads more than a listing needs
 
     return cache_root(os.environ) / "scans"
 
 
 def state_file(folder: Path) -> Path:
-    """The file of a folder's state."""
+    """Give the file of a folder's state."""
     name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()
     return cache_folder() / f"{name}.sqlite"
 
@@ -198,10 +198,7 @@ def state_file(folder: Path) -> Path:
 def lock_work(folder: Path) -> IO[bytes]:
     """Say that a command's folder is in use, as long as the file is open."""
     file = os.fdopen(open_lock(folder / _LOCK), "r+b")
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try_lock(file.fileno(), without_locks=True)
     return file
 
 
@@ -216,19 +213,14 @@ def sweep() -> None:
 
 
 def _is_left(work: Path) -> bool:
-    """Whether nobody holds the folder's lock; by its age where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return _age_s(work) > _OLD_WORK_S
+    """Tell whether nobody holds the folder's lock; False on a disk that has no locks."""
     try:
         with (work / _LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return try_lock(file.fileno(), without_locks=False)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return True
 
 
 def _age_s(path: Path) -> float:
@@ -264,7 +256,7 @@ def _connect(name: str) -> sqlite3.Connection:
 
 
 def _pages(database: sqlite3.Connection) -> Iterator[Scanned]:
-    """All rows by path, a page at a time: an open cursor would hold others' writes up."""
+    """Yield the rows by path, a page at a time: an open cursor would hold others' writes up."""
     query = "SELECT * FROM files WHERE path > ? ORDER BY path LIMIT ?"
     after = ""
     while True:

@@ -22,7 +22,7 @@ class Parted(Struct, frozen=True, kw_only=True):
     rest: FileList
 
     def copies(self, prefix: str) -> Iterator[Copy]:
-        """What has to be copied to have the shared files below `prefix`."""
+        """Yield the copies that give the shared files a place below `prefix`."""
         for file in self.shared:
             yield Copy(source=self.source + file.path, name=prefix + file.path, bytes=file.bytes)
 
@@ -46,7 +46,7 @@ def part(store: BlobStore, wanted: DatasetRecord, files: FileList, work: Path) -
 
 
 def _newest(records: Records, wanted: DatasetRecord) -> DatasetRecord | None:
-    """The newest version of other content that was pushed: registered files may change."""
+    """Find the newest pushed version of other content; registered files may change."""
     for version in reversed(records.shelf(wanted.name).live):
         record = records.record(wanted.name, version)
         if record is not None and record.prefix is None and record.digest != wanted.digest:
@@ -55,7 +55,7 @@ def _newest(records: Records, wanted: DatasetRecord) -> DatasetRecord | None:
 
 
 def _select(files: FileList, theirs: FileList, *, is_shared: bool) -> Iterator[DatasetFile]:
-    """Those that `theirs` has with the same path and content, or those that it has not."""
+    """Yield the files that `theirs` has with equal path and content, or those that it has not."""
     others = iter(theirs)
     other = next(others, None)
     for file in files:

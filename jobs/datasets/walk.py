@@ -78,7 +78,7 @@ def walk_names(
 
 
 def _names(folder: str) -> list[str]:
-    """The folder's names, last first; a folder's with a slash, which is what sorts its files."""
+    """List the folder's names, last first; folders with a slash, which sorts their files."""
     try:
         with os.scandir(folder) as entries:
             names = [

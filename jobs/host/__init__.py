@@ -1,1 +1,1 @@
-"""This machine: terminal, progress, cache, files, processes, the project's folder."""
+"""Asks this machine: terminal, progress, cache, files, processes, the project's folder."""

@@ -6,15 +6,16 @@ Standard library only: set-up calls it before any environment exists.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.host.private import make_folder, open_lock
+from jobs.host.owners import FOLDER, xdg_folder
+from jobs.host.private import locked, make_folder
 
 # Shows a step while it runs; what it shows is the caller's.
 Report = Callable[[str], AbstractContextManager[object]]
@@ -25,14 +26,14 @@ LOG_TAIL_LINES = 15
 def cache_root(environ: Mapping[str, str]) -> Path:
     """Give the folder outside of a repository that programs and what can be made again lie in.
 
-    Raises EnvironmentFailure where the user has no home.
+    Raises EnvironmentFailure where the user has no home, or names a folder that others can change.
     """
-    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    if named := xdg_folder(environ, "XDG_CACHE_HOME"):
+        return named
     with suppress(RuntimeError):  # of a user without a home
-        # A relative path is to be ignored, says the specification: it is whatever folder one is in.
-        base = base if base.is_absolute() else Path("~/.cache").expanduser()
+        base = Path("~/.cache").expanduser()
         if base.is_absolute():
-            return base / "trainyard"
+            return base / FOLDER
     message = "there is no home folder to keep the cache in"
     raise EnvironmentFailure(message, hint="XDG_CACHE_HOME=/a/folder names another one")
 
@@ -54,19 +55,10 @@ def exclusive(path: Path, *, what: str, report: Report) -> Generator[int]:
     Yields the lock's descriptor: children that inherit it keep the lock when their parent is
     killed, so nobody starts anew beside a builder that lives on.
     """
-    import fcntl  # not on Windows, where nothing is built
-
     make_folder(path.parent)
-    descriptor = open_lock(path)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with report(f"waiting for another process that makes {what}"):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+    waiting = partial(report, f"waiting for another process that makes {what}")
+    with locked(path, waiting=waiting) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def run_logged(
@@ -108,7 +100,7 @@ def run_logged(
 
 
 def failure(what: str, code: int, log: Path, *, hint: str | None = None) -> EnvironmentFailure:
-    """What to raise for a program that failed: its log's last lines and path."""
+    """Make the error for a program that failed: its log's last lines and path."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:]
     tail = "\n".join(f"  | {line}" for line in lines)
     message = f"{what} failed (exit code {code}); the end of {log}:\n{tail}"

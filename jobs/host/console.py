@@ -1,4 +1,4 @@
-"""What `launch` writes: data on stdout, talk on stderr, colour only on a terminal."""
+"""Writes what a person or a program reads: data on stdout, talk on stderr."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TextIO
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
 
@@ -68,7 +68,7 @@ def report_error(error: LaunchError) -> None:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at this stream."""
+    """Tell whether a person looks at this stream."""
     try:
         return stream.isatty()
     except ValueError:  # the stream was closed
@@ -76,7 +76,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether to colour: a terminal, and neither NO_COLOR nor TERM=dumb."""
+    """Tell whether to colour: on a terminal, with neither NO_COLOR nor TERM=dumb."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     if os.name == "nt" and not os.environ.get("WT_SESSION"):
@@ -85,7 +85,7 @@ def has_colour(stream: TextIO) -> bool:
 
 
 def styled(text: str, *styles: Style, stream: TextIO | None = None) -> str:
-    """The text in the styles where the stream (stdout) shows colour, else as it is."""
+    """Style the text where the stream (stdout) shows colour; give it as it is elsewhere."""
     if not has_colour(stream or sys.stdout):
         return text
     return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
@@ -123,7 +123,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def tree(title: str, branches: Sequence[tuple[str, str]]) -> str:
-    """A title and its branches: what it is for, and the command to paste."""
+    """Draw a title and its branches: what each is for, and the command to paste."""
     width = max((len(label) for label, _ in branches), default=0)
     lines = [title]
     for number, (label, command) in enumerate(branches):
@@ -133,7 +133,7 @@ def tree(title: str, branches: Sequence[tuple[str, str]]) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A length of time in its two largest units: 42 s, 3 min 5 s, 2 h 7 min, 3 d 4 h."""
+    """Write a length of time in its two largest units: 42 s, 3 min 5 s, 2 h 7 min, 3 d 4 h."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -149,12 +149,12 @@ def duration_text(seconds: float) -> str:
 
 
 def count_text(number: int, thing: str) -> str:
-    """How many of a thing: 1 node, 2 nodes."""
+    """Write a number of things: 1 node, 2 nodes."""
     return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
 def size_text(num_bytes: int) -> str:
-    """A number of bytes in decimal units: 812 B, 3.4 kB, 1.2 GB."""
+    """Write a number of bytes in decimal units: 812 B, 3.4 kB, 1.2 GB."""
     if num_bytes < 1000:
         return f"{num_bytes} B"
     value = float(num_bytes)
@@ -176,20 +176,32 @@ def _padded(cell: str, width: int, *, is_right: bool) -> str:
 
 def _write(stream: TextIO, text: str, end: str) -> None:
     # A program's words may be in it, and are not to rename or clear somebody's terminal.
-    if not text.isprintable() and is_terminal(stream):
-        text = _CONTROL.sub(_shown, text)
-    text += end
+    text = (masked(text) if is_terminal(stream) else text) + end
     try:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
         # What is still in the buffer would raise again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _send_to_nowhere(stream)
         raise SystemExit(READER_GONE) from None
     except UnicodeEncodeError:
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "replace").decode(encoding))
         stream.flush()
+    except OSError as error:
+        _send_to_nowhere(stream)
+        message = f"{stream.name} cannot be written: {error.strerror or error}"
+        raise EnvironmentFailure(message, hint="see where it goes: a full disk?") from error
+
+
+def _send_to_nowhere(stream: TextIO) -> None:
+    """Let what is left in the stream's buffer be lost in silence."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def masked(text: str) -> str:
+    """Write out what a terminal would obey, but colours, tabs and ends of lines."""
+    return text if text.isprintable() else _CONTROL.sub(_shown, text)
 
 
 def _shown(control: re.Match[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import ENVIRONMENT_SCHEMA, Environment
+from jobs.host.files import write_file
 from jobs.host.private import make_folder
 from jobs.host.project import project_root
 from jobs.host.untrusted import parse_json, read_json, read_small
@@ -33,7 +33,7 @@ def known_environment(stack: str) -> Environment | None:
 
 
 def read_environment(path: Path) -> Environment:
-    """The environment from a file that `launch env export` wrote."""
+    """Read an environment from a file that `launch env export` wrote."""
     hint = "`launch env export --output FILE` writes one"
     try:
         text = read_small(path, MOST_BYTES)
@@ -95,15 +95,10 @@ def read_cache(path: Path) -> Cached | None:
 
 def write_cache(path: Path, stamp: str, text: bytes) -> None:
     cached = Cached(stamp=stamp, read_s=time.time(), environment=msgspec.Raw(text))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    # A cache that cannot be written makes the next command slower, no more.
+    with suppress(OSError):
         make_folder(path.parent)
-        draft.write_bytes(msgspec.json.encode(cached))
-        draft.replace(path)
-    except OSError:
-        # A cache that cannot be written makes the next command slower, no more.
-        with suppress(OSError):
-            draft.unlink()
+        write_file(path, msgspec.json.encode(cached), is_synced=False)
 
 
 class _SchemaOnly(msgspec.Struct, frozen=True):

@@ -45,8 +45,9 @@ class Repository:
 
     def require_own(self) -> None:
         """Raise GitFailure where the repository leads to files or to a history elsewhere."""
-        top = self._path("--show-toplevel")
-        history = self._path("--absolute-git-dir")
+        asked = [word for part in _PARTS for word in ("--git-path", part)]
+        places = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir", *asked)
+        top, history, shared, *parts = self._paths(*places)
         if not self._folder.resolve().is_relative_to(top):
             message = f"its files are in `{top}`"
             raise GitFailure(message)
@@ -54,8 +55,7 @@ class Repository:
             message = f"its history is in `{history}`"
             raise GitFailure(message)
         # A worktree's own part of the history lies below the one that it shares.
-        shared = self._path("--git-common-dir")
-        for part in (history, *(self._path("--git-path", each) for each in _PARTS)):
+        for part in (history, *parts):
             if not part.is_relative_to(shared):
                 message = f"its history is in `{shared}` and `{part}`"
                 raise GitFailure(message)
@@ -89,7 +89,7 @@ class Repository:
         return tuple(word for setting in off for word in ("-c", setting))
 
     def _is_claimed_by(self, history: Path, top: Path) -> bool:
-        """Whether a history says itself that the files in `top` are its own: worktree, submodule."""
+        """Tell whether a history names the files in `top` its own (worktree, submodule)."""
         try:
             told = (history / "gitdir").read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
@@ -97,9 +97,13 @@ class Repository:
             return bool(self._ask("config", "--default", "", "--get", "core.worktree").strip())
         return Path(told).parent.resolve() == top
 
-    def _path(self, *words: str) -> Path:
-        told = self._ask("rev-parse", *words).rstrip("\n")
-        return (self._folder / told).resolve()
+    def _paths(self, *words: str) -> list[Path]:
+        """Ask for several folders at once, one a line; a name with a line's end in it fits none."""
+        told = self._ask("rev-parse", *words).removesuffix("\n").split("\n")
+        if len(told) != 3 + len(_PARTS):
+            message = "its folders have line breaks in their names"
+            raise GitFailure(message)
+        return [(self._folder / each).resolve() for each in told]
 
     def _ask(self, *words: str) -> str:
         return os.fsdecode(self._run(*words))

@@ -17,7 +17,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _Server(Struct, frozen=True):
-    """Which process it is: its id, and its boot and start tick."""
+    """Identity of the server's process: its id, and its boot and start tick."""
 
     pid: int | None = None
     identity: str | None = None

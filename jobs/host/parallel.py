@@ -1,4 +1,4 @@
-"""Does the same work on many items, several at once."""
+"""Runs one function on many items, several at once."""
 
 from __future__ import annotations
 

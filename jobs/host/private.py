@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import ENOTDIR
 from pathlib import Path
 
+_LOCKED_PAUSE_S = 0.1
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -47,3 +51,56 @@ def open_lock(path: Path) -> int:
         with suppress(PermissionError):  # another's: the folder that it lies in decides
             os.fchmod(descriptor, 0o600)
     return descriptor
+
+
+def try_lock(descriptor: int, *, without_locks: bool) -> bool:
+    """Lock an open file for as long as it is open; False where another process has it.
+
+    `without_locks` is the answer of a disk that has no locks, as some network mounts.
+    """
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the latter is Windows' word
+        return False
+    except OSError:
+        return without_locks
+    return True
+
+
+@contextmanager
+def locked(
+    path: Path,
+    *,
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+    without_locks: bool = False,
+) -> Generator[int]:
+    """Hold the lock file at `path`, within `waiting()` until it is had; yields its descriptor.
+
+    Raises OSError where the file cannot be opened or, unless `without_locks`, its disk has no locks.
+    """
+    descriptor = open_lock(path)
+    try:
+        if not try_lock(descriptor, without_locks=without_locks):
+            with waiting():
+                _wait_for_lock(descriptor)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        while not try_lock(descriptor, without_locks=False):
+            time.sleep(_LOCKED_PAUSE_S)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

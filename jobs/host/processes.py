@@ -1,4 +1,4 @@
-"""Looking at and ending processes through /proc (Linux).
+"""Looks at processes and ends them, through /proc (Linux).
 
 Ids are reused, and some (0, 1, -1) mean half the machine: a process is known by its id and the
 time it started at, and nothing with an id of 1 or less is ever sent a signal.
@@ -21,7 +21,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """One line of the process table; `start` is when it started, in clock ticks since boot."""
+    """A row of the process table; `start` is when it started, in clock ticks since boot."""
 
     pid: int
     parent: int
@@ -44,14 +44,32 @@ def read_process(pid: int) -> Process | None:
     return Process(pid=pid, parent=parent, state=fields[0].decode(), cpu_s=cpu_s, start=start)
 
 
+def read_words(pid: int) -> list[bytes]:
+    """Read a process's command line; no words when it is gone."""
+    return _read_list(pid, "cmdline")
+
+
+def read_variables(pid: int) -> list[bytes]:
+    """Read a process's environment as `NAME=value`; none when it is gone or another user's."""
+    return _read_list(pid, "environ")
+
+
+def _read_list(pid: int, name: str) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+            return file.read().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return []
+
+
 def read_table() -> dict[int, Process]:
-    """All processes of the machine, by id."""
+    """Read the table of all processes, by id."""
     found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
     return {process.pid: process for process in found if process}
 
 
 class Glance(NamedTuple):
-    """What a process's main thread does at one moment.
+    """State of a process's main thread at one moment.
 
     `is_asleep`: it waits for time to pass (not for data, not for a lock). `num_waits` is how often
     it has given its core away of its own accord since it started.
@@ -75,7 +93,7 @@ def glance(pid: int) -> Glance | None:
 
 
 def descendants(root: int, table: dict[int, Process]) -> list[Process]:
-    """All processes below `root`, nearest first."""
+    """List the processes below `root`, nearest first."""
     children: dict[int, list[Process]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process)
@@ -88,32 +106,20 @@ def descendants(root: int, table: dict[int, Process]) -> list[Process]:
 
 
 def of_run(run_dir: Path, pids: Collection[int]) -> list[int]:
-    """Those processes that were started as part of a run, by their environment."""
+    """Select the processes that were started as part of a run, by their environment."""
     mark = f"{MARK}=".encode() + os.fsencode(run_dir)
-    found: list[int] = []
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-                environment = file.read()
-        except OSError:
-            continue
-        if mark in environment.split(b"\0"):
-            found.append(pid)
-    return found
+    return [pid for pid in pids if mark in read_variables(pid)]
 
 
 def supervisors_of(run_dir: Path) -> list[Process]:
-    """This user's supervisor and watcher of a run, by their command lines."""
+    """Find this user's supervisor and watcher of a run, by their command lines."""
     found: list[Process] = []
     for process in read_table().values():
-        try:
-            with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
-                words = file.read().split(b"\0")
-                is_ours = os.fstat(file.fileno()).st_uid == os.getuid()
-        except OSError:
-            continue
-        if is_ours and b"jobs.engines.local.supervisor" in words and os.fsencode(run_dir) in words:
-            found.append(process)
+        words = read_words(process.pid)
+        if b"jobs.engines.local.supervisor" in words and os.fsencode(run_dir) in words:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                if os.stat(f"/proc/{process.pid}").st_uid == os.getuid():  # noqa: PTH116
+                    found.append(process)
     return found
 
 

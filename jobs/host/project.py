@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.host import trust
+from jobs.host.owners import owner_of, why_foreign
 
 NAME = "trainyard"
 _NAME_LINE = re.compile(rf"^name:\s*[\"']?{NAME}[\"']?\s*$".encode(), re.MULTILINE)
@@ -16,7 +17,7 @@ _MAX_BYTES = 1 << 16
 
 
 def project_root() -> Path:
-    """The working folder or the nearest above it, else the clone that `launch` runs from.
+    """Find the project: the working folder or the nearest above it, else `launch`'s own clone.
 
     Raises Refused where that is another user's or others can write to it, LaunchError where there
     is none, as for a practitioner who has `launch` only.
@@ -32,7 +33,7 @@ def project_root() -> Path:
 
 
 def sources_folder() -> Path:
-    """Where `trainer` and `images` lie: in the project, or where `launch` is installed without one."""
+    """Find `trainer` and `images`: in the project, else where `launch` is installed."""
     try:
         return project_root()
     except Refused:
@@ -48,7 +49,7 @@ def require_trusted(root: Path) -> None:
     if trust.is_trusted(root):
         return
     message = (
-        f"the project in {root} (of {trust.owner_of(root)}) is not the one that this `launch` "
+        f"the project in {root} (of {owner_of(root)}) is not the one that this `launch` "
         "belongs to: nothing in it is started"
     )
     hint = f"{_trust_command(root)}, where you trust who wrote it; or use its own `launch`"
@@ -68,7 +69,7 @@ def trust_project(folder: Path) -> tuple[Path, Path]:
 
 
 def is_project(folder: Path) -> bool:
-    """Whether the folder's Pulumi.yaml is Trainyard's."""
+    """Tell whether the folder's Pulumi.yaml is Trainyard's."""
     file = folder / trust.PROJECT_FILE
     try:
         if not file.is_file():  # a pipe would be waited for
@@ -82,7 +83,7 @@ def is_project(folder: Path) -> bool:
 def _refuse_foreign(root: Path) -> None:
     if trust.is_trusted(root):
         return
-    if reason := trust.why_foreign(root, root / trust.PROJECT_FILE):
+    if reason := why_foreign(root, root / trust.PROJECT_FILE):
         message = f"the project in {root} is not taken: {reason}"
         hint = f"{_trust_command(root)}, where you trust whoever can write there; or work elsewhere"
         raise Refused(message, hint=hint)

@@ -1,4 +1,4 @@
-"""Tells whose process is at the other end of a TCP connection of this machine (Linux).
+"""Asks whose process is at the other end of a TCP connection of this machine (Linux).
 
 Loopback is shared by all users of a machine, and a TCP socket does not know who connects to it.
 The kernel does: it is asked for one socket by its addresses (`sock_diag(7)`), which takes 21 us
@@ -83,7 +83,7 @@ def name_user(uid: int) -> str:
 
 
 def _place(address: Any) -> Place:
-    """Normalise a socket's address: one of IPv4 on a socket of both families is one of IPv4."""
+    """Convert an address of a socket; one of IPv4 on a socket of both families to IPv4."""
     host = ip_address(address[0].partition("%")[0])
     mapped = host.ipv4_mapped if isinstance(host, IPv6Address) else None
     return str(mapped or host), address[1]

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from jobs.contracts.errors import EnvironmentFailure, NotFound
-from jobs.host.build_progress import BuildProgress, run_watched
 from jobs.host.cache import Report, exclusive
+from jobs.host.files import write_file
 from jobs.host.git import GitFailure, Repository
 from jobs.host.private import make_folder
+from jobs.host.progress import BuildProgress, run_watched
 from jobs.images.engines import ContainerEngine
 from jobs.images.package_index import lend
 from jobs.images.recipes import TIMESTAMP_S, Recipe, lay_context
@@ -27,7 +28,7 @@ CREDENTIALS = re.compile(r"//[^/@]*@")
 
 
 class BuildRecord(TypedDict):
-    """What is kept of a build, beside its bill of materials."""
+    """Facts kept of a build, beside its bill of materials."""
 
     reference: str
     engine: str
@@ -62,14 +63,12 @@ def build_image(
         if is_new or not bill.exists():
             content = engine.read_file(recipe.reference, SBOM, limit_bytes=SBOM_LIMIT_BYTES)
             make_folder(bill.parent)
-            partial = bill.with_name(f"{bill.name}.partial")
-            partial.write_bytes(content)
-            partial.replace(bill)
+            write_file(bill, content)
     return is_new
 
 
 def record_folder(recipe: Recipe, project: Path) -> Path:
-    """Where the record and the bill of materials of a build lie."""
+    """Give the folder of a build's record and bill of materials."""
     return project / ".trainyard" / "images" / f"{recipe.image}-{recipe.tag}"
 
 
@@ -134,7 +133,7 @@ def _start_build(
 
 
 def _labels(recipe: Recipe, project: Path) -> dict[str, str]:
-    """What only the labels say; none of it decides what is built."""
+    """Give the values of the labels; none of them decides what is built."""
     from importlib.metadata import version
 
     name, digest = recipe.base
@@ -148,7 +147,7 @@ def _labels(recipe: Recipe, project: Path) -> dict[str, str]:
 
 
 def _revision(recipe: Recipe, project: Path) -> str:
-    """The commit that is checked out, marked where what goes in differs from it; empty without git."""
+    """Give the commit that is checked out, marked if what goes in differs; empty without git."""
     repository = Repository(project)
     try:
         commit = repository.commit()
@@ -159,7 +158,7 @@ def _revision(recipe: Recipe, project: Path) -> str:
 
 
 def _source(project: Path) -> str:
-    """Where the project's origin can be read; empty where that is nothing public."""
+    """Give the public address of the project's origin; empty where there is none."""
     try:
         origin = Repository(project).origin()
     except GitFailure:

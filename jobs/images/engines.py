@@ -6,6 +6,7 @@ Credentials are the engine's own (`buildah login`, `docker login`); none passes 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,18 +15,18 @@ from pathlib import Path
 from typing import Literal
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.registry import is_loopback
 
 # buildah needs no daemon and no right to run containers, podman no daemon. The first two share
 # their images and logins.
 ENGINES: tuple[EngineName, ...] = ("buildah", "podman", "docker")
 EngineName = Literal["buildah", "podman", "docker"]
 QUERY_TIMEOUT_S = 60.0
+_LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerEngine:
-    """One of the programs, and how it is told what to do."""
+    """A program that builds container images, and the arguments that it takes."""
 
     name: EngineName
     program: Path
@@ -40,7 +41,7 @@ class ContainerEngine:
         secrets: Mapping[str, Path],
         timestamp_s: int,
     ) -> list[str]:
-        """The command that builds an image; its output is the engine's talk."""
+        """Give the command that builds an image; its output is the engine's talk."""
         options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
         options += [f"--secret=id={name},src={path}" for name, path in secrets.items()]
         options += [f"--file={dockerfile}", f"--tag={reference}"]
@@ -51,13 +52,13 @@ class ContainerEngine:
         return [str(self.program), "build", *fixed, *options, str(context)]
 
     def has(self, reference: str) -> bool:
-        """Whether the image is on this machine."""
+        """Tell whether the image is on this machine."""
         what = ["--type", "image"] if self.name == "buildah" else []
         verb = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
         return self._ask([*verb, *what, reference]).returncode == 0
 
     def references(self) -> list[str]:
-        """Every image on this machine by name and tag. Raises EnvironmentFailure without an answer."""
+        """List the images on this machine by name and tag. Raises EnvironmentFailure."""
         name = ".Name" if self.name == "buildah" else ".Repository"
         answer = self._ask(["images", "--format", f"{{{{{name}}}}}:{{{{.Tag}}}}"])
         if answer.returncode:
@@ -65,7 +66,7 @@ class ContainerEngine:
         return answer.stdout.decode().split()
 
     def read_file(self, reference: str, path: str, *, limit_bytes: int) -> bytes:
-        """A file of an image. Raises EnvironmentFailure where it is not to be had."""
+        """Read a file of an image. Raises EnvironmentFailure where it is not to be had."""
         made = self._ask(["from" if self.name == "buildah" else "create", reference])
         if made.returncode:
             raise self._failure(made, f"cannot open {reference}")
@@ -88,16 +89,16 @@ class ContainerEngine:
         return content
 
     def push(self, reference: str, target: str, digest_file: Path) -> list[list[str]]:
-        """The commands that send an image; the digest is in the file, or to be asked for."""
+        """Give the commands that send an image; the digest is in the file, or to be asked for."""
         if self.name == "docker":
             return [self._command("tag", reference, target), self._command("push", target)]
         # A registry on this machine (a test's, or a mirror) has no certificate; docker knows so.
-        plain = ["--tls-verify=false"] if is_loopback(target.partition("/")[0]) else []
+        plain = ["--tls-verify=false"] if _LOOPBACK.fullmatch(target.partition("/")[0]) else []
         options = [*plain, f"--digestfile={digest_file}"]
         return [self._command("push", *options, reference, f"docker://{target}")]
 
     def pushed_digest(self, target: str, digest_file: Path) -> str:
-        """The digest under which the registry keeps what was pushed."""
+        """Give the digest under which the registry keeps what was pushed."""
         if self.name != "docker":
             return digest_file.read_text(encoding="utf-8").strip()
         asked = ["image", "inspect", "--format", "{{json .RepoDigests}}", target]
@@ -133,7 +134,7 @@ class ContainerEngine:
 
 
 def find_engine() -> ContainerEngine:
-    """The first that is on PATH. Raises EnvironmentFailure where none is."""
+    """Find the first engine that is on PATH. Raises EnvironmentFailure where none is."""
     for name in ENGINES:
         program = shutil.which(name)
         if program:

@@ -1,4 +1,4 @@
-"""What `launch image ls` shows: each image's runtime, and its containers on this machine."""
+"""Lists the images: each one's runtime, and its containers on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ListedImage(ImageState):
 
 
 def list_all(project: Path) -> list[ListedImage]:
-    """Every image of the project; without an engine nothing is there as a container."""
+    """List the project's images; without an engine nothing is there as a container."""
     built = _built()
     return [
         ListedImage(**describe(name, project), containers=_containers(name, project, built))
@@ -38,7 +38,7 @@ def list_all(project: Path) -> list[ListedImage]:
 
 
 def _built() -> list[str] | None:
-    """All that the engine has; None where it does not say."""
+    """List the engine's images; None where it does not say."""
     try:
         engine = find_engine()
     except EnvironmentFailure:

@@ -1,4 +1,4 @@
-"""This machine's package index and certificates, to be lent to a build and kept by none of it."""
+"""Lends this machine's package index and certificates to a build, which keeps none of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,19 @@ def lend(folder: Path, environ: Mapping[str, str], home: Path) -> dict[str, Path
 
 
 def find_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The index as environment variables: from the environment, else from pip's and uv's files."""
-    found = {**_from_uv(environ, home), **_from_pip(environ, home)}
+    """Find the index: from the environment, else from pip's and uv's files; as variables."""
+    pip, uv = _read_pip(environ, home), _read_uv(environ, home)
+    indexes: list[dict[str, Any]] = [each for each in uv.get("index", []) if "url" in each]
+    main = [each["url"] for each in indexes if each.get("default")]
+    extra = [each["url"] for each in indexes if not each.get("default")]
+    named = {
+        "PIP_INDEX_URL": pip.get("index-url", ""),
+        "PIP_EXTRA_INDEX_URL": pip.get("extra-index-url", ""),
+        "PIP_TRUSTED_HOST": pip.get("trusted-host", ""),
+        "UV_DEFAULT_INDEX": (main or [uv.get("index-url", "")])[-1],
+        "UV_INDEX": " ".join([*uv.get("extra-index-url", []), *extra]),
+    }
+    found = {name: " ".join(value.split()) for name, value in named.items() if value}
     found |= {name: environ[name] for name in VARIABLES if environ.get(name)}
     for pips, uvs in SAME:
         known = [found[name] for name in (pips, *uvs) if name in found]
@@ -61,73 +73,41 @@ def find_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def find_certificates(environ: Mapping[str, str], home: Path) -> Path | None:
-    """The certificates that this machine trusts, where somebody had to say so."""
+    """Find the certificates that this machine trusts, if somebody had to name them."""
     named = [environ.get(name) for name in CERTIFICATE_VARIABLES]
-    named.append(_pip_setting(_pip_files(environ, home), "cert"))
+    named.append(_read_pip(environ, home).get("cert"))
     return next((Path(each) for each in named if each and Path(each).is_file()), None)
 
 
-def _from_pip(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    files = _pip_files(environ, home)
-    keys = {"PIP_INDEX_URL": "index-url", "PIP_EXTRA_INDEX_URL": "extra-index-url"}
-    found = {name: _pip_setting(files, key) for name, key in keys.items()}
-    found["PIP_TRUSTED_HOST"] = _pip_setting(files, "trusted-host")
-    return {name: " ".join(value.split()) for name, value in found.items() if value}
+def _read_pip(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Read pip's files, a stronger one over a weaker; none where PIP_CONFIG_FILE is /dev/null."""
+    own = environ.get("PIP_CONFIG_FILE", "")
+    if own == os.devnull:
+        return {}
+    config = _config_folder(environ, home)
+    files = ["/etc/pip.conf", home / ".pip/pip.conf", config / "pip/pip.conf", own]
+    found: dict[str, str] = {}
+    for file in files:
+        parser = ConfigParser(interpolation=None)
+        with suppress(ConfigError, OSError, UnicodeDecodeError):
+            parser.read(file, encoding="utf-8")
+            for section in ("global", "install"):
+                given = dict(parser.items(section)) if parser.has_section(section) else {}
+                found |= {key: value for key, value in given.items() if value}
+    return found
+
+
+def _read_uv(environ: Mapping[str, str], home: Path) -> dict[str, Any]:
+    """Read the first of uv's files that can be read."""
+    config = _config_folder(environ, home)
+    own = environ.get("UV_CONFIG_FILE")
+    for file in (*([own] if own else []), config / "uv/uv.toml", "/etc/uv/uv.toml"):
+        with suppress(OSError, ValueError):
+            return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    return {}
 
 
 def _config_folder(environ: Mapping[str, str], home: Path) -> Path:
     given = Path(environ.get("XDG_CONFIG_HOME", ""))
     # A relative one is to be ignored, says the specification.
     return given if given.is_absolute() else home / ".config"
-
-
-def _pip_files(environ: Mapping[str, str], home: Path) -> list[Path]:
-    """From the strongest to the weakest; none where PIP_CONFIG_FILE is /dev/null, as pip has it."""
-    own = environ.get("PIP_CONFIG_FILE")
-    if own == os.devnull:
-        return []
-    config = _config_folder(environ, home)
-    files = [config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf")]
-    return [Path(own), *files] if own else files
-
-
-def _pip_setting(files: list[Path], key: str) -> str | None:
-    for file in files:
-        parser = ConfigParser(interpolation=None)
-        try:
-            parser.read(file, encoding="utf-8")
-        except (ConfigError, OSError, UnicodeDecodeError):
-            continue
-        for section in ("install", "global"):
-            value = parser.get(section, key, fallback="")
-            if value:
-                return value
-    return None
-
-
-def _from_uv(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    config = _config_folder(environ, home)
-    own = environ.get("UV_CONFIG_FILE")
-    places = [config / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]
-    for file in [Path(own), *places] if own else places:
-        try:
-            written = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        return _uv_variables(written)
-    return {}
-
-
-def _uv_variables(written: dict[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    extra: list[str] = list(written.get("extra-index-url", []))
-    if "index-url" in written:
-        found["UV_DEFAULT_INDEX"] = written["index-url"]
-    for index in written.get("index", []):
-        if index.get("default"):
-            found["UV_DEFAULT_INDEX"] = index["url"]
-        elif "url" in index:
-            extra.append(index["url"])
-    if extra:
-        found["UV_INDEX"] = " ".join(extra)
-    return found

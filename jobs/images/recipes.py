@@ -1,4 +1,4 @@
-"""What goes into a container image and what it is called: read from the project, nothing started.
+"""Reads from the project what goes into a container image, and names it; starts nothing.
 
 The tag is a hash of every byte that goes in, so a tag that is there needs no second build.
 """
@@ -39,7 +39,7 @@ SHARED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One variant of an image: what is built from which files, and its name."""
+    """A variant of an image: the files that it is built from, and its name."""
 
     image: str
     variant: str
@@ -49,12 +49,12 @@ class Recipe:
 
     @property
     def dockerfile(self) -> str:
-        """Its place in the build context."""
+        """The Dockerfile's place in the build context."""
         return f"images/{self.image}/Dockerfile"
 
     @property
     def reference(self) -> str:
-        """What the engine on this machine calls it."""
+        """The image's name on this machine."""
         return f"{REPOSITORY}/{self.image}:{self.tag}"
 
     @property
@@ -65,7 +65,7 @@ class Recipe:
 
 
 def dockerfile_of(image: str, project: Path) -> Path:
-    """The image's Dockerfile. Raises NotFound for one that the project does not have."""
+    """Find the image's Dockerfile. Raises NotFound for one that the project does not have."""
     path = lock_file(image, project).with_name("Dockerfile")
     if not path.exists():
         message = f"image `{image}` has no {path}"
@@ -74,7 +74,7 @@ def dockerfile_of(image: str, project: Path) -> Path:
 
 
 def read_recipe(image: str, variant: str, project: Path) -> Recipe:
-    """Everything that one variant is built from. Raises NotFound for one that is not there."""
+    """Read what one variant is built from. Raises NotFound for one that is not there."""
     dockerfile = dockerfile_of(image, project)
     given = bases(dockerfile.read_text(encoding="utf-8"))
     special = f"requirements-{variant}.txt"
@@ -94,7 +94,7 @@ def read_recipe(image: str, variant: str, project: Path) -> Recipe:
 
 
 def bases(dockerfile: str) -> dict[str, str]:
-    """The arguments above the first stage, filled in: the images that the Dockerfile builds on."""
+    """Read the arguments above the first stage, filled in: the images to build on."""
     first = STAGE.search(dockerfile)
     head = dockerfile[: first.start()] if first else dockerfile
     found: dict[str, str] = {}
@@ -107,7 +107,7 @@ def bases(dockerfile: str) -> dict[str, str]:
 
 
 def variant_arguments(image: str, variant: str, given: Mapping[str, str]) -> dict[str, str]:
-    """What tells the Dockerfile apart: the bases, and the operations that Horovod is built with."""
+    """Give the arguments of a variant: its bases, and the operations that Horovod is built with."""
     prefix = "" if variant == "cpu" else f"{variant.upper()}_"
     names = {name: f"{prefix}{name}" for name in ("BASE_IMAGE", "BUILD_IMAGE")}
     missing = [name for name in names.values() if name not in given]
@@ -119,7 +119,7 @@ def variant_arguments(image: str, variant: str, given: Mapping[str, str]) -> dic
 
 
 def code_files(project: Path, folder: str) -> dict[str, Path]:
-    """The files of a package, less what Python and editors leave there."""
+    """List the files of a package, less what Python and editors leave there."""
     found: dict[str, Path] = {}
     for parent, folders, names in os.walk(project / folder):
         folders[:] = [each for each in folders if each != "__pycache__" and each[0] != "."]

@@ -83,7 +83,7 @@ def python_tag() -> str:
 
 
 def runtime_python(image: str, project: Path) -> Path:
-    """The interpreter of a realised image.
+    """Give the interpreter of a realised image.
 
     Raises EnvironmentFailure while it is not built, NotFound for an image that does not exist.
     """
@@ -95,7 +95,7 @@ def runtime_python(image: str, project: Path) -> Path:
 
 
 def describe(image: str, project: Path) -> ImageState:
-    """What `launch image ls` shows of an image."""
+    """Describe an image's runtime, as `launch image ls` shows it."""
     root = runtime_root(image, project)
     return ImageState(name=image, built=is_finished(root), runtime=str(root))
 
@@ -105,7 +105,7 @@ def runtime_root(image: str, project: Path) -> Path:
 
 
 def is_finished(root: Path) -> bool:
-    """Built to the end, and the Python it was made from is still there."""
+    """Tell whether it is built to the end, and the Python it was made from is still there."""
     return (root / FINISHED).exists() and (root / "bin" / "python").exists()
 
 
@@ -150,7 +150,7 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
 
 
 def find_uv(project: Path) -> Path:
-    """The uv that started us, else the one on PATH, else the one set-up installed."""
+    """Find the uv that started us, else the one on PATH, else the one set-up installed."""
     own = project / ".trainyard" / "uv" / "bin" / "uv"
     for candidate in (os.environ.get("UV"), shutil.which("uv"), str(own)):
         if candidate and Path(candidate).exists():
@@ -187,7 +187,7 @@ def install_packages(root: Path, uv: Path, requirements: Path, *, log: Path, kee
 def ensure_horovod(
     image: str, project: Path, root: Path, uv: Path, *, log: Path, report: Report
 ) -> Path | None:
-    """The Horovod wheel for this image, from the cache or compiled now; None for an image without."""
+    """Give the image's Horovod wheel, from the cache or compiled now; None for an image without."""
     key = horovod_key(image, project)
     if key is None:
         return None
@@ -253,7 +253,7 @@ def install_horovod(
 
 
 def uv_environment(uv: Path) -> dict[str, str]:
-    """The caller's environment without what points uv at another project; names the uv to use."""
+    """Copy the caller's environment less what points uv at another project; adds UV."""
     env = {name: value for name, value in os.environ.items() if name not in UV_STEERING}
     return {**env, "UV": str(uv), "UV_PYTHON_DOWNLOADS": "never"}
 

@@ -32,7 +32,7 @@ def to_argv(args: Mapping[str, Argument]) -> tuple[str, ...]:
 
 
 def split_argv(argv: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Argument]]:
-    """A command's own words, and the args that `to_argv` put behind them.
+    """Part a command's own words from the args that `to_argv` put behind them.
 
     Words that `to_argv` would not have written so are left to the command.
     """

@@ -1,4 +1,4 @@
-"""From located values to frozen structs, every mistake named with its place.
+"""Decodes located values into frozen structs and names every mistake with its place.
 
 Beside `msgspec.convert` it knows lines and columns, the nearest known key, and takes a number
 where text is wanted, as it was written (`env: {OMP_NUM_THREADS: 4}`).
@@ -47,14 +47,14 @@ _MOST_PROBLEMS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One mistake: what it is, at its place, and what to write instead."""
+    """A mistake: its place and kind, and what to write instead."""
 
     message: str
     hint: str
 
 
 def decode(node: Node, kind: type[S], *, ignored: Sequence[str] = ()) -> S:
-    """The struct that the tree describes; top-level keys in `ignored` are passed over.
+    """Decode the struct that the tree describes; top-level keys in `ignored` are passed over.
 
     Raises one LaunchError with every mistake.
     """
@@ -66,7 +66,7 @@ def decode(node: Node, kind: type[S], *, ignored: Sequence[str] = ()) -> S:
 
 
 def describe(kind: Any) -> str:
-    """What a type wants, in words."""
+    """Describe a type in words."""
     if kind in _WORDED:
         return _WORDED[kind]
     origin, arguments = get_origin(kind), get_args(kind)
@@ -90,7 +90,7 @@ def describe(kind: Any) -> str:
 
 
 def found(node: Node) -> str:
-    """What stands there, in words."""
+    """Describe a node's value in words."""
     value = node.value
     if isinstance(value, dict):
         return "a mapping"
@@ -204,7 +204,7 @@ def _wrong(node: Node, kind: Any, path: str) -> Problem:
 
 
 def _how_to_write(where: str, path: str, kind: Any) -> str:
-    """The key with a value that would do, in the file or behind the option that it came from."""
+    """Write the key with a value that would do, for the file or the option that it came from."""
     if not path:
         return "`key: value` lines; `launch schema job` prints all keys"
     path, example = path.rstrip("."), _example(kind)
@@ -217,7 +217,7 @@ def _how_to_write(where: str, path: str, kind: Any) -> str:
 
 
 def _example(kind: Any) -> str:
-    """A value of the type, as YAML on one line."""
+    """Give a value of the type, as YAML on one line."""
     if kind in _EXAMPLES:
         return _EXAMPLES[kind]
     origin, arguments = get_origin(kind), get_args(kind)

@@ -32,7 +32,7 @@ TRAINER = "trainer"
 
 @dataclass(frozen=True, kw_only=True)
 class CodeLocation:
-    """Where a job's code is: an absolute folder, the sub-folders that travel (all when empty)."""
+    """Place of a job's code: an absolute folder, the sub-folders that travel (all when empty)."""
 
     folder: str
     only: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def load_job(
 
 
 def find_job(name: str) -> Path:
-    """The file that a path or a catalog name stands for."""
+    """Find the file that a path or a catalog name stands for."""
     is_path = name.endswith(SUFFIXES) or os.sep in name or "/" in name
     if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
         path = _path(name, "JOB")
@@ -86,12 +86,12 @@ def find_job(name: str) -> Path:
 
 
 def catalog_names() -> list[str]:
-    """The names of the ready-made jobs."""
+    """List the names of the ready-made jobs."""
     return sorted(file.stem for file in CATALOG.glob("*.yaml"))
 
 
 def read_tree(path: Path, name: str) -> Node:
-    """The file as a tree of located values."""
+    """Read the file as a tree of located values."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -109,7 +109,7 @@ def read_tree(path: Path, name: str) -> Node:
 
 
 def override(root: Node, overrides: Sequence[str], options: Mapping[str, str]) -> Node:
-    """The tree with the values that the command line gives; the options come last."""
+    """Set the values that the command line gives; the options come last."""
     for assignment in overrides:
         root = with_override(root, *parse_override(assignment))
     for key, value in options.items():
@@ -119,7 +119,7 @@ def override(root: Node, overrides: Sequence[str], options: Mapping[str, str]) -
 
 
 def decode_job(root: Node) -> JobFile:
-    """The tree as a job file, its keys checked one by one and against each other."""
+    """Decode the tree as a job file; checks its keys one by one and against each other."""
     job = decode(root, JobFile, ignored=(SCHEMA_KEY,))
     _check_program(job, root)
     _check_variables(job, root)
@@ -165,7 +165,7 @@ def _check_folders(job: JobFile, root: Node) -> None:
 
 
 def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None:
-    """The folder that travels, looked at before anything starts.
+    """Find the folder that travels, before anything starts.
 
     `code:` where it is given. Without it: the folder of the job file for a `script`, our own
     programs for a `module: trainer.*`, and nothing for the rest.
@@ -207,7 +207,7 @@ def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | N
 
 
 def _path(text: str, source: str, folder: Path = Path()) -> Path:
-    """The path that somebody wrote, which may be of nothing; `source` is where it stands.
+    """Convert a path that somebody wrote, which may be of nothing; `source` is where it stands.
 
     Raises LaunchError for what can be no path: too long a name, the home of nobody.
     """
@@ -222,7 +222,7 @@ def _path(text: str, source: str, folder: Path = Path()) -> Path:
 
 
 def _refuse_forgotten_code(job: JobFile, folder: Path, source: str) -> None:
-    """A program that lies beside the job file would not be found where the ranks run."""
+    """Refuse a program beside the job file that would not be found where the ranks run."""
     if job.module:
         top = job.module.split(".")[0]
         candidates = [top, f"{top}.py"]
@@ -262,7 +262,7 @@ def _nearest_job(name: str, folder: Path) -> str:
 
 
 def _job_files(folder: Path) -> list[str]:
-    """The names of what could be a job file."""
+    """List the names of what could be a job file."""
     files = [file for file in _names(folder) if file.endswith(SUFFIXES)]
     return [file for file in files if not file.startswith("Pulumi.")]
 

@@ -17,10 +17,9 @@ from jobs.contracts.spec import (
     JobSpec,
     Limits,
 )
+from jobs.host.units import parse_duration
 from jobs.jobfile.arguments import to_argv
 from jobs.jobfile.read import CodeLocation
-
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def resolve(
@@ -70,13 +69,10 @@ def resolve(
 
 
 def choose_cluster(job: JobFile, environment: Environment) -> str:
-    """The cluster that the job names, else the first that is large enough."""
+    """Choose the cluster that the job names, else the first that is large enough."""
     clusters = environment.clusters
-    if job.cluster is not None and job.cluster not in clusters:
-        message = f"stack `{environment.stack}` has no cluster `{job.cluster}`"
-        near = get_close_matches(job.cluster, list(clusters), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"it has: {', '.join(clusters) or 'none'}"
-        raise LaunchError(message, hint=hint)
+    if job.cluster is not None:
+        require_cluster(environment, job.cluster)
     candidates = [job.cluster] if job.cluster else list(clusters)
     for name in candidates:
         if is_large_enough(job, clusters[name]):
@@ -90,8 +86,21 @@ def choose_cluster(job: JobFile, environment: Environment) -> str:
     raise _too_large(job, environment, largest)
 
 
+def require_cluster(
+    environment: Environment, name: str, *, error: type[LaunchError] = LaunchError
+) -> Cluster:
+    """Give the cluster of a name; raises `error` with the nearest name where there is none."""
+    clusters = environment.clusters
+    if name in clusters:
+        return clusters[name]
+    message = f"stack `{environment.stack}` has no cluster `{name}`"
+    near = get_close_matches(name, list(clusters), n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"it has: {', '.join(clusters) or 'none'}"
+    raise error(message, hint=hint)
+
+
 def process_slots(cluster: Cluster) -> int:
-    """The most ranks that a node takes: one a GPU, else as many as the cluster says."""
+    """Count the ranks that a node takes: one a GPU, else as many as the cluster says."""
     return cluster.gpus_per_node or cluster.processes_per_node
 
 
@@ -103,13 +112,13 @@ def size_on(job: JobFile, cluster: Cluster) -> tuple[int, int]:
 
 
 def is_large_enough(job: JobFile, cluster: Cluster) -> bool:
-    """Whether the cluster could ever hold the job."""
+    """Tell whether the cluster could ever hold the job."""
     nodes, processes = size_on(job, cluster)
     return nodes <= cluster.max_nodes and processes <= process_slots(cluster)
 
 
 def command_of(job: JobFile, code: CodeLocation | None) -> tuple[str, ...]:
-    """The argv of one rank; the word `python` in front means the image's own interpreter."""
+    """Give the argv of one rank; the word `python` in front means the image's own interpreter."""
     if job.module:
         words = ("python", "-m", job.module)
     elif job.script:
@@ -119,19 +128,14 @@ def command_of(job: JobFile, code: CodeLocation | None) -> tuple[str, ...]:
     return (*words, *to_argv(job.args))
 
 
-def duration_s(text: str) -> float:
-    """Seconds of a duration such as `90s`, `30m`, `1.5h`, `2d`."""
-    return float(text[:-1]) * _UNITS_S[text[-1]]
-
-
 def hang_s(limits: JobLimits) -> float | None:
     """Seconds without a sign of life that count as a hang; None where nobody is to look."""
-    return None if limits.hang == "off" else duration_s(limits.hang)
+    return None if limits.hang == "off" else parse_duration(limits.hang)
 
 
 def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
-    """In seconds: of the wall-clock limit and what the limit on cost comes to, the lesser."""
-    given = duration_s(limits.wall_clock) if limits.wall_clock else None
+    """Convert limits to seconds: the lesser of wall-clock and of what the cost comes to."""
+    given = parse_duration(limits.wall_clock) if limits.wall_clock else None
     in_seconds = Limits(wall_clock_s=given, hang_s=hang_s(limits))
     price = cluster.price_per_node_hour
     if limits.cost is None or price == 0:
@@ -146,7 +150,7 @@ def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
 
 
 def _image(job: JobFile, environment: Environment) -> str:
-    """On Azure the reference that the stack pins; this machine realises images by name.
+    """Give on Azure the reference that the stack pins; this machine realises images by name.
 
     What a dev stack does not pin its workspace builds itself, from images/<name>.
     """
@@ -189,7 +193,7 @@ def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:
 
 
 def size_text(nodes: int, processes_per_node: int) -> str:
-    """A job's size in words: `2 nodes x 4 processes`."""
+    """Write a job's size in words: `2 nodes x 4 processes`."""
     return (
         f"{nodes} node{'s' if nodes != 1 else ''} x "
         f"{processes_per_node} process{'es' if processes_per_node != 1 else ''}"

@@ -85,7 +85,7 @@ def parse_yaml(text: str, name: str, *, is_one_place: bool = False) -> Node:
 
 
 def parse_override(assignment: str, option: str | None = None) -> tuple[list[str], Node]:
-    """The key's path and the value of `--set KEY=VALUE` (or of an option that stands for one)."""
+    """Parse `--set KEY=VALUE`, or an option for one, to the key's path and the value."""
     key, equals, text = assignment.partition("=")
     where = brief(option or f"--set {assignment}")
     _check_text(assignment, where)
@@ -102,7 +102,7 @@ def parse_override(assignment: str, option: str | None = None) -> tuple[list[str
 
 
 def with_override(root: Node, path: Sequence[str], value: Node) -> Node:
-    """The tree with the value at the path, mappings made on the way."""
+    """Set the value at the path, and make the mappings on the way."""
     if not path:
         return value
     entries = dict(root.value) if isinstance(root.value, dict) else {}
@@ -132,12 +132,12 @@ def located(value: Any, where: str) -> Node:
 
 
 def brief(text: str) -> str:
-    """The text, cut where it is too long for a message."""
+    """Cut a text that is too long for a message."""
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def plain_scalar(text: str) -> Scalar:
-    """What an unquoted scalar means in YAML 1.2's core schema."""
+    """Convert an unquoted scalar as YAML 1.2's core schema does."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _LONGEST_NUMBER:
@@ -166,7 +166,7 @@ class _Reader:
         self._anchors: dict[str, tuple[Node, int] | None] = {}
 
     def document(self) -> Node | None:
-        """The tree, None where there is nothing but comments."""
+        """Read the tree; None where there is nothing but comments."""
         import yaml
 
         next(self._events)
@@ -281,7 +281,7 @@ def _too_deep(where: str) -> LaunchError:
 
 
 def _tag(tag: str) -> str:
-    """A tag as it is written: YAML's own are `!!str`, not their long name."""
+    """Write a tag as in the file: YAML's own are `!!str`, not their long name."""
     return tag.replace("tag:yaml.org,2002:", "!!", 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.contracts.spec import Environment, InputSpec, JobSpec, Plan
@@ -31,7 +32,7 @@ def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> st
         ("launcher", spec.launcher),
         ("command", shlex.join(spec.command)),
         ("code", _code_text(spec, code)),
-        *[("left out", _left_out_text(name)) for name in (code.left_out if code else ())],
+        *[("left out", _left_out_text(spec, name)) for name in (code.left_out if code else ())],
         *[(_label("input", n), _input_text(name, spec.inputs[name])) for n, name in _each(spec)],
         ("outputs", ", ".join(spec.outputs)),
         ("resumes", f"{spec.resume.run} at step {spec.resume.step}" if spec.resume else ""),
@@ -98,10 +99,14 @@ def _code_text(spec: JobSpec, code: Snapshot | None) -> str:
     return f"{spec.code} ({only}{count_text(code.num_files, 'file')}, {size_text(code.bytes)})"
 
 
-def _left_out_text(name: str) -> str:
+def _left_out_text(spec: JobSpec, name: str) -> str:
     if name.endswith("/"):
         return f"{name} (fetched from a run)"
-    return f"{name} (a link to what is no code of the job; copy what it leads to)"
+    try:
+        aim = str(Path(spec.code or "", name).readlink())
+    except OSError:  # it went meanwhile
+        aim = "nothing"
+    return f"{name} (a link to {aim}, which is no code of the job; copy what it leads to)"
 
 
 def _limits_text(spec: JobSpec) -> str:

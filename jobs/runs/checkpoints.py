@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """One whole checkpoint; `saved` is ISO 8601 in UTC."""
+    """A whole checkpoint; `saved` is ISO 8601 in UTC."""
 
     name: str
     step: int
@@ -30,14 +30,14 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class _Manifest(Struct, frozen=True, kw_only=True):
-    """What is read of `manifest.json`; a trainer writes more."""
+    """The part of `manifest.json` that is read; a trainer writes more."""
 
     step: int
     saved: str | None = None
 
 
 def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
-    """All that have a manifest, newest first."""
+    """List the checkpoints that have a manifest, newest first."""
     found: list[Checkpoint] = []
     for manifest in run_dir.glob(f"{FOLDER}/*/{MANIFEST}"):
         try:
@@ -52,7 +52,7 @@ def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
 
 
 def checkpoint_of(name: str, manifest: bytes, size: int) -> Checkpoint | None:
-    """The checkpoint that a manifest tells of; None where it was cut off. `size` is of all files."""
+    """Read a checkpoint's manifest; None where it was cut off. `size` is of all files."""
     try:
         read = parse_json(manifest, _Manifest)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Where this machine keeps what it knows of a workspace's runs."""
+"""Names the folder in which this machine keeps what it knows of a workspace's runs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.contracts.spec import Environment
+from jobs.host.owners import FOLDER, xdg_folder
 
 
 def workspace_folder(environment: Environment) -> Path:
-    """The folder of a workspace, by its name and id; `runs/<ID>/` in it is a run's."""
+    """Give the folder of a workspace, by its name and id; `runs/<ID>/` in it is a run's."""
     workspace = environment.workspace
     # Resource Manager does not tell capitals from small letters.
     digest = hashlib.sha256(workspace.id.lower().encode()).hexdigest()[:8]
     root = state_root(os.environ, sys.platform, Path.home())
-    return root / "trainyard" / f"{workspace.name}-{digest}"
+    return root / f"{workspace.name}-{digest}"
 
 
 def state_root(environ: Mapping[str, str], platform: str, home: Path) -> Path:
-    """Where the platform's programs keep what should outlive them, and is no setting."""
+    """Give our folder where the platform's programs keep what outlives them and is no setting.
+
+    Raises EnvironmentFailure where XDG_STATE_HOME names a folder that others can change.
+    """
     if platform == "win32":
-        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / FOLDER
     if platform == "darwin":
-        return home / "Library" / "Application Support"
-    given = environ.get("XDG_STATE_HOME", "")
-    # A relative path there is to be ignored, says the specification.
-    return Path(given) if given.startswith("/") else home / ".local" / "state"
+        return home / "Library" / "Application Support" / FOLDER
+    return xdg_folder(environ, "XDG_STATE_HOME") or home / ".local" / "state" / FOLDER

@@ -30,7 +30,7 @@ _MOST_NAMES = 100
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What travels of some code, and what stays here.
+    """Counts of the files that travel, and the names of those that stay here.
 
     `left_out` are links to what does not travel, and folders (they end in a slash) of what was
     fetched from runs.
@@ -107,7 +107,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 def git_state(folder: Path, copy: Path, only: Sequence[str] = ()) -> GitState | None:
-    """The commit that the folder is at, and what of it was changed since; None outside of git.
+    """Read the commit that the folder is at, and its changes since; None outside of git.
 
     Told is what changed in files that are in `copy`, the folder that travels, and of deleted ones
     the name: nothing that stays here. `only` names the parts that travel (all when empty). Where
@@ -144,7 +144,7 @@ def _dirty_diff(repository: Repository, copy: Path, only: Sequence[str]) -> str:
 
 
 def _few_at_once(names: list[str]) -> Iterator[list[str]]:
-    """So many as the arguments of a process may be."""
+    """Cut names into as many as the arguments of a process may be."""
     for start in range(0, len(names), _MOST_NAMES):
         yield names[start : start + _MOST_NAMES]
 
@@ -170,7 +170,7 @@ class _Rules:
         self._parts = parts
 
     def with_folder(self, folder: Path, prefix: str) -> _Rules:
-        """The rules inside a folder; `prefix` is its path below the source, ending in `/`."""
+        """Add the rules inside a folder; `prefix` is its path below the source, ending in `/`."""
         lines: list[str] = []
         for name in IGNORE_FILES:
             try:
@@ -185,7 +185,7 @@ class _Rules:
         return _Rules((*self._parts, (prefix, GitIgnoreSpec.from_lines(lines))))
 
     def ignore(self, path: str) -> bool:
-        """Whether a path is ignored (folders end in `/`): the innermost file with a say decides."""
+        """Tell whether a path is ignored (folders end in `/`); the innermost file decides."""
         for prefix, spec in reversed(self._parts):
             # Rules from above the source have the way down to it as a negative prefix.
             inner = prefix[1:] + path if prefix.startswith("^") else path.removeprefix(prefix)
@@ -252,7 +252,7 @@ def _below(root: Path, path: Path) -> str:
 
 
 def _rules_above(root: Path) -> _Rules:
-    """The rules of a repository that the source is a folder of."""
+    """Read the ignore rules of a repository that the source is a folder of."""
     above = [root, *root.parents]
     top = next((at for at, folder in enumerate(above) if (folder / ".git").exists()), 0)
     rules = _Rules()
@@ -287,7 +287,7 @@ def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[
 
 
 def _parted(prefix: str, items: list[os.DirEntry[str]]) -> tuple[list[os.DirEntry[str]], list[str]]:
-    """What of a folder is code, and the names of the folders that were fetched: it may be itself."""
+    """Part a folder's code from the folders that were fetched into it, itself perhaps."""
     if all(item.name != FETCHED for item in items):
         return items, []
     own = [item for item in items if not _is_made(item.name)]
@@ -301,7 +301,7 @@ def _parted(prefix: str, items: list[os.DirEntry[str]]) -> tuple[list[os.DirEntr
 
 
 def _is_made(name: str) -> bool:
-    """Whether a fetch left it, where one did: results, half of a file, what it keeps for itself."""
+    """Tell whether a fetch left the entry: results, half of a file, or its own mark."""
     return name in _MADE or name.endswith(".part") or name.startswith(".trainyard-fetch")
 
 

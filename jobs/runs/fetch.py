@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
-from jobs.host.private import open_lock
+from jobs.host.private import locked
 from jobs.runs.code import FETCHED
 
 FILES = ("metrics.jsonl", "summary.json", "error.json")
@@ -18,7 +18,6 @@ FOLDERS = ("outputs", "logs")
 PART_SUFFIX = ".part"
 BLOCK = 1 << 20
 LOCK = ".trainyard-fetch.lock"
-_LOCKED_PAUSE_S = 0.2
 
 
 def fetch_run(run_dir: Path, into: Path) -> Path:
@@ -51,41 +50,18 @@ def fetching_into(into: Path) -> Generator[None]:
     """
     try:
         into.mkdir(parents=True, exist_ok=True)
-        descriptor = open_lock(into / LOCK)
-        try:
-            _lock(descriptor, into)
+        with locked(into / LOCK, waiting=partial(_say_waiting, into), without_locks=True):
             (into / FETCHED).open("ab").close()
             yield
-        finally:
-            os.close(descriptor)
     except OSError as error:
         message = f"cannot write into `{into}`: {error.strerror or error}"
         hint = "free some space or choose another folder, then fetch again: it goes on"
         raise EnvironmentFailure(message, hint=hint) from error
 
 
-def _lock(descriptor: int, into: Path) -> None:
-    """The system lets go of it when the process ends, however it does."""
-    has_said = False
-    while not _try_lock(descriptor):
-        if not has_said:
-            console.say(f"another fetch is at it in `{into}`: waiting for its end")
-            has_said = True
-        time.sleep(_LOCKED_PAUSE_S)
-
-
-def _try_lock(descriptor: int) -> bool:
-    if os.name == "nt":
-        import msvcrt
-
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    from jobs.blobs.transfers.portable import lock
-
-    return lock(descriptor)
+def _say_waiting(into: Path) -> nullcontext[None]:
+    console.say(f"another fetch is at it in `{into}`: waiting for its end")
+    return nullcontext()
 
 
 def _names(root: Path) -> Iterator[str]:
@@ -136,7 +112,7 @@ def _is_copied(status: os.stat_result, target: Path) -> bool:
 
 
 def _is_inner_link(path: Path, root: Path) -> bool:
-    """Whether a path is a link that leads to something in the same folder tree, relatively."""
+    """Tell whether a path is a relative link that leads to something below `root`."""
     if not path.is_symlink() or path.readlink().is_absolute():
         return False
     aim = path.resolve()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import LogLine
+from jobs.host.units import parse_duration, utc_text
 
 BLOCK = 1 << 18
 # While something happens, and shortly after, the end of a run must be seen at once.
@@ -26,7 +27,6 @@ IDLE_POLL_S = 0.2
 IDLE_AFTER_S = 20.0
 
 _NAME = re.compile(r"rank-(\d+)\.log")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _by_time = attrgetter("ts", "rank")
 
 
@@ -54,21 +54,18 @@ def read_logs(
 
 
 def since_time(text: str, now_s: float) -> str:
-    """What `--since` means: a duration before now (`90s`, `10m`, `2h`, `1d`) or an ISO time.
+    """Convert `--since`: a duration before now (`90s`, `10m`, `2h`, `1d`) or an ISO time.
 
     Raises LaunchError for anything else.
     """
-    duration = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
+    ago_s = parse_duration(text)
     try:
-        if duration:
-            ago_s = float(duration[1]) * _UNITS_S[duration[2]]
-            when = datetime.fromtimestamp(now_s - ago_s, UTC)
-        else:
-            when = datetime.fromisoformat(text).astimezone(UTC)  # without a zone: local time
+        if ago_s is not None:
+            return utc_text(datetime.fromtimestamp(now_s - ago_s, UTC))
+        return utc_text(datetime.fromisoformat(text))  # without a zone: local time
     except (ValueError, OverflowError, OSError):
         message = f"`{text}` is neither a duration nor a time"
         raise LaunchError(message, hint="--since 10m, or --since 2026-11-21T12:00:00Z") from None
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _matching(lines: Iterable[LogLine], grep: re.Pattern[str] | None) -> Iterator[LogLine]:
@@ -99,7 +96,7 @@ class _Files:
         self._read: dict[int, int] = {}
 
     def forwards(self, since: str | None = None) -> Iterator[LogLine]:
-        """All whole lines not read yet, oldest first."""
+        """Yield the whole lines not read yet, oldest first."""
         streams = (
             _lines(path, rank, _first_since(path, start, end, since) if since else start, end)
             for rank, path, start, end in self._advance()
@@ -107,7 +104,7 @@ class _Files:
         return heapq.merge(*streams, key=_by_time)
 
     def backwards(self, since: str | None = None) -> Iterator[LogLine]:
-        """All whole lines not read yet, newest first."""
+        """Yield the whole lines not read yet, newest first."""
         streams = (
             _lines_backwards(path, rank, start, end, since)
             for rank, path, start, end in self._advance()
@@ -115,7 +112,7 @@ class _Files:
         return heapq.merge(*streams, key=_by_time, reverse=True)
 
     def _advance(self) -> list[tuple[int, Path, int, int]]:
-        """The byte range of each file that is new, up to its last whole line."""
+        """Give the byte range of each file that is new, up to its last whole line."""
         found: list[tuple[int, Path, int, int]] = []
         for rank, path in self._paths():
             start = self._read.get(rank, 0)
@@ -181,7 +178,7 @@ def _parse(line: bytes, rank: int) -> LogLine:
 
 
 def _end_of_last_line(path: Path, start: int, size: int) -> int:
-    """Where the last whole line before `size` ends; `start` where there is none."""
+    """Find the end of the last whole line before `size`; `start` where there is none."""
     with path.open("rb") as file:
         while size > start:
             low = max(start, size - BLOCK)
@@ -194,7 +191,7 @@ def _end_of_last_line(path: Path, start: int, size: int) -> int:
 
 
 def _first_since(path: Path, start: int, end: int, since: str) -> int:
-    """Where the first line that is not older than `since` begins (binary search)."""
+    """Find the first line that is not older than `since` (binary search)."""
     wanted = since.encode()
     with path.open("rb") as file:
         low, high = start, end  # the line that begins at low, or after it, is the answer

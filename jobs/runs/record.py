@@ -9,14 +9,15 @@ from pathlib import Path
 import msgspec
 
 from jobs.contracts.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunRecord
+from jobs.host.units import now
 from jobs.runs.code import git_state
-from jobs.runs.store import now, read_record
+from jobs.runs.store import read_record
 
 
 def make_record(
     run_dir: Path, plan: Plan, environment: Environment, *, image_digest: str | None
 ) -> RunRecord:
-    """The record of a run that is about to be made; the copy of its code is in `run_dir`."""
+    """Make the record of a new run; the copy of its code is in `run_dir`."""
     content = msgspec.json.encode(environment, order="sorted")
     spec = plan.spec
     return RunRecord(
@@ -31,7 +32,7 @@ def make_record(
 
 
 def _git_of(code: Path, copy: Path, only: Sequence[str]) -> GitState | None:
-    """The state of the code; for another run's copy what that run was submitted with."""
+    """Read the code's state; for another run's copy the state that run was submitted with."""
     if code.name == "code" and (code.parent / "run.json").exists():
         return read_record(code.parent).git
     return git_state(code, copy, only)

@@ -1,4 +1,4 @@
-"""What runs came to: their final figures as rows, their metrics as curves.
+"""Reads the results of runs: final figures as rows, metrics as curves.
 
 Reads a run directory (docs/run-directory.md) whoever wrote it: figures come from `summary.json`,
 else from the last metrics. Knows nothing of pictures; jobs/runs/charts.py draws what this gives.
@@ -24,7 +24,7 @@ RIGHT = (3, 4, 5, 6, 7, 8)
 
 
 class Metric(Struct, frozen=True):
-    """One line of `metrics.jsonl`; the time is not needed here."""
+    """A line of `metrics.jsonl`; the time is not needed here."""
 
     step: int
     epoch: float
@@ -34,7 +34,7 @@ class Metric(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True, kw_only=True):
-    """One metric over the epochs."""
+    """A metric over the epochs."""
 
     split: str
     name: str
@@ -52,7 +52,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
-    """All that a report says of one run."""
+    """Status, figures and curves of one run."""
 
     status: RunStatus
     error: RankError | None
@@ -62,7 +62,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
 
 
 def read_report(status: RunStatus, error: RankError | None) -> RunReport:
-    """What a run, over or not, has written into its run directory."""
+    """Read what a run, over or not, has written into its run directory."""
     run_dir = Path(status.run_dir)
     curves = read_curves(run_dir / "metrics.jsonl")
     summary = _read_summary(run_dir / "summary.json")
@@ -99,7 +99,7 @@ def read_curves(path: Path) -> list[Curve]:
 
 
 def row(report: RunReport) -> tuple[str, ...]:
-    """The run's line of the table; `-` where it does not tell."""
+    """Write the run's line of the table; `-` where it does not tell."""
     status, figures = report.status, report.figures
     time_s = run_time_s(status)
     return (
@@ -116,7 +116,7 @@ def row(report: RunReport) -> tuple[str, ...]:
 
 
 def remarks(reports: Sequence[RunReport]) -> list[str]:
-    """What the table cannot say: why a run did not complete, and which left no metrics."""
+    """Say what the table cannot: why a run did not complete, and which left no metrics."""
     found: list[str] = []
     for report in reports:
         if report.status.state.is_terminal() and report.status.exit_code != 0:
@@ -127,7 +127,7 @@ def remarks(reports: Sequence[RunReport]) -> list[str]:
 
 
 def as_json(report: RunReport) -> dict[str, Any]:
-    """The run's fields as every verb gives them, its figures, summary and error."""
+    """Give the run's fields as every verb does, with its figures, summary and error."""
     return {
         **msgspec.to_builtins(report.status),
         "time_s": run_time_s(report.status),

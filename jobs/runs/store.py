@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
 from jobs.host import console
+from jobs.host.files import sync_folder, write_file
 from jobs.host.private import make_folder
 from jobs.host.untrusted import parse_json, read_json, read_small
 
@@ -33,7 +34,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class RunEvent(Struct, frozen=True, kw_only=True):
-    """One line of `events.jsonl`: the state that the run entered at `ts`.
+    """A line of `events.jsonl`: the state that the run entered at `ts`.
 
     `attempt` (`ID.1`) is set where an attempt starts to run, and where it ended for another.
     """
@@ -46,7 +47,7 @@ class RunEvent(Struct, frozen=True, kw_only=True):
 
 
 class RunStore:
-    """The runs of one workspace folder.
+    """Runs of one workspace folder.
 
     Names are listed and sorted, records are read only of those asked for, so that the newest
     twenty cost the same among ten runs and among ten thousand.
@@ -58,7 +59,7 @@ class RunStore:
 
     @classmethod
     def of(cls, environment: Environment) -> RunStore:
-        """The store of a local environment."""
+        """Open the store of a local environment."""
         return cls(workspace_folder(environment))
 
     # --- reading ---------------------------------------------------------------------------
@@ -91,11 +92,11 @@ class RunStore:
         return found
 
     def is_unfinished(self, name: str) -> bool:
-        """Whether a folder is no run yet, or of one that never was."""
+        """Tell whether a folder is no run yet, or of one that never was."""
         return not (self._exists(name) or os.path.lexists(f"{self.runs}/{name}/logs"))
 
     def find(self, name: str) -> RunHandle:
-        """The run that an id, a unique prefix of one or `last` names.
+        """Find the run that an id, a unique prefix of one or `last` names.
 
         By its id a run whose folder was deleted is found, too, while processes of it live.
         Raises NotFound where there is none, LaunchError where a prefix fits several.
@@ -119,36 +120,36 @@ class RunStore:
         return self.handle(matches[0])
 
     def handle(self, run_id: str) -> RunHandle:
-        """The handle of an id; does not look whether there is such a run."""
+        """Make the handle of an id; does not look whether there is such a run."""
         return RunHandle(id=run_id, engine="local", run_dir=str(self.runs / run_id))
 
     def record(self, handle: RunHandle) -> RunRecord:
-        """What the run was asked to do, and with what."""
+        """Read the run's record: its plan, code and environment."""
         return read_record(Path(handle.run_dir))
 
     def events(self, handle: RunHandle) -> list[RunEvent]:
-        """The states that the run went through, oldest first."""
+        """Read the states that the run went through, oldest first."""
         return read_events(Path(handle.run_dir))
 
     def status(self, handle: RunHandle) -> RunStatus:
-        """Where the run stands; `lost` where nobody looks after it any more."""
+        """Read the run's status; `lost` where nobody looks after it any more."""
         return read_status(Path(handle.run_dir))
 
     def error(self, handle: RunHandle) -> RankError | None:
-        """The rank that failed first, or None."""
+        """Read the error of the rank that failed first, or None."""
         return read_error(Path(handle.run_dir))
 
     def bring(self, handle: RunHandle) -> None:
-        """Nothing: a run of this machine writes into its run directory."""
+        """Do nothing: a run of this machine writes into its run directory."""
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
-        """The whole checkpoints, newest first."""
+        """List the whole checkpoints, newest first."""
         from jobs.runs.checkpoints import whole_checkpoints
 
         return whole_checkpoints(Path(handle.run_dir))
 
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
-        """Where the run is, and what it makes."""
+        """List the folders of the run and of what it makes."""
         return [("run folder", handle.run_dir), ("outputs", str(Path(handle.run_dir, "outputs")))]
 
     def _exists(self, name: str) -> bool:
@@ -179,11 +180,11 @@ class RunStore:
         run_dir = self.runs / record.id
         append_event(run_dir, RunEvent(ts=record.created, state=RunState.QUEUED))
         write_file(run_dir / "run.json", msgspec.json.format(msgspec.json.encode(record)))
-        _sync_folder(self.runs)
+        sync_folder(self.runs)
 
 
 def workspace_folder(environment: Environment) -> Path:
-    """The folder that a local environment's workspace names (`file://...`)."""
+    """Give the folder that a local environment's workspace names (`file://...`)."""
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(environment.workspace.endpoint)
@@ -194,19 +195,13 @@ def workspace_folder(environment: Environment) -> Path:
 
 
 def run_id(microseconds: int) -> str:
-    """The id of a run made at that time (microseconds since 1970, UTC)."""
+    """Make the id of a run created at that time (microseconds since 1970, UTC)."""
     seconds, rest = divmod(microseconds, 1_000_000)
     tail = ""
     for _ in range(4):
         rest, digit = divmod(rest, 36)
         tail = _DIGITS[digit] + tail
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(seconds)) + tail
-
-
-def now() -> str:
-    """The time as the run directory writes it: ISO 8601, UTC, microseconds."""
-    seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{microseconds:06d}Z"
 
 
 # --- One run directory, for whoever holds only its path --------------------------------------
@@ -270,7 +265,7 @@ def read_events(run_dir: Path) -> list[RunEvent]:
 
 
 def read_status(run_dir: Path) -> RunStatus:
-    """Where the run stands, from its record, its events and its lock."""
+    """Read the run's status from its record, its events and its lock."""
     brief = _read_brief(run_dir)
     events = read_events(run_dir)
     if not _is_terminal(events) and not _is_supervised(run_dir):
@@ -298,7 +293,7 @@ def read_status(run_dir: Path) -> RunStatus:
 
 
 def is_over(run_dir: Path) -> bool:
-    """Whether the run has ended; cheaper than its status."""
+    """Tell whether the run has ended; cheaper than its status."""
     if _is_terminal(read_events(run_dir)):
         return True
     return not _is_supervised(run_dir)
@@ -323,21 +318,6 @@ def append_event(run_dir: Path, event: RunEvent) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file so that it is there complete or not at all, on disk on return."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
 
 
 def _is_terminal(events: list[RunEvent]) -> bool:
@@ -384,16 +364,6 @@ def _is_time(text: str) -> bool:
 def _damaged(path: Path, why: str) -> EnvironmentFailure:
     message = f"`{path}` is not what this version writes: {why:.200}"
     return EnvironmentFailure(message, hint="use the version of `launch` that made it")
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from jobs.contracts.spec import Environment
 from jobs.host.private import open_lock
+from jobs.host.processes import read_words
 from jobs.host.untrusted import read_small
 
 LOCK_NAME = "supervisor.lock"
@@ -103,8 +104,7 @@ def poke(run_dir: Path) -> None:
     except (OSError, ValueError):
         return
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if os.fsencode(run_dir) in command:
+        if os.fsencode(run_dir) in read_words(pid):
             signal.pidfd_send_signal(handle, signal.SIGUSR1)
     except OSError:
         pass

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from jobs.contracts.spec import Cluster, Environment
+from jobs.host.files import write_file
 
 SERVICE = "https://prices.azure.com/api/retail/prices"
 ANSWER_S = 2.0
@@ -226,12 +227,10 @@ def _recall(region: str) -> _Memory:
 
 def _remember(region: str, memory: _Memory) -> None:
     path = _memory_file(region)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     # Where it cannot be kept, it is asked for again.
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(msgspec.json.encode(memory))
-        draft.replace(path)
+        write_file(path, msgspec.json.encode(memory), is_synced=False)
 
 
 def _memory_file(region: str) -> Path:

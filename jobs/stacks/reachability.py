@@ -20,6 +20,7 @@ from msgspec import Struct
 from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall
 from jobs.contracts.spec import Cluster, Environment
 from jobs.host.console import count_text
+from jobs.host.parallel import parallel
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -42,8 +43,6 @@ class PartCheck(Struct, frozen=True, kw_only=True):
 
 def check_environment(environment: Environment) -> list[PartCheck]:
     """Check every part; changes nothing, starts nothing, blocks for at most some seconds."""
-    from concurrent.futures import ThreadPoolExecutor
-
     checks: list[Callable[[], PartCheck]] = [
         partial(_check_store, environment),
         partial(_check_workspace, environment),
@@ -54,10 +53,8 @@ def check_environment(environment: Environment) -> list[PartCheck]:
     if environment.registry is not None:
         url = f"https://{environment.registry.login_server}/v2/"
         checks.append(partial(_check_service, "registry", url))
-    with ThreadPoolExecutor(len(checks)) as pool:
-        services = [pool.submit(check) for check in checks]
     return [
-        *(each.result() for each in services),
+        *parallel(lambda check: check(), checks),
         *(_check_cluster(name, each) for name, each in environment.clusters.items()),
     ]
 

@@ -13,7 +13,7 @@ from jobs.contracts.spec import JobSpec, Plan, RunHandle, RunRecord
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.client import Reply, Wire
 from jobs.engines.azure_ml.runs import CloudRuns
-from jobs.runs.store import write_file
+from jobs.host.files import write_file
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 

@@ -23,7 +23,9 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.engines import ENGINES
-from jobs.runs.store import RunEvent, RunStore, append_event, now, read_status, write_file
+from jobs.host.files import write_file
+from jobs.host.units import now
+from jobs.runs.store import RunEvent, RunStore, append_event, read_status
 from tests.fakes.gangs import make_environment, make_spec
 
 TIME = "2026-01-02T03:04:05.000006Z"

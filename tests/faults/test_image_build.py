@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jobs.host.build_progress import BuildProgress
+from jobs.host.progress import BuildProgress
 from jobs.images.build import build_image, build_log, record_folder
 from jobs.images.engines import find_engine
 from jobs.images.package_index import find_settings

@@ -1,4 +1,4 @@
-"""Push and pin against a real registry (Debian's docker-registry), by real buildah."""
+"""Push against a real registry (Debian's docker-registry), by real buildah."""
 
 import shutil
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_what_was_pushed_is_what_the_printed_digest_names(launching, tmp_path):
         typed = launching.type_bare("image", "push", "pytorch", "--registry", f"{host}/yard")
         assert typed.code == 0, typed.err
         pinned = typed.out.split()[2]
-        name, _, digest = pinned.partition("@")
+        name, _, _ = pinned.partition("@")
         assert name == f"{host}/yard/pytorch"
         # By digest, from the registry alone.
         buildah("rmi", "--all", "--force")
@@ -50,23 +50,10 @@ def test_what_was_pushed_is_what_the_printed_digest_names(launching, tmp_path):
         assert (Path(buildah("mount", container)) / "file").read_text() == recipe.reference
         buildah("rm", container)
 
-        # The tag has the same digest, so a base that lies there is pinned to it.
-        path = trust.INSTALLED / "images" / "tensorflow" / "Dockerfile"
-        path.write_text(f"ARG BASE_IMAGE={name}:{recipe.tag}\nFROM ${{BASE_IMAGE}}\n")
-        assert launching.type_bare("image", "pin", "tensorflow").code == 0
-        assert path.read_text() == (
-            f"ARG BASE_IMAGE={name}:{recipe.tag}@{digest}\nFROM ${{BASE_IMAGE}}\n"
-        )
 
-
-def test_a_registry_without_the_tag_and_one_that_is_gone_are_told_apart(launching, tmp_path):
-    path = trust.INSTALLED / "images" / "pytorch" / "Dockerfile"
+def test_a_registry_that_is_gone_is_told_with_the_login_to_try(launching, tmp_path):
     with registry(tmp_path / "registry") as host:
-        path.write_text(f"ARG BASE_IMAGE={host}/no/such:1\nFROM ${{BASE_IMAGE}}\n")
-        typed = launching.type_bare("image", "pin", "pytorch")
-        assert (typed.code, f"{host} has no no/such:1 for everybody" in typed.err) == (102, True)
-    typed = launching.type_bare("image", "pin", "pytorch")
-    assert (typed.code, f"registry {host} cannot be reached" in typed.err) == (1, True)
+        pass
     recipe = read_recipe("tensorflow", "cpu", trust.INSTALLED)
     make_image(recipe.reference, tmp_path)
     typed = launching.type_bare("image", "push", "tensorflow", "--registry", host)

@@ -66,7 +66,7 @@ def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
 EVERY_COMMAND = [
     *("run x", "plan x", "ls", "show", "logs", "wait", "cancel x", "fetch", "rerun", "diff x y"),
     *("report", "schema", "doctor", "completion bash", "image ls"),
-    *("image install x", "image build x", "image push x", "image pin x"),
+    *("image install x", "image build x", "image push x"),
     *("data prepare digits --to x", "data pack x --to y"),
     *("data synthesize imagenet --images 9 --to x",),
     *("data push x y", "data ls", "data pull x --to y", "data show x", "data diff x y"),

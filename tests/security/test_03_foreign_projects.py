@@ -22,6 +22,7 @@ from jobs.cli import main
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.engines.local.engine import image_runtime
 from jobs.host import trust
+from jobs.host.owners import owner_of, why_foreign
 from jobs.host.project import project_root, sources_folder
 from jobs.images.runtimes import runtime_root
 from tests.fakes.pulumi_stack import ENVIRONMENT
@@ -96,7 +97,7 @@ def test_a_project_of_another_user_is_refused_and_nothing_in_it_started(laid, ca
     said = capsys.readouterr().err
     assert said == (
         f"error: the project in {laid.root} is not taken: {laid.root} belongs to "
-        f"{trust.owner_of(laid.root)}\n\n"
+        f"{owner_of(laid.root)}\n\n"
         f"hint: launch env trust '{laid.root}', where you trust whoever can write there; "
         "or work elsewhere\n"
     )
@@ -164,7 +165,7 @@ def test_a_group_that_is_the_owners_alone_may_write(laid):
     for gid, is_taken in ((0, True), (NOBODY, False)):
         os.chown(laid.root, 0, gid)
         laid.root.chmod(0o775)
-        assert (trust.why_foreign(laid.root) is None) is is_taken
+        assert (why_foreign(laid.root) is None) is is_taken
 
 
 def test_a_pipe_in_place_of_the_file_is_not_waited_for(laid):
@@ -180,7 +181,7 @@ def test_nothing_of_a_repository_is_started_until_it_is_named(laid, capsys):
     assert main(["env", "show"]) == 3
     said = capsys.readouterr().err
     assert said == (
-        f"error: the project in {laid.root} (of {trust.owner_of(laid.root)}) is not the one that "
+        f"error: the project in {laid.root} (of {owner_of(laid.root)}) is not the one that "
         "this `launch` belongs to: nothing in it is started\n\n"
         f"hint: launch env trust '{laid.root}', where you trust who wrote it; or use its own "
         "`launch`\n"

@@ -50,10 +50,13 @@ def test_links_that_lead_out_are_left_out_and_named(launching: Launching, words:
     job = launching.write_job(JOB + "script: repo/train.py\n")
     typed = launching.type(words[0], job, *words[1:])
     assert typed.code == 0, typed.err
-    why = "(a link to what is no code of the job; copy what it leads to)"
+    private = launching.folder / "home" / ".ssh"
+    aims = {"git": ".git/config", "hop": "key.txt", "key.txt": "../home/.ssh/id_rsa"}
+    aims["keys"] = str(private)
+    why = "which is no code of the job; copy what it leads to)"
     lines = [line for line in (typed.out + typed.err).splitlines() if line.startswith("left out")]
     assert [line.split(maxsplit=2)[2] for line in lines] == [
-        f"{name} {why}" for name in ("git", "hop", "key.txt", "keys")
+        f"{name} (a link to {aim}, {why}" for name, aim in aims.items()
     ]
 
 

@@ -97,6 +97,8 @@ def test_a_submodules_program_is_not_run(repo: Path, tmp_path: Path) -> None:
     (repo / "inner" / "a.py").write_text("changed, too\n")
     assert git_state(repo, repo) is not None
     assert not (repo / "made").exists()
+    assert Repository(repo).diff(["inner"]) == b""  # neither asked nor told of
+    assert not (repo / "made").exists()
     # A submodule is a repository of its own all the same.
     within = git_state(repo / "inner", repo / "inner")
     assert within is not None

@@ -1,4 +1,4 @@
-"""A relative XDG_CACHE_HOME is ignored, as its specification says, by all who ask for it.
+"""A relative XDG_CACHE_HOME is ignored, as its specification says; one that others can change refused.
 
 Attacker: who wrote the folder that a user is in. Runtimes and libraries that ranks preload were
 looked for below it, and run.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets.scan_cache import cache_folder
 from jobs.host.cache import cache_root
 from jobs.images.package_index import lend
+from jobs.runs.cloud_folder import state_root
 
 ASKED = ("relative", "./here", "~/.cache", "")
 
@@ -66,3 +68,33 @@ def test_a_user_without_a_home_is_told(tmp_path):
         check=False,
     )
     assert "there is no home folder to keep the cache in" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give folders to another user")
+@pytest.mark.parametrize("ask", [cache_root, partial(state_root, platform="linux", home=Path("/"))])
+def test_a_cache_in_a_folder_of_others_is_refused(tmp_path, monkeypatch, ask):
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    variables = dict.fromkeys(("XDG_CACHE_HOME", "XDG_STATE_HOME"), str(tmp_path / "given"))
+    given, ours = tmp_path / "given", tmp_path / "given" / "trainyard"
+
+    def is_refused() -> bool:
+        try:
+            return ask(variables) != ours
+        except EnvironmentFailure as failure:
+            return "is not believed: " in failure.message and failure.hint is not None
+
+    assert not is_refused()  # none is there yet
+    tmp_path.chmod(0o777)
+    assert is_refused()
+    tmp_path.chmod(0o1777)  # as /tmp
+    assert not is_refused()
+    given.mkdir(mode=0o700)
+    assert not is_refused()
+    os.chown(given, 65534, 65534)
+    assert is_refused()
+    os.chown(given, 0, 0)
+    given.chmod(0o1777)
+    ours.mkdir()
+    assert not is_refused()
+    os.chown(ours, 65534, 65534)
+    assert is_refused()

@@ -6,9 +6,9 @@ Only the scale is ever written, as a PATCH: a PUT would have to repeat all the r
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, urlsplit
 
@@ -16,7 +16,10 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError, NotFound, Refused
 from jobs.contracts.spec import Cluster, Environment
+from jobs.host.parallel import parallel
+from jobs.host.units import parse_iso_duration
 from jobs.host.untrusted import parse
+from jobs.jobfile.resolve import require_cluster
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.client import Wire
@@ -25,11 +28,6 @@ HOURS_A_MONTH = 730
 # A PATCH of a scale is known to answer at once; the nodes follow in their own time.
 CHANGE_S = 120.0
 POLL_S = 10.0
-_MAX_AT_ONCE = 8
-_DURATION = re.compile(
-    r"P(?:([0-9]{1,9})D)?(?:T(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})(?:\.[0-9]+)?S)?)?"
-)
-_UNITS_S = (86400, 3600, 60, 1)
 
 
 class NodeCounts(Struct, frozen=True, kw_only=True):
@@ -88,8 +86,7 @@ def find_cluster(environment: Environment, name: str) -> Cluster:
     for key, cluster in environment.clusters.items():
         if name in (key, cluster.compute):
             return cluster
-    message = f"stack `{environment.stack}` has no cluster `{name}`"
-    raise NotFound(message, hint=f"it has: {', '.join(environment.clusters) or 'none'}")
+    return require_cluster(environment, name, error=NotFound)
 
 
 def require_scaling(environment: Environment) -> None:
@@ -101,12 +98,7 @@ def require_scaling(environment: Environment) -> None:
 
 def read_clusters(wire: Wire) -> list[LiveCluster]:
     """All clusters of the environment; those that Azure has not are in the state `missing`."""
-    from concurrent.futures import ThreadPoolExecutor
-    from functools import partial
-
-    clusters = list(wire.environment.clusters.values())
-    with ThreadPoolExecutor(_MAX_AT_ONCE) as pool:
-        return list(pool.map(partial(read_cluster, wire), clusters))
+    return parallel(partial(read_cluster, wire), list(wire.environment.clusters.values()))
 
 
 def read_cluster(wire: Wire, cluster: Cluster) -> LiveCluster:
@@ -209,9 +201,7 @@ def wait_until_empty(
 
 def idle_seconds(duration: str | None) -> int:
     """Of `PT2M` as Azure writes it; 0 where it says nothing."""
-    found = _DURATION.fullmatch(duration or "")
-    parts = found.groups() if found else ()
-    return sum(int(part or 0) * unit_s for part, unit_s in zip(parts, _UNITS_S, strict=False))
+    return parse_iso_duration(duration or "") or 0
 
 
 def _name_of(environment: Environment, cluster: Cluster) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from re import Pattern
 from typing import TYPE_CHECKING, Any
 
-from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
+from jobs.jobfile.resolve import require_cluster
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.client import Wire
@@ -46,15 +46,8 @@ class AzureMlEngine:
         """Give the request that `submit` will send; see `Engine.plan`."""
         from jobs.engines.azure_ml.request import plan_job
 
-        self.require_cluster(spec)
+        require_cluster(self.environment, spec.cluster)
         return plan_job(spec, self.environment)
-
-    def require_cluster(self, spec: JobSpec) -> None:
-        """Raise LaunchError where the environment has no such cluster."""
-        if spec.cluster not in self.environment.clusters:
-            message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
-            hint = f"it has: {', '.join(self.environment.clusters)}"
-            raise LaunchError(message, hint=hint)
 
     def check_quota(self, plan: Plan) -> None:
         """Hold the job against the quota of its cluster; see `Attended.check_quota`."""

@@ -26,11 +26,12 @@ from jobs.engines.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
 from jobs.engines.azure_ml.preparation_logs import IMAGE_BUILD, NODES
 from jobs.engines.azure_ml.request import job_name
 from jobs.host import console
+from jobs.host.files import write_file
+from jobs.host.parallel import NUM_THREADS
 from jobs.host.progress import Counter, ProgressLine
 from jobs.host.untrusted import is_file_name, read_json
 from jobs.runs.code import FETCHED
 from jobs.runs.fetch import PART_SUFFIX, fetching_into
-from jobs.runs.store import write_file
 
 if TYPE_CHECKING:
     from jobs.blobs.store import Blob, BlobStore
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 FIGURES = ("metrics.jsonl", "summary.json")
 BLOCK = 8 << 20
-_NUM_REQUESTS = 8
 # How often what changes under our hands is listed again.
 _ROUNDS = 3
 
@@ -98,7 +98,7 @@ class _Results:
 
     def _copy_all(self, missing: Sequence[tuple[Blob, Path]]) -> Iterator[Blob]:
         """Yield what is copied: small ones side by side, large ones by blocks side by side."""
-        with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
             small = [each for each in missing if each[0].bytes <= BLOCK]
             try:
                 yield from pool.map(self._copy_small, small)
@@ -175,7 +175,7 @@ class _Results:
         starts = iter(range(start, blob.bytes, BLOCK))
         under_way: deque[Future[bytes | None]] = deque()
         while True:
-            for at in islice(starts, _NUM_REQUESTS - len(under_way)):
+            for at in islice(starts, NUM_THREADS - len(under_way)):
                 end = min(at + BLOCK, blob.bytes)
                 asked = pool.submit(self._blobs.read_range, blob.name, at, end, etag=blob.etag)
                 under_way.append(asked)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from jobs.contracts.spec import RunState, RunStatus
 from jobs.engines.azure_ml.request import run_of_job
 from jobs.engines.azure_ml.states import Standing, items, judge, mapping, text_in
+from jobs.host.units import utc_text
 from jobs.runs.store import RUN_ID, RunEvent
 
 # The names of our jobs: a first attempt has no number.
@@ -53,7 +54,7 @@ def our_time(text: Any) -> str | None:
     except (TypeError, ValueError, OverflowError):
         return None
     # The year 1 is .NET's word for none.
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if when.year >= 1970 else None
+    return utc_text(when) if when.year >= 1970 else None
 
 
 def created_of(run_id: str) -> str:

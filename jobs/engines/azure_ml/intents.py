@@ -19,9 +19,10 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Plan
-from jobs.host.private import open_lock
+from jobs.host.files import write_file
+from jobs.host.private import open_lock, try_lock
 from jobs.host.untrusted import read_json
-from jobs.runs.store import RunStore, write_file
+from jobs.runs.store import RunStore
 
 INTENT, SUBMITTED, GIVEN_UP = "intent.json", "submitted.json", "given-up.json"
 _LOCK = "intent.lock"
@@ -91,24 +92,9 @@ def hold(run_dir: Path) -> Generator[bool]:
         yield False
         return
     try:
-        yield _lock(descriptor)
+        yield try_lock(descriptor, without_locks=False)
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _rename(run_dir: Path, name: str) -> None:

@@ -23,7 +23,7 @@ from jobs.engines.azure_ml.log_files import LONGEST_RANGE, Reading, Readings, me
 from jobs.engines.azure_ml.request import job_name
 from jobs.engines.azure_ml.status import PATIENCE_S
 from jobs.host import console
-from jobs.runs.store import now
+from jobs.host.units import now
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.runs import CloudRuns

@@ -10,7 +10,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.log_files import LONGEST_RANGE, Reading
 from jobs.engines.azure_ml.request import job_name
-from jobs.runs.store import now
+from jobs.host.units import now
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import RunHandle

@@ -7,13 +7,13 @@ https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from jobs.contracts.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
 from jobs.datasets.asset import datastore_path, datastore_uri
 from jobs.engines.azure_ml.image_versions import version_for
 from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command
+from jobs.host.units import iso_duration
 from jobs.jobfile.resolve import hang_s
 
 # The last one that knows of a job's priority.
@@ -199,16 +199,3 @@ def hang_notes(limits: Limits) -> list[str]:
         return []
     note = "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends what hangs"
     return [note if limits.wall_clock_s else f"{note}, and none is set"]
-
-
-def iso_duration(seconds: float) -> str:
-    """A duration as ISO 8601 writes it, in whole seconds, rounded up."""
-    total = max(1, math.ceil(seconds))
-    days, rest = divmod(total, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, rest = divmod(rest, 60)
-    date = f"{days}D" if days else ""
-    time = "".join(
-        f"{count}{unit}" for count, unit in ((hours, "H"), (minutes, "M"), (rest, "S")) if count
-    )
-    return f"P{date}{'T' if time else ''}{time}"

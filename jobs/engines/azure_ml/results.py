@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,17 +16,17 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RankError, RunHandle, RunState
 from jobs.engines.azure_ml.request import checkpoints_prefix
 from jobs.host import console
+from jobs.host.files import write_file
+from jobs.host.parallel import parallel
 from jobs.host.untrusted import TooLong, parse_json, read_bounded
 from jobs.runs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
 from jobs.runs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
-from jobs.runs.store import write_file
 
 if TYPE_CHECKING:
     from jobs.blobs.store import Blob, BlobStore
     from jobs.engines.azure_ml.runs import CloudRuns
 
 FIGURES = ("metrics.jsonl", "summary.json")
-_NUM_REQUESTS = 8
 # A node that is taken away ends what runs on it by these.
 _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 # Each holds 64 kB of a log's end at most, twice (jobs/rank/log.py), and 100 bytes a figure.
@@ -46,13 +45,12 @@ def rank_reports(blobs: BlobStore, run: str, attempt: int) -> list[tuple[str, by
     found = (each.name.removeprefix(prefix) for each in blobs.list(prefix))
     names = list(islice(filter(_RECORD.fullmatch, found), _MOST_RECORDS))
     read = partial(_read, blobs, longest=_LONGEST_RECORD)
-    with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
-        contents = pool.map(read, (prefix + name for name in names))
-        return [
-            (name, content)
-            for name, content in zip(names, contents, strict=True)
-            if content is not None
-        ]
+    contents = parallel(read, [prefix + name for name in names])
+    return [
+        (name, content)
+        for name, content in zip(names, contents, strict=True)
+        if content is not None
+    ]
 
 
 def rank_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:

@@ -7,7 +7,6 @@ is kept there and not asked for again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -31,10 +30,12 @@ from jobs.engines.azure_ml.request import MARK, job_name
 from jobs.engines.azure_ml.states import mapping, why_it_waits
 from jobs.engines.azure_ml.status import Watch, kept_attempt
 from jobs.host import console
+from jobs.host.files import write_file
+from jobs.host.parallel import parallel
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_bounded
 from jobs.runs.cloud_folder import workspace_folder
-from jobs.runs.store import RunEvent, RunStore, read_record, write_file
+from jobs.runs.store import RunEvent, RunStore, read_record
 
 if TYPE_CHECKING:
     from jobs.blobs.store import BlobStore
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from jobs.runs.checkpoints import Checkpoint
 
 HISTORY = "/history/v1.0"
-# Requests under way at once, for the rows of a list.
-_NUM_REQUESTS = 8
 # Of longer lists only what has ended on this machine's watch is known in full.
 _MOST_ASKED = 50
 _LONGEST_RECORD = 16 << 20
@@ -96,8 +95,7 @@ class CloudRuns:
         settle_intents(self.environment, lambda run: self.details(run, 1) is not None)
         found = list(islice(self.listed(), limit))
         if limit is not None and limit <= _MOST_ASKED:
-            with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
-                attempts = list(pool.map(self.watch.attempt_of_listed, found))
+            attempts = parallel(self.watch.attempt_of_listed, found)
         else:
             attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in found]
         runs = [

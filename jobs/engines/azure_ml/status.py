@@ -25,11 +25,11 @@ from jobs.engines.azure_ml.refusals import CloudRefusal, WorkspaceGone
 from jobs.engines.azure_ml.states import Standing
 from jobs.host import console
 from jobs.host.console import duration_text
+from jobs.host.files import write_file
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_json
 from jobs.runs.failure import summary_line
 from jobs.runs.outcome import parse_time
-from jobs.runs.store import write_file
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.runs import CloudRuns

@@ -48,10 +48,11 @@ from jobs.engines.azure_ml.request import checkpoints_prefix, job_request, plan_
 from jobs.engines.azure_ml.upload_cache import Known
 from jobs.engines.azure_ml.uploads import NotCompared, upload
 from jobs.host import console
+from jobs.host.units import now
 from jobs.runs.cloud_folder import workspace_folder
 from jobs.runs.code import snapshot
 from jobs.runs.record import make_record
-from jobs.runs.store import RunEvent, RunStore, append_event, now, read_record
+from jobs.runs.store import RunEvent, RunStore, append_event, read_record
 
 # A request that was sent shortly before its sender died may still be carried out.
 SETTLE_S = 600.0

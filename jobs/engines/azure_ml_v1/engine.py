@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobs.contracts.spec import JobSpec, Plan, RunHandle
 from jobs.engines.azure_ml.engine import AzureMlEngine
+from jobs.jobfile.resolve import require_cluster
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml_v1.runs import V1Runs
@@ -27,7 +28,7 @@ class AzureMlV1Engine(AzureMlEngine):
         """Give the run configuration that `submit` will send; see `Engine.plan`."""
         from jobs.engines.azure_ml_v1.run_configuration import plan_run
 
-        self.require_cluster(spec)
+        require_cluster(self.environment, spec.cluster)
         return plan_run(spec, self.environment)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:

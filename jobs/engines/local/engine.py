@@ -11,7 +11,7 @@ from re import Pattern
 
 import msgspec
 
-from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
 from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.engines.local.launchers import gang_request
@@ -20,6 +20,7 @@ from jobs.engines.local.submission import inherited_environment, submit_run
 from jobs.host import console
 from jobs.host.processes import kill_leftovers, remains, send, supervisors_of
 from jobs.host.project import sources_folder
+from jobs.jobfile.resolve import require_cluster
 from jobs.runs import supervision
 from jobs.runs.fetch import fetch_run
 from jobs.runs.logs import read_logs
@@ -53,10 +54,7 @@ class LocalEngine:
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the request that the gang's supervisor will read; see `Engine.plan`."""
-        cluster = self.environment.clusters.get(spec.cluster)
-        if cluster is None:
-            message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
-            raise LaunchError(message, hint=f"it has: {', '.join(self.environment.clusters)}")
+        cluster = require_cluster(self.environment, spec.cluster)
         request = gang_request(spec, cluster)
         is_useless = spec.retry.max > 0 and "preemption" not in spec.retry.on
         notes = ["no node of this machine fails alone: retry has no effect"] if is_useless else []

@@ -7,12 +7,11 @@ moment: what it has done is found by the next one.
 from __future__ import annotations
 
 import base64
-import fcntl
 import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,7 +26,7 @@ from jobs.datasets.paths import DatasetFile, Inside, disk_errors
 from jobs.datasets.records import require_digest
 from jobs.engines.local.launchers import stream_cache_bytes
 from jobs.host.files import finish_folder
-from jobs.host.private import make_folder, open_lock
+from jobs.host.private import locked, make_folder
 from jobs.rank.world import stream_file
 from jobs.runs.signatures import signature_file, write_signature
 
@@ -134,11 +133,10 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
     final = inputs / f"{dataset.digest}.stream"
     if final.is_dir():
         return final
-    with disk_errors(inputs):
-        make_folder(inputs)
-        lock = os.fdopen(open_lock(inputs / f".{final.name}.lock"), "rb")
-    with lock, Datasets(store).files(dataset) as (files,):
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held, Datasets(store).files(dataset) as (files,):
+        with disk_errors(inputs):
+            make_folder(inputs)
+            held.enter_context(locked(inputs / f".{final.name}.lock"))
         if final.is_dir():
             return final
         partial = inputs / f".{final.name}.partial"

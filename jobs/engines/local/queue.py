@@ -12,7 +12,6 @@ dropped by whoever meets them.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Generator, Sequence
@@ -25,7 +24,8 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Priority
-from jobs.host.private import make_folder, open_lock
+from jobs.host.files import write_file
+from jobs.host.private import locked, make_folder
 from jobs.host.untrusted import read_json
 from jobs.runs.supervision import is_supervised, poke
 
@@ -153,15 +153,12 @@ class Slots:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        with os.fdopen(open_lock(self._folder / "lock"), "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._folder / "lock"):
             yield
 
 
 def _write(path: Path, entry: Ticket | Claim) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_bytes(msgspec.json.encode(entry))
-    temporary.replace(path)
+    write_file(path, msgspec.json.encode(entry), is_synced=False)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

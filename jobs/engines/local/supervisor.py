@@ -24,10 +24,11 @@ from jobs.engines.local.preparation import prepare
 from jobs.engines.local.queue import Slots
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.engines.local.watcher import become_subreaper, end_with_parent, watch
-from jobs.host.files import use_reserve
+from jobs.host.files import use_reserve, write_file
+from jobs.host.units import now
 from jobs.runs import supervision
 from jobs.runs.signatures import forget_signatures
-from jobs.runs.store import RunEvent, append_event, now, read_record, write_file
+from jobs.runs.store import RunEvent, append_event, read_record
 from jobs.runs.supervision import Handover
 
 QUEUE_RECHECK_S = 1.0  # a claim whose holder and watcher were both killed pokes nobody

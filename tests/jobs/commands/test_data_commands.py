@@ -104,6 +104,19 @@ def test_ctrl_c_says_that_the_same_command_goes_on(launching, store, folder, mon
     assert (typed.code, typed.out, typed.err) == (130, "", said)
 
 
+def test_a_record_that_cannot_be_read_does_not_hide_the_others(launching, store, folder):
+    store.blobs["_datasets/aa/1.json"] = b"{"
+    store.blobs["_datasets/d/7.json"] = store.blobs["_datasets/d/1.json"]
+    typed = launching.type("data", "ls")
+    assert typed.code == 0
+    assert [line.split()[:2] for line in typed.out.splitlines()[1:]] == [["d", "1"]]
+    assert typed.err.startswith("warning: `_datasets/aa/1.json` cannot be read: ")
+    assert typed.err.endswith("; 1 more cannot be read\n")
+    typed = launching.type("data", "ls", "aa")
+    assert (typed.code, typed.out) == (1, "")
+    assert "error: `_datasets/aa/1.json` cannot be read: " in typed.err
+
+
 def test_a_sas_file_is_handed_to_the_store_and_never_read_from_argv(launching, folder, opened):
     sas = launching.folder / "sas"
     assert launching.type("data", "ls", "--sas", str(sas)).code == 0

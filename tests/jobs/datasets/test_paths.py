@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from threading import Event
 
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.datasets import scan as dataset_scan
 from jobs.datasets.paths import Inside, case_clash, check_path, check_space, folds_case
-from jobs.datasets.scan import digest_at_once, digest_blocks
+from jobs.datasets.scan import digest_blocks
 from jobs.datasets.walk import Found, walk, walk_names
 from tests.folders import make_folder
 
@@ -131,22 +130,12 @@ class TestCase:
 
 
 @pytest.mark.parametrize("piece", [1000, 1024, 3000, 10**6])
-@pytest.mark.parametrize("is_at_once", [False, True])
 @pytest.mark.parametrize("size", [0, 1, 1024, 2048, 5000, 15_000])
-def test_digests_are_those_of_the_whole_and_of_each_block(
-    monkeypatch, tmp_path, size, piece, is_at_once
-):
+def test_digests_are_those_of_the_whole_and_of_each_block(monkeypatch, size, piece):
     monkeypatch.setattr(dataset_scan, "BLOCK_BYTES", 1024)
-    monkeypatch.setattr(dataset_scan, "_READ_BYTES", piece)
     whole = os.urandom(size)
     blocks = [whole[at : at + 1024] for at in range(0, size, 1024)]
-    (tmp_path / "whole").write_bytes(whole)
-    with (tmp_path / "whole").open("rb", buffering=0) as file:
-        found = (
-            digest_at_once(file.fileno(), size, Event())
-            if is_at_once
-            else digest_blocks(iter(lambda: file.read(piece), b""))
-        )
+    found = digest_blocks(whole[at : at + piece] for at in range(0, size, piece))
     assert found == (
         hashlib.sha256(whole).digest(),
         hashlib.md5(whole).digest(),

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -132,3 +133,20 @@ def test_what_the_terminal_cannot_show_does_not_end_the_program():
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"? ??? x\n", b"")
+
+
+def test_a_full_disk_behind_stdout_is_one_clear_error():
+    program = (
+        "from jobs.contracts.errors import LaunchError; from jobs.host import console\n"
+        "try: console.out('x')\n"
+        "except LaunchError as error: console.report_error(error)"
+    )
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr.decode()) == (
+        0,
+        "error: <stdout> cannot be written: No space left on device\n\n"
+        "hint: see where it goes: a full disk?\n",
+    )

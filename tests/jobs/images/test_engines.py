@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, NotFound
-from jobs.host.build_progress import BuildProgress
+from jobs.host.progress import BuildProgress
 from jobs.images.build import build_image, build_log, push_image, record_folder
 from jobs.images.engines import ENGINES, find_engine
 from jobs.images.recipes import read_recipe

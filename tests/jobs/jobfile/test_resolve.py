@@ -18,7 +18,7 @@ from jobs.contracts.spec import (
     Limits,
 )
 from jobs.jobfile.read import CodeLocation
-from jobs.jobfile.resolve import duration_s, resolve
+from jobs.jobfile.resolve import resolve
 from tests.fakes.gangs import make_cluster, make_environment
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="sha256:abc", files=4, bytes=1000)
@@ -175,13 +175,6 @@ def test_an_unknown_cluster_names_the_nearest():
         decide(job(cluster="gpus"), environment(gpu=cluster(), cpu=cluster()))
     assert caught.value.message == "stack `local` has no cluster `gpus`"
     assert caught.value.hint == "did you mean `gpu`?"
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2d", 172800)]
-)
-def test_durations_are_seconds(text, seconds):
-    assert duration_s(text) == seconds
 
 
 @pytest.mark.parametrize(

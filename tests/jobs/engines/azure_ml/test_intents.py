@@ -151,7 +151,7 @@ def test_a_full_disk_forgets(tmp_path):
     ],
 )
 def test_each_platform_has_its_place(platform, environ, expected):
-    assert state_root(environ, platform, Path("/home/a")) == Path(expected)
+    assert state_root(environ, platform, Path("/home/a")) == Path(expected, "trainyard")
 
 
 def test_a_workspace_is_known_by_its_id_however_it_is_written(monkeypatch, tmp_path):

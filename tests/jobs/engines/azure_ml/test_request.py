@@ -16,7 +16,6 @@ from jobs.engines.azure_ml.node_job import environment_variables, node_command
 from jobs.engines.azure_ml.request import (
     CODE,
     RUN,
-    iso_duration,
     job_name,
     job_request,
     plan_job,
@@ -229,20 +228,6 @@ def test_a_later_attempt_has_a_name_of_its_own_and_the_same_checkpoints():
     assert {key for key in one if one[key] != other[key]} == {"properties", "environmentVariables"}
     assert run_of_job(job_name(RUN_ID)) == (RUN_ID, 1)
     assert run_of_job(job_name(RUN_ID, 2)) == (RUN_ID, 2)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.2, "PT1S"),
-        (59.01, "PT1M"),
-        (3600, "PT1H"),
-        (86400, "P1D"),
-        (90061, "P1DT1H1M1S"),
-    ],
-)
-def test_a_duration_is_iso_8601_rounded_up(seconds, text):
-    assert iso_duration(seconds) == text
 
 
 def test_a_plan_loads_nothing_of_azure():

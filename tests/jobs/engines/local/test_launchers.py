@@ -185,9 +185,12 @@ def test_each_task_is_told_the_whole_cluster_and_which_port_is_its_own() -> None
     }
 
 
-def test_unknown_cluster_is_named_with_those_there_are(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"), [("a100", "it has: cpu"), ("gpu", "did you mean `cpu`?")]
+)
+def test_unknown_cluster_is_named_with_those_there_are(tmp_path, name, hint) -> None:
     engine = LocalEngine(make_environment(tmp_path))
     with pytest.raises(LaunchError) as caught:
-        engine.plan(make_spec(["true"], cluster="gpu"))
-    assert caught.value.message == "stack `local` has no cluster `gpu`"
-    assert caught.value.hint == "it has: cpu"
+        engine.plan(make_spec(["true"], cluster=name))
+    assert caught.value.message == f"stack `local` has no cluster `{name}`"
+    assert caught.value.hint == hint
