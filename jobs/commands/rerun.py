@@ -67,7 +67,7 @@ def rerun(
     for difference in differences(record, run_dir, environment):
         console.warn(difference)
     engine = options.open_engine(environment)
-    planned = plan_on(job, recorded.code, environment, engine, recorded.pinned, resume=begin)
+    planned = plan_on(job, recorded.code, engine, recorded.pinned, resume=begin)
     planned = structs.replace(planned, folder=record.plan.folder)
     # A record of Azure may have been written by anybody of the stack: no path of it is read.
     own = planned.folder if environment.engine == "local" else None
@@ -82,4 +82,4 @@ def rerun(
         stack=words,
         shown_by=["launch", "show", handle.id, *words],
     )
-    return start(planned, secrets, environment, engine, wish)
+    return start(planned, secrets, engine, wish)

@@ -7,9 +7,9 @@ crosses a module or process border is one of them; nothing passes dicts.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 ENVIRONMENT_SCHEMA = 1
 RUN_RECORD_SCHEMA = 1
@@ -274,12 +274,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an engine will do, as data: `launch plan` prints it, `submit` takes it.
 
-    `folder` is that of the job file, where a rerun looks for the secrets, too.
+    `request` is JSON that only the engine reads, by a struct of its own. `folder` is that of the
+    job file, where a rerun looks for the secrets, too.
     """
 
     engine: str
     spec: JobSpec
-    request: dict[str, Any]
+    request: Raw
     notes: tuple[str, ...] = ()
     folder: str | None = None
 

@@ -7,13 +7,54 @@ from pathlib import Path
 from re import Pattern
 from typing import Protocol, runtime_checkable
 
-from jobs.contracts.spec import JobSpec, LogLine, Plan, RankError, RunHandle, RunRecord, RunStatus
+from msgspec import Struct
+
+from jobs.contracts.spec import (
+    Environment,
+    JobSpec,
+    LogLine,
+    Plan,
+    RankError,
+    RunHandle,
+    RunRecord,
+    RunStatus,
+)
 from jobs.runs.checkpoints import Checkpoint
 from jobs.runs.store import RunEvent
 
 
+class CodeFile(Struct, frozen=True, kw_only=True):
+    """One file that travels; `reason` says why it does."""
+
+    name: str
+    bytes: int
+    reason: str
+
+
+class CodeListing(Struct, frozen=True, kw_only=True):
+    """All code that travels with a job; `name` is the same for the same content.
+
+    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
+    fetched from runs.
+    """
+
+    name: str
+    files: tuple[CodeFile, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(each.bytes for each in self.files)
+
+
 class Runs(Protocol):
     """The runs of an environment, as verbs read them. What is asked for may block."""
+
+    @property
+    def workspace(self) -> Path:
+        """Folder of this machine that holds the runs' folders."""
+        ...
 
     def list(self, limit: int | None = 20) -> list[RunStatus]:
         """Status of the newest `limit` runs (all when None), newest first."""
@@ -39,7 +80,7 @@ class Runs(Protocol):
         ...
 
     def status(self, handle: RunHandle) -> RunStatus:
-        """Where the run stands."""
+        """Say where the run stands; never raises for a run that is over."""
         ...
 
     def error(self, handle: RunHandle) -> RankError | None:
@@ -54,6 +95,10 @@ class Runs(Protocol):
         """Its whole checkpoints, newest first."""
         ...
 
+    def tasks(self, record: RunRecord) -> Mapping[int, str]:
+        """Name each rank's task in TensorFlow's cluster, where the run's record says it."""
+        ...
+
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
         """Where the run and what it makes are found: what, and a path or an address."""
         ...
@@ -66,12 +111,32 @@ class Engine(Protocol):
     """
 
     @property
+    def environment(self) -> Environment:
+        """Environment that it was made for."""
+        ...
+
+    @property
     def store(self) -> Runs:
-        """Its runs."""
+        """Runs of the environment."""
         ...
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the exact request as data. Pure; raises Refused where the job cannot fit."""
+        ...
+
+    def code_listing(self, plan: Plan) -> CodeListing | None:
+        """List each file that the engine would send, read for its digest; None where it sends none.
+
+        Raises LaunchError for a file that cannot be read.
+        """
+        ...
+
+    def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
+        """Decode what the request says to the nodes in a form that nobody reads; by its name."""
+        ...
+
+    def require_ready(self, spec: JobSpec) -> None:
+        """Raise LaunchError where this machine lacks what `submit` needs."""
         ...
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
@@ -80,10 +145,6 @@ class Engine(Protocol):
         `secrets` maps variable names to values; they are handed to the ranks and stored
         nowhere.
         """
-        ...
-
-    def status(self, handle: RunHandle) -> RunStatus:
-        """Say where the run stands; never raises for a run that is over."""
         ...
 
     def logs(

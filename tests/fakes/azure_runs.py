@@ -12,13 +12,13 @@ from jobs.blobs.store import Blob
 from jobs.contracts.spec import JobSpec, Plan, RunHandle, RunRecord
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.client import Reply, Wire
+from jobs.engines.azure_ml.request import AzureMLRequest, ImageRequest, job_request
 from jobs.engines.azure_ml.runs import CloudRuns
 from jobs.runs.store import write_file
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 RUN = "20261121-120000-0001"
-_GIVEN = {"codeId": "code", "environmentId": "image", "command": "run"}
 
 
 class ScriptedWire:
@@ -59,7 +59,7 @@ class ScriptedWire:
         self.sent.append(f"PUT {name}")
         self.details[name] = [details("Queued")]
         self.after_put()
-        return Reply(status=201, headers={}, body=body)
+        return Reply(status=201, headers={}, body=msgspec.to_builtins(body))
 
     def post(self, path: str, **_: Any) -> None:
         """See Wire."""
@@ -117,9 +117,7 @@ class MemoryRuns(CloudRuns):
             schema=1,
             id=run,
             created="2026-11-21T12:00:00.000000Z",
-            plan=Plan(
-                engine="azureml", spec=spec, request={"job": {"body": {"properties": _GIVEN}}}
-            ),
+            plan=Plan(engine="azureml", spec=spec, request=_request(spec, run)),
             git=None,
             image_digest=None,
             environment_digest="",
@@ -129,6 +127,15 @@ class MemoryRuns(CloudRuns):
         if details:
             self.scripted.details[run] = list(details)
         return handle
+
+
+def _request(spec: JobSpec, run: str) -> msgspec.Raw:
+    given = {"code_id": "code", "image_id": "image", "command": "run"}
+    request = AzureMLRequest(
+        environment=ImageRequest(path="image", body={}),
+        job=job_request(spec, make_cloud_environment(), run=run, **given),
+    )
+    return msgspec.Raw(msgspec.json.encode(request))
 
 
 def details(status: str, message: str = "", *, ended: int | None = None) -> dict[str, Any]:

@@ -23,7 +23,10 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.engines import ENGINES
-from jobs.runs.store import RunEvent, RunStore, append_event, now, read_status, write_file
+from jobs.engines.local.runs import LocalRuns
+from jobs.host.project import sources_folder
+from jobs.images.runtimes import runtime_python
+from jobs.runs.store import RunEvent, RunStore, append_event, now, write_file
 from tests.fakes.gangs import make_environment, make_spec
 
 TIME = "2026-01-02T03:04:05.000006Z"
@@ -37,10 +40,10 @@ class FakeEngine:
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
-        self.store = RunStore.of(environment)
+        self.store = LocalRuns.of(environment)
 
     def plan(self, spec: JobSpec) -> Plan:
-        request = {"compute": spec.compute, "argv": list(spec.command)}
+        request = msgspec.Raw(msgspec.json.encode({"compute": spec.compute, "argv": spec.command}))
         return Plan(engine="local", spec=spec, request=request)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
@@ -78,8 +81,15 @@ class FakeEngine:
         append_event(run_dir, RunEvent(ts=ended, state=state, reason=reason, exit_code=code))
         return handle
 
-    def status(self, handle: RunHandle) -> RunStatus:
-        return read_status(Path(handle.run_dir))
+    def code_listing(self, plan: Plan) -> None:
+        del plan
+
+    def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
+        del plan
+        return {}
+
+    def require_ready(self, spec: JobSpec) -> None:
+        runtime_python(spec.image, sources_folder())
 
     def logs(
         self, handle: RunHandle, ranks: Sequence[int] | None, *, follow: bool, **_: Any

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jobs.contracts.errors import LaunchError
@@ -71,7 +72,7 @@ def test_a_record_from_the_store_names_no_folder_that_is_sent(tmp_path: Path) ->
         schema=1,
         id="20261121-120000-0001",
         created="2026-11-21T12:00:00.000000Z",
-        plan=Plan(engine="azureml", spec=spec, request={}),
+        plan=Plan(engine="azureml", spec=spec, request=msgspec.Raw(b"{}")),
         git=None,
         image_digest=None,
         environment_digest="sha256:0",

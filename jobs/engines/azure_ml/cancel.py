@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunHandle
 from jobs.engines.azure_ml.intents import give_up, hold, mark_submitted, read_intent
+from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.refusals import CloudRefusal
-from jobs.engines.azure_ml.request import job_name
 from jobs.host import console
 
 if TYPE_CHECKING:

@@ -9,12 +9,14 @@ from re import Pattern
 from typing import TYPE_CHECKING, Any
 
 from jobs.contracts.errors import LaunchError
-from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
+from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle
+from jobs.runs.cloud_folder import workspace_folder
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.client import Wire
     from jobs.engines.azure_ml.preparation_logs import BuildNews
     from jobs.engines.azure_ml.runs import CloudRuns
+    from jobs.engines.base import CodeListing
 
 
 class AzureMlEngine:
@@ -49,6 +51,21 @@ class AzureMlEngine:
         self.require_cluster(spec)
         return plan_job(spec, self.environment)
 
+    def code_listing(self, plan: Plan) -> CodeListing:
+        """List the code that is uploaded; see `Engine.code_listing`."""
+        from jobs.engines.azure_ml.code_listing import read_code
+
+        return read_code(plan.spec, exclude=(workspace_folder(self.environment),)).listing
+
+    def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
+        """Decode the variable that the ranks read; see `Engine.told_to_nodes`."""
+        from jobs.engines.azure_ml.node_job import node_job
+
+        return {"node_job": node_job(plan.spec, self.environment)}
+
+    def require_ready(self, spec: JobSpec) -> None:
+        """Require nothing: images and programs are the workspace's."""
+
     def require_cluster(self, spec: JobSpec) -> None:
         """Raise LaunchError where the environment has no such cluster."""
         if spec.cluster not in self.environment.clusters:
@@ -73,10 +90,6 @@ class AzureMlEngine:
         handle = submit_run(self.environment, plan, self.wire)
         self.store.watch.expect(handle)
         return handle
-
-    def status(self, handle: RunHandle) -> RunStatus:
-        """Say where the run stands; see `Engine.status`."""
-        return self.store.status(handle)
 
     def logs(
         self,

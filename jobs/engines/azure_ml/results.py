@@ -15,7 +15,7 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RankError, RunHandle, RunState
-from jobs.engines.azure_ml.request import checkpoints_prefix
+from jobs.engines.azure_ml.names import checkpoints_prefix
 from jobs.host import console
 from jobs.host.untrusted import TooLong, parse_json, read_bounded
 from jobs.runs.checkpoints import MANIFEST, Checkpoint, checkpoint_of

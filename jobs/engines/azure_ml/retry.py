@@ -18,7 +18,7 @@ from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import JobSpec, RunHandle
 from jobs.engines.azure_ml.cancel import is_cancelled
 from jobs.engines.azure_ml.history import Attempt
-from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.names import job_name
 from jobs.host import console
 from jobs.runs.outcome import parse_time
 

@@ -6,7 +6,7 @@ is kept there and not asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import islice
@@ -27,7 +27,7 @@ from jobs.engines.azure_ml.history import (
     status_of,
 )
 from jobs.engines.azure_ml.intents import read_intent
-from jobs.engines.azure_ml.request import MARK, job_name
+from jobs.engines.azure_ml.names import MARK, job_name
 from jobs.engines.azure_ml.states import mapping, why_it_waits
 from jobs.engines.azure_ml.status import Watch, kept_attempt
 from jobs.host import console
@@ -60,6 +60,11 @@ class CloudRuns:
         self.runs = self.local.runs
         self.watch = Watch(self)
         self._records: dict[str, RunRecord] = {}
+
+    @property
+    def workspace(self) -> Path:
+        """Folder of this machine that holds what it knows of the runs."""
+        return self.local.workspace
 
     @classmethod
     def of(cls, environment: Environment) -> CloudRuns:
@@ -296,6 +301,11 @@ class CloudRuns:
         from jobs.engines.azure_ml.results import cloud_checkpoints
 
         return cloud_checkpoints(self.blobs, handle.id)
+
+    def tasks(self, record: RunRecord) -> Mapping[int, str]:
+        """Name no task: Azure ML deals them."""
+        del record
+        return {}
 
     def places(self, handle: RunHandle) -> list[tuple[str, str]]:
         """Where the run and what it makes are found."""

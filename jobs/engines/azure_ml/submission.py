@@ -43,8 +43,9 @@ from jobs.engines.azure_ml.intents import (
     read_intent,
     write_intent,
 )
+from jobs.engines.azure_ml.names import checkpoints_prefix
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
-from jobs.engines.azure_ml.request import checkpoints_prefix, job_request, plan_job, run_request
+from jobs.engines.azure_ml.request import job_request, plan_job, read_request, run_request
 from jobs.engines.azure_ml.upload_cache import Known
 from jobs.engines.azure_ml.uploads import NotCompared, upload
 from jobs.host import console
@@ -122,23 +123,21 @@ def submit_attempt(
     if timeout_s is not None:
         limits = msgspec.structs.replace(spec.limits, wall_clock_s=timeout_s)
         spec = msgspec.structs.replace(spec, limits=limits)
-    known = record.plan.request["job"]["body"]["properties"]
+    first = read_request(record.plan).job.body.properties
     request = job_request(
         spec,
         environment,
         run=record.id,
-        code_id=known["codeId"],
-        image_id=known["environmentId"],
-        command=known["command"],
+        code_id=first.code_id,
+        image_id=first.environment_id,
+        command=first.command,
         attempt=attempt,
     )
     what = f"starting {record.id} again"
     try:
-        reply = wire.put(
-            request["path"], request["body"], api_version=request["api_version"], what=what
-        )
+        reply = wire.put(request.path, request.body, api_version=request.api_version, what=what)
     except CloudRefusal as refusal:
-        found = None if refusal.status in (401, 403) else wire.find(request["path"], what=what)
+        found = None if refusal.status in (401, 403) else wire.find(request.path, what=what)
         if found is None:
             raise
         return found
@@ -300,14 +299,15 @@ class Submission:
             return read_record(self.run_dir)
         request = self._request(plan.spec, run)
         digest = plan.spec.image.partition("@")[2] or None
-        final = msgspec.structs.replace(plan, request=request)
+        final = msgspec.structs.replace(plan, request=msgspec.Raw(request))
         record = make_record(self.run_dir, final, self.environment, image_digest=digest)
         RunStore(self.run_dir.parent.parent).commit(record)
         return record
 
-    def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
+    def _request(self, spec: JobSpec, run: str) -> bytes:
         """What goes into the run's record, and then to the workspace."""
-        return run_request(spec, self.environment, run=run, code=self.code.listing.name)
+        request = run_request(spec, self.environment, run=run, code=self.code.listing.name)
+        return msgspec.json.encode(request)
 
     def _provide(self, record: RunRecord) -> None:
         """The code and the image's version, where the workspace is not known to have them."""
@@ -333,9 +333,9 @@ class Submission:
 
     def _put(self, record: RunRecord) -> None:
         """Send the job; raises CloudRefusal."""
-        job = record.plan.request["job"]
+        job = read_request(record.plan).job
         what = f"submitting {record.id}"
-        self.wire.put(job["path"], job["body"], api_version=job["api_version"], what=what)
+        self.wire.put(job.path, job.body, api_version=job.api_version, what=what)
 
     def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
         """Whether Azure ML has the job all the same: the answer may be to a second asking."""
@@ -347,13 +347,14 @@ class Submission:
             raise self._uncertain(silence) from refusal
 
     def _is_there(self, record: RunRecord) -> bool:
-        return self.wire.find(record.plan.request["job"]["path"]) is not None
+        return self.wire.find(read_request(record.plan).job.path) is not None
 
     def _mended(self, record: RunRecord) -> bool:
         """Provide again what was taken for known and is gone; whether anything was."""
+        request = read_request(record.plan)
         paths = {
-            self.code.listing.name: record.plan.request["job"]["body"]["properties"]["codeId"],
-            _image_name(record): record.plan.request["environment"]["path"],
+            self.code.listing.name: request.job.body.properties.code_id,
+            _image_name(record): request.environment.path,
         }
         gone = [name for name, path in paths.items() if self.wire.find(path) is None]
         for name in gone:
@@ -408,5 +409,5 @@ def _record_blob(run: str) -> str:
 
 def _image_name(record: RunRecord) -> str:
     """A file's name for the version of an image."""
-    _, name, _, version = record.plan.request["environment"]["path"].rsplit("/", 3)
+    _, name, _, version = read_request(record.plan).environment.path.rsplit("/", 3)
     return f"{name}.{version}"

@@ -16,8 +16,8 @@ import msgspec
 from jobs.blobs.refusals import explain_store
 from jobs.blobs.transfers.files import Outgoing, outgoing
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.engines.azure_ml.names import code_path
 from jobs.engines.azure_ml.refusals import CloudRefusal
-from jobs.engines.azure_ml.request import code_path
 from jobs.host import console
 from jobs.host.console import count_text, size_text
 

@@ -14,7 +14,7 @@ from jobs.contracts.spec import RunHandle, RunState
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.history import Attempt, Listed
 from jobs.engines.azure_ml.intents import read_intent
-from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.runs import CloudRuns
 from jobs.engines.azure_ml.states import Standing
 from jobs.engines.azure_ml_v1.run_configuration import ENGINE

@@ -20,6 +20,7 @@ from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.contracts.spec import Environment
 from jobs.engines.azure_ml.client import Wire
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing, explain
+from jobs.engines.azure_ml_v1.run_configuration import V1Request
 from jobs.engines.azure_ml_v1.sdk import sdk_python
 from jobs.engines.azure_ml_v1.worker import bare
 
@@ -45,10 +46,10 @@ class Session:
         with self._lock:
             self._started()
 
-    def submit(self, request: dict[str, Any], folder: Path) -> None:
+    def submit(self, request: V1Request, folder: Path) -> None:
         """Send the folder, then start the run; the same run again is refused by Azure ML."""
-        what = f"submitting {request['run_id']}"
-        self._ask("submit", what=what, folder=str(folder), **request)
+        what = f"submitting {request.run_id}"
+        self._ask("submit", what=what, folder=str(folder), **msgspec.to_builtins(request))
 
     def details(self, run_id: str) -> dict[str, Any] | None:
         """What the run history says of a run, or None."""

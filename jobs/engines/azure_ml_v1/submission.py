@@ -7,13 +7,14 @@ import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from jobs.contracts.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
 from jobs.engines.azure_ml.client import Wire
 from jobs.engines.azure_ml.code_listing import IGNORE_FILE, Code
 from jobs.engines.azure_ml.submission import Submission, submit_run
-from jobs.engines.azure_ml_v1.run_configuration import plan_run, v1_request
+from jobs.engines.azure_ml_v1.run_configuration import plan_run, read_request, v1_request
 from jobs.engines.azure_ml_v1.session import Session
 
 
@@ -33,8 +34,9 @@ class V1Submission(Submission):
         super().__init__(environment, run_dir, wire, code)
         self._session = session
 
-    def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
-        return v1_request(spec, self.environment, run=run, code=self.code.listing.name)
+    def _request(self, spec: JobSpec, run: str) -> bytes:
+        request = v1_request(spec, self.environment, run=run, code=self.code.listing.name)
+        return msgspec.json.encode(request)
 
     def _provide(self, record: RunRecord) -> None:
         """Nothing: azureml-core sends code and image with the run."""
@@ -42,7 +44,7 @@ class V1Submission(Submission):
     def _put(self, record: RunRecord) -> None:
         with tempfile.TemporaryDirectory(prefix="trainyard-code-") as folder:
             lay_folder(self.code, self.run_dir / "code", Path(folder))
-            self._session.submit(record.plan.request, Path(folder))
+            self._session.submit(read_request(record.plan), Path(folder))
 
     def _is_there(self, record: RunRecord) -> bool:
         return self._session.details(record.id) is not None

@@ -12,10 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError
-from jobs.contracts.spec import Cluster, JobSpec, Launcher, Limits
+from jobs.contracts.spec import Cluster, JobSpec, Launcher, Limits, Plan
 from jobs.rank.program import PROGRAM_FILE
 
 LOOPBACK = "127.0.0.1"
@@ -76,6 +77,11 @@ class RankJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     streams: tuple[str, ...] = ()
     die_with_parent: bool = False
     leave_together: bool = False
+
+
+def read_request(plan: Plan) -> GangRequest:
+    """Decode the request of a local plan."""
+    return msgspec.json.decode(plan.request, type=GangRequest)
 
 
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:

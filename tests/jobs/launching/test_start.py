@@ -25,7 +25,14 @@ SPEC = make_spec(["python"], stack="dev", cluster="cpu", compute="cpu-1a2b3c", i
 
 
 class Unfollowed:
-    """An engine that starts runs, and cannot say how they stand."""
+    """An engine that starts runs, and cannot say how they stand: it is its own store."""
+
+    environment, workspace = ENVIRONMENT, Path("runs")
+
+    @property
+    def store(self) -> Unfollowed:
+        """See Engine."""
+        return self
 
     def submit(self, *_: Any) -> RunHandle:
         """See Engine."""
@@ -43,7 +50,7 @@ def test_a_run_that_cannot_be_followed_is_named_with_what_ends_it(
     plan = plan_job(SPEC, ENVIRONMENT)
     wish = Wish(yes=True, stack=("--env", "dev.json"), shown_by=())
     with pytest.raises(EnvironmentFailure, match="refuses us"):
-        start(plan, {}, ENVIRONMENT, cast("Engine", Unfollowed()), wish)
+        start(plan, {}, cast("Engine", Unfollowed()), wish)
     said = capsys.readouterr()
     assert said.out == f"{RUN}\n"
     assert f"{RUN} may go on; nobody follows it now" in said.err

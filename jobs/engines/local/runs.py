@@ -1,0 +1,64 @@
+"""The runs of a local stack, as verbs read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from jobs.contracts.spec import RunHandle, RunRecord, RunState, RunStatus
+from jobs.host.processes import remains
+from jobs.runs.store import RunStore
+
+
+class _Rank(Struct, frozen=True, kw_only=True):
+    rank: int
+    task: tuple[str, int] | None = None
+
+
+class _Gang(Struct, frozen=True, kw_only=True):
+    """The part of a GangRequest that is shown, whichever version of us wrote it."""
+
+    ranks: tuple[_Rank, ...] = ()
+
+
+class LocalRuns(RunStore):
+    """Runs in a folder of this machine, written by this user alone."""
+
+    def status(self, handle: RunHandle) -> RunStatus:
+        """Say where the run stands; never raises for a run whose folder was deleted."""
+        if not has_record(Path(handle.run_dir)):
+            return _status_without_record(handle)
+        return super().status(handle)
+
+    def tasks(self, record: RunRecord) -> Mapping[int, str]:
+        """Name each rank's task in TensorFlow's cluster; empty under another launcher."""
+        gang = msgspec.json.decode(record.plan.request, type=_Gang)
+        return {each.rank: f"{each.task[0]} {each.task[1]}" for each in gang.ranks if each.task}
+
+
+def has_record(run_dir: Path) -> bool:
+    """Tell whether a run's folder holds its record."""
+    return os.path.lexists(run_dir / "run.json")
+
+
+def _status_without_record(handle: RunHandle) -> RunStatus:
+    """Say of a run whose folder was deleted whether processes of it live; no more is known."""
+    return RunStatus(
+        id=handle.id,
+        name="",
+        state=RunState.RUNNING if remains(Path(handle.run_dir)) else RunState.LOST,
+        reason="its folder was deleted",
+        exit_code=None,
+        stack="",
+        cluster="",
+        nodes=0,
+        world_size=0,
+        created="",
+        started=None,
+        ended=None,
+        run_dir=handle.run_dir,
+    )
