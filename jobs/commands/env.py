@@ -15,7 +15,7 @@ from jobs.host import console
 if TYPE_CHECKING:
     from jobs.contracts.spec import Cluster, Environment
     from jobs.engines.azure_ml.import_workspace import CloudEngine
-    from jobs.engines.azure_ml.quota_check import QuotaCheck
+    from jobs.engines.azure_ml.quota import QuotaCheck
     from jobs.stacks.changes import Changes, Loss
     from jobs.stacks.reachability import PartCheck
 
@@ -243,8 +243,7 @@ def _check_quota(
     stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
 ) -> list[QuotaCheck] | None:
     """What the quota holds of the clusters to come, or that are there; None where nobody tells."""
-    from jobs.engines.azure_ml.quota import LIMITS_PAGE
-    from jobs.engines.azure_ml.quota_check import check_clusters, declared_environment
+    from jobs.engines.azure_ml.quota import LIMITS_PAGE, check_clusters, declared_environment
 
     try:
         environment = (

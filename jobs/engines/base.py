@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from jobs.contracts.spec import (
+    DatasetVersion,
     Environment,
     JobSpec,
     LogLine,
@@ -95,6 +96,10 @@ class Runs(Protocol):
         """Its whole checkpoints, newest first."""
         ...
 
+    def reader_of(self, dataset: DatasetVersion) -> str | None:
+        """Name a run that is not over and reads a version's content, as far as nobody is asked."""
+        ...
+
     def tasks(self, record: RunRecord) -> Mapping[int, str]:
         """Name each rank's task in TensorFlow's cluster, where the run's record says it."""
         ...
@@ -137,6 +142,21 @@ class Engine(Protocol):
 
     def require_ready(self, spec: JobSpec) -> None:
         """Raise LaunchError where this machine lacks what `submit` needs."""
+        ...
+
+    def register_dataset(self, dataset: DatasetVersion) -> None:
+        """Make a version that is in the blob store known where runs run.
+
+        Raises EnvironmentFailure; the version stays where that fails.
+        """
+        ...
+
+    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
+        """Hide a version that was removed; raises EnvironmentFailure."""
+        ...
+
+    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
+        """Give the addresses of a version beside its URL, by what they are."""
         ...
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from jobs.blobs.store import Blob
 from jobs.contracts.spec import JobSpec, Plan, RunHandle, RunRecord
 from jobs.engines.azure_ml.artifacts import job_prefix
-from jobs.engines.azure_ml.client import Reply, Wire
+from jobs.engines.azure_ml.client import Reply
 from jobs.engines.azure_ml.request import AzureMLRequest, ImageRequest, job_request
 from jobs.engines.azure_ml.runs import CloudRuns
 from jobs.runs.store import write_file
@@ -105,7 +105,8 @@ class MemoryRuns(CloudRuns):
 
     def __init__(self, folder: Path) -> None:
         self.scripted = ScriptedWire()
-        super().__init__(make_cloud_environment(), wire=cast("Wire", self.scripted))
+        super().__init__(make_cloud_environment())
+        self.__dict__["wire"] = self.scripted
         self.runs = self.local.runs = folder / "runs"
         self.__dict__["blobs"] = self.memory = MemoryStore()
         self.__dict__["artifacts"] = self.logs = MemoryArtifacts()

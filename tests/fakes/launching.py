@@ -12,6 +12,7 @@ import pytest
 
 from jobs.cli import main
 from jobs.contracts.spec import (
+    DatasetVersion,
     Environment,
     JobSpec,
     LogLine,
@@ -86,6 +87,16 @@ class FakeEngine:
 
     def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
         del plan
+        return {}
+
+    def register_dataset(self, dataset: DatasetVersion) -> None:
+        del dataset
+
+    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
+        del dataset
+
+    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
+        del dataset
         return {}
 
     def require_ready(self, spec: JobSpec) -> None:

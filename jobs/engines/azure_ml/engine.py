@@ -9,7 +9,7 @@ from re import Pattern
 from typing import TYPE_CHECKING, Any
 
 from jobs.contracts.errors import LaunchError
-from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle
+from jobs.contracts.spec import DatasetVersion, Environment, JobSpec, LogLine, Plan, RunHandle
 from jobs.runs.cloud_folder import workspace_folder
 
 if TYPE_CHECKING:
@@ -30,19 +30,17 @@ class AzureMlEngine:
         self._credential = credential
         self._news: dict[str, BuildNews] = {}
 
-    @cached_property
+    @property
     def wire(self) -> Wire:
-        """What asks Azure."""
-        from jobs.engines.azure_ml.client import Wire
-
-        return Wire(self.environment, credential=self._credential)
+        """Client of Azure."""
+        return self.store.wire
 
     @cached_property
     def store(self) -> CloudRuns:
         """The workspace's runs."""
         from jobs.engines.azure_ml.runs import CloudRuns
 
-        return CloudRuns(self.environment, wire=self.wire)
+        return CloudRuns(self.environment, credential=self._credential)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the request that `submit` will send; see `Engine.plan`."""
@@ -66,6 +64,24 @@ class AzureMlEngine:
     def require_ready(self, spec: JobSpec) -> None:
         """Require nothing: images and programs are the workspace's."""
 
+    def register_dataset(self, dataset: DatasetVersion) -> None:
+        """Make the data asset of a version; see `Engine.register_dataset`."""
+        from jobs.engines.azure_ml.data_assets import make_asset
+
+        make_asset(dataset, self.wire)
+
+    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
+        """Archive the data asset of a version; see `Engine.withdraw_dataset`."""
+        from jobs.engines.azure_ml.data_assets import archive_asset
+
+        archive_asset(dataset, self.wire)
+
+    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
+        """Give the address that jobs of the workspace read; see `Engine.dataset_places`."""
+        from jobs.engines.azure_ml.data_assets import datastore_uri
+
+        return {"datastore": datastore_uri(dataset, self.environment)}
+
     def require_cluster(self, spec: JobSpec) -> None:
         """Raise LaunchError where the environment has no such cluster."""
         if spec.cluster not in self.environment.clusters:
@@ -88,7 +104,7 @@ class AzureMlEngine:
 
         del secrets
         handle = submit_run(self.environment, plan, self.wire)
-        self.store.watch.expect(handle)
+        self.store.statuses.expect(handle)
         return handle
 
     def logs(

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from jobs.contracts.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
-from jobs.datasets.asset import datastore_path, datastore_uri
+from jobs.engines.azure_ml.data_assets import datastore_path, datastore_uri
 from jobs.engines.azure_ml.image_versions import version_for
 from jobs.engines.azure_ml.names import CODE, MARK, RUN, checkpoints_prefix, code_path, job_name
 from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command

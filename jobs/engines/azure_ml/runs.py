@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from jobs.contracts.errors import LaunchError, NotFound, Unreached
-from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.contracts.spec import (
+    DatasetVersion,
+    Environment,
+    RankError,
+    RunHandle,
+    RunRecord,
+    RunState,
+    RunStatus,
+)
 from jobs.engines.azure_ml.history import (
     Attempt,
     Listed,
@@ -29,7 +37,7 @@ from jobs.engines.azure_ml.history import (
 from jobs.engines.azure_ml.intents import read_intent
 from jobs.engines.azure_ml.names import MARK, job_name
 from jobs.engines.azure_ml.states import mapping, why_it_waits
-from jobs.engines.azure_ml.status import Watch, kept_attempt
+from jobs.engines.azure_ml.status import StatusReader, kept_attempt
 from jobs.host import console
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_bounded
@@ -53,12 +61,18 @@ _LONGEST_RECORD = 16 << 20
 class CloudRuns:
     """All of one workspace. What blocks does so on the network, and raises EnvironmentFailure."""
 
-    def __init__(self, environment: Environment, *, wire: Wire | None = None) -> None:
+    def __init__(self, environment: Environment, *, credential: Any = None) -> None:
         self.environment = environment
-        self._given_wire = wire
+        self._credential = credential
         self.local = RunStore(workspace_folder(environment))
         self.runs = self.local.runs
-        self.watch = Watch(self)
+        self.statuses = StatusReader(
+            environment.workspace.name,
+            details=self.details,
+            why_waiting=self.why_waiting,
+            spec_of=lambda run: self.record(self.handle(run)).plan.spec,
+            blobs=lambda: self.blobs,
+        )
         self._records: dict[str, RunRecord] = {}
 
     @property
@@ -76,7 +90,7 @@ class CloudRuns:
         """What asks Azure."""
         from jobs.engines.azure_ml.client import Wire
 
-        return self._given_wire or Wire(self.environment)
+        return Wire(self.environment, credential=self._credential)
 
     @cached_property
     def blobs(self) -> BlobStore:
@@ -102,7 +116,8 @@ class CloudRuns:
         found = list(islice(self.listed(), limit))
         if limit is not None and limit <= _MOST_ASKED:
             with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
-                attempts = list(pool.map(self.watch.attempt_of_listed, found))
+                folders = [self.runs / each.run for each in found]
+                attempts = list(pool.map(self.statuses.attempt_of_listed, found, folders))
         else:
             attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in found]
         runs = [
@@ -223,7 +238,7 @@ class CloudRuns:
         `lost` where Azure ML has no such job any more, or the workspace is gone.
         """
         spec = self.record(handle).plan.spec
-        look = self.watch.look(handle)
+        look = self.statuses.look(handle)
         attempts = look.attempts
         last = attempts[-1]
         standing = last.standing
@@ -246,11 +261,11 @@ class CloudRuns:
 
     def attempts(self, handle: RunHandle) -> Sequence[Attempt]:
         """The run's attempts, oldest first; at least one."""
-        return self.watch.look(handle).attempts
+        return self.statuses.look(handle).attempts
 
     def newest_attempt(self, handle: RunHandle) -> int:
         """The number of the newest attempt, from 1."""
-        return self.watch.look(handle).attempts[-1].number
+        return self.statuses.look(handle).attempts[-1].number
 
     def events(self, handle: RunHandle) -> list[RunEvent]:
         """The states that the run went through, oldest first."""
@@ -294,13 +309,16 @@ class CloudRuns:
         """Have metrics, summary, the ranks' records and the error in the run's folder."""
         from jobs.engines.azure_ml.results import bring_results
 
-        bring_results(self, handle)
+        bring_results(self.blobs, handle, self.attempts(handle)[-1])
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
         """The whole checkpoints, newest first."""
         from jobs.engines.azure_ml.results import cloud_checkpoints
 
         return cloud_checkpoints(self.blobs, handle.id)
+
+    def reader_of(self, dataset: DatasetVersion) -> str | None:
+        """Name no run: each would have to be asked for."""
 
     def tasks(self, record: RunRecord) -> Mapping[int, str]:
         """Name no task: Azure ML deals them."""

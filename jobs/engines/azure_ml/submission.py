@@ -29,7 +29,7 @@ from jobs.contracts.spec import (
 )
 from jobs.engines.azure_ml.client import Wire
 from jobs.engines.azure_ml.code_listing import Code, read_code
-from jobs.engines.azure_ml.image_versions import send_version, version_for
+from jobs.engines.azure_ml.image_versions import version_for
 from jobs.engines.azure_ml.intents import (
     INTENT,
     RESUME_S,
@@ -46,8 +46,7 @@ from jobs.engines.azure_ml.intents import (
 from jobs.engines.azure_ml.names import checkpoints_prefix
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
 from jobs.engines.azure_ml.request import job_request, plan_job, read_request, run_request
-from jobs.engines.azure_ml.upload_cache import Known
-from jobs.engines.azure_ml.uploads import NotCompared, upload
+from jobs.engines.azure_ml.uploads import NotCompared, UploadCache, send_version, upload
 from jobs.host import console
 from jobs.runs.cloud_folder import workspace_folder
 from jobs.runs.code import snapshot
@@ -227,7 +226,7 @@ class Submission:
         self.run_dir = run_dir
         self.wire = wire
         self.code = code
-        self.known = Known(run_dir.parent.parent)
+        self.cache = UploadCache(run_dir.parent.parent)
         # Somebody may have sent the job, and its answer was not heard.
         self.may_be_on = False
         self._store: BlobStore | None = None  # that may have the record
@@ -312,15 +311,15 @@ class Submission:
     def _provide(self, record: RunRecord) -> None:
         """The code and the image's version, where the workspace is not known to have them."""
         code = self.code.listing.name
-        if not self.known.has(code):
+        if not self.cache.has(code):
             self._send_code()
-            self.known.add(code)
+            self.cache.add(code)
         name = _image_name(record)
-        if not self.known.has(name):
+        if not self.cache.has(name):
             send_version(
                 version_for(record.plan.spec, self.environment), record.plan.spec, self.wire
             )
-            self.known.add(name)
+            self.cache.add(name)
 
     def _send_code(self) -> None:
         """Of the run's copy: the user may be writing already."""
@@ -358,7 +357,7 @@ class Submission:
         }
         gone = [name for name, path in paths.items() if self.wire.find(path) is None]
         for name in gone:
-            self.known.forget(name)
+            self.cache.forget(name)
         if gone:
             self._provide(record)
         return bool(gone)

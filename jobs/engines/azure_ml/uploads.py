@@ -1,4 +1,4 @@
-"""Brings files to where a workspace keeps uploads, and makes them known under a name."""
+"""Uploads code and build contexts to a workspace, names image versions, and caches what is there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,10 +17,20 @@ import msgspec
 from jobs.blobs.refusals import explain_store
 from jobs.blobs.transfers.files import Outgoing, outgoing
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import JobSpec
+from jobs.engines.azure_ml.image_versions import (
+    ImageVersion,
+    image_name,
+    is_reference,
+    plain_dockerfile,
+    recipe_of,
+)
 from jobs.engines.azure_ml.names import code_path
 from jobs.engines.azure_ml.refusals import CloudRefusal
+from jobs.engines.azure_ml.states import mapping, text_in
 from jobs.host import console
 from jobs.host.console import count_text, size_text
+from jobs.host.private import make_folder
 
 if TYPE_CHECKING:
     from jobs.blobs.transfers.azure_store import AzureStore
@@ -32,6 +43,32 @@ _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 class NotCompared(EnvironmentFailure):
     """An upload is there already, and what lies there cannot be looked at."""
+
+
+class UploadCache:
+    """Names of code uploads and of image versions that a workspace has, as empty files.
+
+    The folder may be deleted at any time. Versions never change, but somebody may delete one: where
+    Azure ML refuses a job, what is cached is looked at again.
+    """
+
+    def __init__(self, workspace: Path) -> None:
+        self._folder = workspace / "known"
+
+    def has(self, name: str) -> bool:
+        """Tell whether the workspace had it when it was last asked."""
+        return (self._folder / name).exists()
+
+    def add(self, name: str) -> None:
+        """Remember that the workspace has it."""
+        # A disk that is full costs a request next time.
+        with suppress(OSError):
+            make_folder(self._folder)
+            (self._folder / name).touch()
+
+    def forget(self, name: str) -> None:
+        """Remember no longer that the workspace has it."""
+        (self._folder / name).unlink(missing_ok=True)
 
 
 class _Place(NamedTuple):
@@ -72,6 +109,29 @@ def upload(
             raise
         return _known_uri(wire, name, known, files, made)
     return place.uri
+
+
+def send_version(version: ImageVersion, spec: JobSpec, wire: Wire) -> None:
+    """Make the version known to the workspace, with what it is built from where it is.
+
+    Raises EnvironmentFailure where another image has that name there.
+    """
+    what = "naming the image"
+    path = version.path(wire.workspace)
+    properties: dict[str, Any] = version.body["properties"]
+    if is_reference(spec.image):
+        answer = wire.put(path, version.body, what=what).body
+        image = text_in(mapping(answer.get("properties")), "image")
+        if image not in ("", properties["image"]):
+            raise _not_ours(version)
+        return
+    # Also where there is such a version: what it is built from is compared.
+    build = {**properties["build"], "contextUri": _send_context(spec, wire)}
+    found = wire.find(path, what=what)
+    if found is None:
+        wire.put(path, {"properties": {**properties, "build": build}}, what=what)
+    elif not _is_built_so(mapping(found.get("properties")), build):
+        raise _not_ours(version)
 
 
 def _known_uri(
@@ -155,3 +215,36 @@ def _open(wire: Wire, place: _Place) -> AzureStore:
 
 def _ignore(_files: int, _bytes: int, _found: int = 0, /) -> None:
     pass
+
+
+def _is_built_so(properties: Mapping[str, Any], build: Mapping[str, str]) -> bool:
+    """Whether a version that is there is built from that context.
+
+    An address in a form of Azure ML's own, which cannot be compared, passes.
+    """
+    told = mapping(properties.get("build"))
+    uri = text_in(told, "contextUri").partition("?")[0].rstrip("/")
+    is_same = uri == build["contextUri"] or (bool(uri) and not uri.startswith("https://"))
+    file = text_in(told, "dockerfilePath").removeprefix("./")
+    return is_same and file == build["dockerfilePath"] and not properties.get("image")
+
+
+def _not_ours(version: ImageVersion) -> EnvironmentFailure:
+    message = (
+        f"the workspace has another image as `{version.name}:{version.version}` than this job's"
+    )
+    hint = "somebody made it by hand: tell whoever owns the stack, or name another image"
+    return EnvironmentFailure(message, hint=hint)
+
+
+def _send_context(spec: JobSpec, wire: Wire) -> str:
+    recipe = recipe_of(spec, wire.environment)
+    files = [
+        outgoing(place, path)[0]
+        for place, path in recipe.files.items()
+        if place != recipe.dockerfile
+    ]
+    dockerfile = recipe.files[recipe.dockerfile].read_text(encoding="utf-8")
+    made = {recipe.dockerfile: plain_dockerfile(dockerfile, recipe.arguments).encode()}
+    name = f"{image_name(recipe.image)}-{recipe.tag}"
+    return upload(wire, name, files, made, what=f"sending images/{recipe.image}")

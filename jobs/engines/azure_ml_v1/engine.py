@@ -21,7 +21,7 @@ class AzureMlV1Engine(AzureMlEngine):
         """The workspace's runs, as far as this machine started them."""
         from jobs.engines.azure_ml_v1.runs import V1Runs
 
-        return V1Runs(self.environment, wire=self.wire)
+        return V1Runs(self.environment, credential=self._credential)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the run configuration that `submit` will send; see `Engine.plan`."""
@@ -39,7 +39,7 @@ class AzureMlV1Engine(AzureMlEngine):
 
         del secrets
         handle = submit_v1(self.environment, plan, self.wire, self.store.session)
-        self.store.watch.expect(handle)
+        self.store.statuses.expect(handle)
         return handle
 
     def cancel(self, handle: RunHandle) -> None:
@@ -48,7 +48,7 @@ class AzureMlV1Engine(AzureMlEngine):
 
         self.store.session.cancel(handle.id)
         close_intent(self.store, handle)
-        self.store.watch.forget(handle)
+        self.store.statuses.forget(handle)
 
     def begin_again(self, handle: RunHandle) -> bool:
         """Nothing, and a plan says so: `retry` is the engine azureml's."""

@@ -12,7 +12,15 @@ from re import Pattern
 import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState
+from jobs.contracts.spec import (
+    DatasetVersion,
+    Environment,
+    JobSpec,
+    LogLine,
+    Plan,
+    RunHandle,
+    RunState,
+)
 from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.engines.local.launchers import gang_request
 from jobs.engines.local.loopback import rank_library, why_unguarded
@@ -77,6 +85,17 @@ class LocalEngine:
     def require_ready(self, spec: JobSpec) -> None:
         """Raise LaunchError where no interpreter here realises the image."""
         self._runtime(spec.image)
+
+    def register_dataset(self, dataset: DatasetVersion) -> None:
+        """Do nothing: runs read the blob store."""
+
+    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
+        """Do nothing: runs read the blob store."""
+
+    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
+        """Give no address beside the URL."""
+        del dataset
+        return {}
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""

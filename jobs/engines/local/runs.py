@@ -9,9 +9,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from jobs.contracts.spec import RunHandle, RunRecord, RunState, RunStatus
+from jobs.contracts.spec import DatasetVersion, RunHandle, RunRecord, RunState, RunStatus
 from jobs.host.processes import remains
 from jobs.runs.store import RunStore
+
+# Runs that are looked at before a version is removed, the newest first.
+NUM_RUNS = 200
 
 
 class _Rank(Struct, frozen=True, kw_only=True):
@@ -33,6 +36,17 @@ class LocalRuns(RunStore):
         if not has_record(Path(handle.run_dir)):
             return _status_without_record(handle)
         return super().status(handle)
+
+    def reader_of(self, dataset: DatasetVersion) -> str | None:
+        """Name a run that is not over and reads a version's content, among the newest."""
+        wanted = dataset.name, dataset.digest
+        for status in self.list(NUM_RUNS):
+            if status.state.is_terminal():
+                continue
+            inputs = self.record(self.handle(status.id)).plan.spec.inputs.values()
+            if wanted in ((each.dataset.name, each.dataset.digest) for each in inputs):
+                return status.id
+        return None
 
     def tasks(self, record: RunRecord) -> Mapping[int, str]:
         """Name each rank's task in TensorFlow's cluster; empty under another launcher."""

@@ -172,7 +172,7 @@ def test_a_laptop_that_wakes_before_its_network_goes_on_following(
     job = launch.write_job(WAITING, script=None, command=command, code=".")
     run = launch.type("run", job, "-y", "-d").out.strip()
     laptop = Laptop(azure)
-    runs = CloudRuns(environment, wire=Wire(environment, credential=laptop))
+    runs = CloudRuns(environment, credential=laptop)
     handle = runs.find(run)
     lines = read_logs(runs, handle, None, follow=True)
     assert next(lines).text == "begun"

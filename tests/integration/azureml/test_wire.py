@@ -14,14 +14,14 @@ from azure.core.exceptions import ServiceRequestError
 from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import DatasetVersion, Environment, JobSpec
-from jobs.datasets.asset import datastore_uri
 from jobs.engines.azure_ml import image_versions as environments
+from jobs.engines.azure_ml import uploads
 from jobs.engines.azure_ml.client import MANAGEMENT, Reply, Wire
-from jobs.engines.azure_ml.data_assets import archive_asset, make_asset
+from jobs.engines.azure_ml.data_assets import archive_asset, datastore_uri, make_asset
 from jobs.engines.azure_ml.image_versions import ImageVersion
 from jobs.engines.azure_ml.refusals import CloudRefusal, PlaceMissing, WorkspaceGone
 from jobs.engines.azure_ml.submission import cancel_job
-from jobs.engines.azure_ml.uploads import NotCompared, upload
+from jobs.engines.azure_ml.uploads import NotCompared, send_version, upload
 from jobs.images.recipes import Recipe
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import (
@@ -239,7 +239,7 @@ def test_code_that_nobody_may_look_at_is_said_not_to_be_compared(wire: Wire):
 def version_of(wire: Wire, monkeypatch: pytest.MonkeyPatch, spec: JobSpec) -> ImageVersion:
     recipe = Recipe(image="pytorch", variant="cpu", arguments={}, files={}, tag=spec.name)
     monkeypatch.setattr(
-        environments,
+        uploads,
         "_send_context",
         lambda _spec, wire: upload(wire, spec.name, [], SENT, what=""),
     )
@@ -254,7 +254,7 @@ def test_an_image_that_others_have_named_so_is_not_taken(
     build = {"contextUri": "https://other/code", "dockerfilePath": "Dockerfile"}
     wire.put(version.path(wire.workspace), {"properties": {"build": build}})
     with pytest.raises(EnvironmentFailure, match="has another image as `trainyard-pytorch:other`"):
-        environments.send_version(version, spec, wire)
+        send_version(version, spec, wire)
 
 
 def test_what_an_image_is_built_from_is_compared_before_it_is_taken(
@@ -263,11 +263,11 @@ def test_what_an_image_is_built_from_is_compared_before_it_is_taken(
     spec = make_spec(["python"], name="ours", image="pytorch")
     version = version_of(wire, monkeypatch, spec)
     for _ in range(2):
-        environments.send_version(version, spec, wire)
+        send_version(version, spec, wire)
     uri = wire.get(version.path(wire.workspace))["properties"]["build"]["contextUri"]
     change(azure, uri, "train.py", b"print(2)")
     with pytest.raises(EnvironmentFailure, match="has other content under `ours`"):
-        environments.send_version(version, spec, wire)
+        send_version(version, spec, wire)
 
 
 def test_code_that_is_refused_is_no_code_of_somebody_else(azure: FakeAzure, wire: Wire):
@@ -295,9 +295,9 @@ def test_a_data_asset_is_made_once_and_archived(azure: FakeAzure, wire: Wire):
     """The stand-in judges the body by the SDK's own model."""
     environment = wire.environment
     digits = DatasetVersion(name="digits", version=3, digest="ab" * 32, files=4, bytes=1000)
-    make_asset(digits, environment)
-    make_asset(digits, environment)
+    make_asset(digits, Wire(environment))
+    make_asset(digits, Wire(environment))
     path = f"{wire.workspace}/data/digits/versions/3"
     assert wire.get(path)["properties"]["dataUri"] == datastore_uri(digits, environment)
-    archive_asset(digits, environment)
+    archive_asset(digits, Wire(environment))
     assert wire.get(path)["properties"]["isArchived"] is True

@@ -6,8 +6,16 @@ import msgspec
 import pytest
 
 from jobs.contracts.errors import Refused
-from jobs.engines.azure_ml.quota import Quota, check_job, cluster_text, quotas_of, read_quotas
-from jobs.engines.azure_ml.quota_check import QuotaCheck, check_clusters, declared_environment
+from jobs.engines.azure_ml.quota import (
+    Quota,
+    QuotaCheck,
+    check_clusters,
+    check_job,
+    cluster_text,
+    declared_environment,
+    quotas_of,
+    read_quotas,
+)
 from jobs.engines.azure_ml.refusals import CloudRefusal
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_spec
