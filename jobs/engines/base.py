@@ -53,8 +53,17 @@ class Runs(Protocol):
     """The runs of an environment, as verbs read them. What is asked for may block."""
 
     @property
+    def has_own_records(self) -> bool:
+        """Whether this user alone writes the records, so that paths in them may be opened."""
+        ...
+
+    @property
     def workspace(self) -> Path:
         """Folder of this machine that holds the runs' folders."""
+        ...
+
+    def known(self, limit: int) -> Mapping[str, str]:
+        """Give what can name the newest runs, with a word on each; asks nobody, for a TAB."""
         ...
 
     def list(self, limit: int | None = 20) -> list[RunStatus]:
@@ -127,6 +136,14 @@ class Engine(Protocol):
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the exact request as data. Pure; raises Refused where the job cannot fit."""
+        ...
+
+    def image_reference(self, image: str) -> str:
+        """Give what the engine starts for an image of a job file; raises LaunchError if unknown."""
+        ...
+
+    def image_digest(self, image: str) -> str | None:
+        """Give the digest of what realises an image now; None where a reference pins it."""
         ...
 
     def code_listing(self, plan: Plan) -> CodeListing | None:

@@ -63,9 +63,10 @@ def plan_on(
         environment=environment,
         datasets=known | {name: _version(environment, name) for name in sorted(datasets)},
         code=code,
+        image_reference=engine.image_reference,
     )
     if any(each.mode == "stream" for each in spec.inputs.values()):
-        from jobs.engines.local.inputs import require_packed
+        from jobs.datasets.packed import require_packed
 
         require_packed(spec.inputs, environment)
     return engine.plan(structs.replace(spec, resume=resume))

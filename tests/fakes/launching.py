@@ -12,7 +12,6 @@ import pytest
 
 from jobs.cli import main
 from jobs.contracts.spec import (
-    DatasetVersion,
     Environment,
     JobSpec,
     LogLine,
@@ -24,24 +23,21 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.engines import ENGINES
-from jobs.engines.local.runs import LocalRuns
-from jobs.host.project import sources_folder
-from jobs.images.runtimes import runtime_python
+from jobs.engines.local.engine import LocalEngine
 from jobs.runs.store import RunEvent, RunStore, append_event, now, write_file
 from tests.fakes.gangs import make_environment, make_spec
 
 TIME = "2026-01-02T03:04:05.000006Z"
 
 
-class FakeEngine:
+class FakeEngine(LocalEngine):
     """Writes real run folders; how a run ends is told by the job's env ENDS_AS."""
 
     submitted: ClassVar[list[tuple[Plan, dict[str, str]]]] = []
     cancelled: ClassVar[list[str]] = []
 
     def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        self.store = LocalRuns.of(environment)
+        super().__init__(environment)
 
     def plan(self, spec: JobSpec) -> Plan:
         request = msgspec.Raw(msgspec.json.encode({"compute": spec.compute, "argv": spec.command}))
@@ -81,26 +77,6 @@ class FakeEngine:
         reason = plan.spec.env.get("REASON")
         append_event(run_dir, RunEvent(ts=ended, state=state, reason=reason, exit_code=code))
         return handle
-
-    def code_listing(self, plan: Plan) -> None:
-        del plan
-
-    def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
-        del plan
-        return {}
-
-    def register_dataset(self, dataset: DatasetVersion) -> None:
-        del dataset
-
-    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
-        del dataset
-
-    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
-        del dataset
-        return {}
-
-    def require_ready(self, spec: JobSpec) -> None:
-        runtime_python(spec.image, sources_folder())
 
     def logs(
         self, handle: RunHandle, ranks: Sequence[int] | None, *, follow: bool, **_: Any

@@ -49,6 +49,15 @@ class AzureMlEngine:
         self.require_cluster(spec)
         return plan_job(spec, self.environment)
 
+    def image_reference(self, image: str) -> str:
+        """Give the reference that the stack pins; see `Engine.image_reference`."""
+        from jobs.engines.azure_ml.image_versions import image_reference
+
+        return image_reference(image, self.environment)
+
+    def image_digest(self, image: str) -> str | None:
+        """Give none: a job's image is a reference."""
+
     def code_listing(self, plan: Plan) -> CodeListing:
         """List the code that is uploaded; see `Engine.code_listing`."""
         from jobs.engines.azure_ml.code_listing import read_code

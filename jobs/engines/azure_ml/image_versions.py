@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, JobSpec
 
 if TYPE_CHECKING:
@@ -46,6 +48,24 @@ def version_for(spec: JobSpec, environment: Environment) -> ImageVersion:
 def is_reference(image: str) -> bool:
     """Whether it names an image of a registry, and no folder of images/."""
     return any(mark in image for mark in "/:@")
+
+
+def image_reference(image: str, environment: Environment) -> str:
+    """Give the reference that the stack pins for an image; raises LaunchError for an unknown one.
+
+    A dev stack's workspace builds what is not pinned itself, from images/<name>.
+    """
+    is_built = re.fullmatch(r"dev(-.*)?", environment.stack) is not None
+    if image not in environment.images and not is_reference(image) and not is_built:
+        message = f"stack `{environment.stack}` has no image `{image}`"
+        near = get_close_matches(image, list(environment.images), n=1)
+        hint = (
+            f"did you mean `{near[0]}`?"
+            if near
+            else "launch image push makes one; or `image:` a registry's reference"
+        )
+        raise LaunchError(message, hint=hint)
+    return environment.images.get(image, image)
 
 
 def image_version(reference: str) -> ImageVersion:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,6 +17,7 @@ from msgspec import Struct
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import (
     ENVIRONMENT_SCHEMA,
+    CloudEngine,
     Cluster,
     Containers,
     Environment,
@@ -41,7 +42,6 @@ _WORKSPACE_ID = re.compile(
     r"/Microsoft\.MachineLearningServices/workspaces/(?P<name>[^/]+)/?",
     re.IGNORECASE,
 )
-CloudEngine = Literal["azureml", "azureml_v1"]
 
 
 def import_workspace(

@@ -76,6 +76,11 @@ class CloudRuns:
         self._records: dict[str, RunRecord] = {}
 
     @property
+    def has_own_records(self) -> bool:
+        """Whether this user alone writes the records: whoever may write to the store does."""
+        return False
+
+    @property
     def workspace(self) -> Path:
         """Folder of this machine that holds what it knows of the runs."""
         return self.local.workspace
@@ -107,6 +112,10 @@ class CloudRuns:
         return Artifacts(self.wire)
 
     # --- Which -------------------------------------------------------------------------------
+
+    def known(self, limit: int) -> Mapping[str, str]:
+        """Give the ids that this machine knows, and `last`; nobody waits for Azure at a TAB."""
+        return dict.fromkeys(["last", *self.local.names()[:limit]], "")
 
     def list(self, limit: int | None = 20) -> list[RunStatus]:
         """Status of the newest `limit` runs (all when None), newest first."""

@@ -74,6 +74,19 @@ class LocalEngine:
         encoded = msgspec.Raw(msgspec.json.encode(request))
         return Plan(engine="local", spec=spec, request=encoded, notes=tuple(notes))
 
+    def image_reference(self, image: str) -> str:
+        """Give the image's name: this machine realises images by name."""
+        return image
+
+    def image_digest(self, image: str) -> str | None:
+        """Give the name of the runtime's folder, which is by all that goes into it."""
+        from jobs.images.runtimes import runtime_root
+
+        try:
+            return runtime_root(image, sources_folder()).name
+        except LaunchError:  # starting the run will say it
+            return None
+
     def code_listing(self, plan: Plan) -> None:
         """List nothing: ranks read the run's own copy of the code."""
 

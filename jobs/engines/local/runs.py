@@ -31,6 +31,19 @@ class _Gang(Struct, frozen=True, kw_only=True):
 class LocalRuns(RunStore):
     """Runs in a folder of this machine, written by this user alone."""
 
+    @property
+    def has_own_records(self) -> bool:
+        """Whether this user alone writes the records: the folder is his."""
+        return True
+
+    def known(self, limit: int) -> Mapping[str, str]:
+        """Give the ids of the newest runs with state and name, and `last`."""
+        found = self.list(limit)
+        choices = {run.id: f"{run.state.value} {run.name}" for run in found}
+        if found:
+            choices["last"] = f"{choices[found[0].id]} ({found[0].id})"
+        return choices
+
     def status(self, handle: RunHandle) -> RunStatus:
         """Say where the run stands; never raises for a run whose folder was deleted."""
         if not has_record(Path(handle.run_dir)):
