@@ -254,9 +254,9 @@ def _check_quota(
         )
         if environment is None or environment.workspace.is_folder:
             return []
-        from jobs.engines.azure_ml.client import Wire
+        from jobs.engines.azure_ml.client import ArmClient
 
-        checks = check_clusters(Wire(environment))
+        checks = check_clusters(ArmClient(environment))
     except EnvironmentFailure as failure:
         console.say(f"the quota was not looked at: {failure.message}")
         if failure.hint:

@@ -21,7 +21,7 @@ from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 RUN = "20261121-120000-0001"
 
 
-class ScriptedWire:
+class ScriptedClient:
     """Answers with `details` by job (the last of several again and again); or raises them.
 
     What is `sent` is done at once; `after_put` runs then: a test races there.
@@ -39,7 +39,7 @@ class ScriptedWire:
         self.after_put: Callable[[], object] = lambda: None
 
     def find(self, path: str, **_: Any) -> Any:
-        """See Wire."""
+        """See ArmClient."""
         inside = path.partition(WORKSPACE)[2]
         self.asked.append(inside)
         if inside.startswith("/computes/"):
@@ -54,7 +54,7 @@ class ScriptedWire:
         return answer
 
     def put(self, path: str, body: Any, **_: Any) -> Reply:
-        """See Wire."""
+        """See ArmClient."""
         name = path.rpartition("/")[2]
         self.sent.append(f"PUT {name}")
         self.details[name] = [details("Queued")]
@@ -62,11 +62,11 @@ class ScriptedWire:
         return Reply(status=201, headers={}, body=msgspec.to_builtins(body))
 
     def post(self, path: str, **_: Any) -> None:
-        """See Wire."""
+        """See ArmClient."""
         self.sent.append(f"POST {path.partition('/jobs/')[2]}")
 
     def pages(self, path: str, **_: Any) -> Iterator[Any]:
-        """See Wire; counts what was taken."""
+        """See ArmClient; counts what was taken."""
         assert path == f"{WORKSPACE}/jobs"
         for job in self.jobs:
             self.num_listed += 1
@@ -104,9 +104,9 @@ class MemoryRuns(CloudRuns):
     """One workspace's runs, all in memory but for what this machine keeps."""
 
     def __init__(self, folder: Path) -> None:
-        self.scripted = ScriptedWire()
+        self.scripted = ScriptedClient()
         super().__init__(make_cloud_environment())
-        self.__dict__["wire"] = self.scripted
+        self.__dict__["client"] = self.scripted
         self.runs = self.local.runs = folder / "runs"
         self.__dict__["blobs"] = self.memory = MemoryStore()
         self.__dict__["artifacts"] = self.logs = MemoryArtifacts()

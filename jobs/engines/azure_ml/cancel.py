@@ -34,7 +34,7 @@ def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
         # Somebody may have started an attempt just before: it is to end, too.
         runs.statuses.forget(handle)
     try:
-        cancel_job(runs.wire, job_name(handle.id, _newest_attempt(runs, handle)))
+        cancel_job(runs.client, job_name(handle.id, _newest_attempt(runs, handle)))
     except CloudRefusal as refusal:
         if refusal.status != 404 or runs.details(handle.id, 1) is not None:
             raise
@@ -74,7 +74,7 @@ def _newest_attempt(runs: CloudRuns, handle: RunHandle) -> int:
         return runs.newest_attempt(handle)
     except LaunchError:
         # Whatever is out of reach, Resource Manager alone ends a job.
-        jobs, number = f"{runs.wire.workspace}/jobs", 1
-        while runs.wire.find(f"{jobs}/{job_name(handle.id, number + 1)}") is not None:
+        jobs, number = f"{runs.client.workspace}/jobs", 1
+        while runs.client.find(f"{jobs}/{job_name(handle.id, number + 1)}") is not None:
             number += 1
         return number

@@ -11,14 +11,14 @@ from jobs.engines.azure_ml.refusals import CloudRefusal
 from jobs.host.console import count_text, size_text
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 
 # Azure ML's rule; ours allows dots too.
 _ASSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 
-def make_asset(dataset: DatasetVersion, wire: Wire) -> None:
+def make_asset(dataset: DatasetVersion, client: ArmClient) -> None:
     """Write the data asset of a version; raises EnvironmentFailure. Blocks on the network."""
     ref = f"{dataset.name}@{dataset.version}"
     if not can_be_asset(dataset.name):
@@ -28,10 +28,10 @@ def make_asset(dataset: DatasetVersion, wire: Wire) -> None:
         )
     failure = f"`{ref}` is in the store, but has no data asset"
     hint = "type the same again: what was sent is not sent a second time"
-    _write(dataset, wire, is_archived=False, failure=failure, hint=hint)
+    _write(dataset, client, is_archived=False, failure=failure, hint=hint)
 
 
-def archive_asset(dataset: DatasetVersion, wire: Wire) -> None:
+def archive_asset(dataset: DatasetVersion, client: ArmClient) -> None:
     """Hide the data asset of a version whose files are gone; raises EnvironmentFailure.
 
     Azure ML never gives a version's number free, so the asset stays, and is listed no more.
@@ -41,15 +41,15 @@ def archive_asset(dataset: DatasetVersion, wire: Wire) -> None:
     ref = f"{dataset.name}@{dataset.version}"
     failure = f"`{ref}` is removed, but its data asset is still listed"
     hint = f"az ml data archive --name {dataset.name} --version {dataset.version}"
-    _write(dataset, wire, is_archived=True, failure=failure, hint=hint)
+    _write(dataset, client, is_archived=True, failure=failure, hint=hint)
 
 
 def _write(
-    dataset: DatasetVersion, wire: Wire, *, is_archived: bool, failure: str, hint: str
+    dataset: DatasetVersion, client: ArmClient, *, is_archived: bool, failure: str, hint: str
 ) -> None:
-    body = asset_body(dataset, wire.environment, is_archived=is_archived)
+    body = asset_body(dataset, client.environment, is_archived=is_archived)
     try:
-        wire.put(asset_path(wire.workspace, dataset), body)
+        client.put(asset_path(client.workspace, dataset), body)
     except EnvironmentFailure as error:
         # Of most answers the hint is but to try again.
         is_answer = isinstance(error, CloudRefusal) and error.status not in (401, 403)

@@ -13,7 +13,7 @@ from jobs.contracts.spec import DatasetVersion, Environment, JobSpec, LogLine, P
 from jobs.runs.cloud_folder import workspace_folder
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.preparation_logs import BuildNews
     from jobs.engines.azure_ml.runs import CloudRuns
     from jobs.engines.base import CodeListing
@@ -31,9 +31,9 @@ class AzureMlEngine:
         self._news: dict[str, BuildNews] = {}
 
     @property
-    def wire(self) -> Wire:
+    def client(self) -> ArmClient:
         """Client of Azure."""
-        return self.store.wire
+        return self.store.client
 
     @cached_property
     def store(self) -> CloudRuns:
@@ -77,13 +77,13 @@ class AzureMlEngine:
         """Make the data asset of a version; see `Engine.register_dataset`."""
         from jobs.engines.azure_ml.data_assets import make_asset
 
-        make_asset(dataset, self.wire)
+        make_asset(dataset, self.client)
 
     def withdraw_dataset(self, dataset: DatasetVersion) -> None:
         """Archive the data asset of a version; see `Engine.withdraw_dataset`."""
         from jobs.engines.azure_ml.data_assets import archive_asset
 
-        archive_asset(dataset, self.wire)
+        archive_asset(dataset, self.client)
 
     def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
         """Give the address that jobs of the workspace read; see `Engine.dataset_places`."""
@@ -102,7 +102,7 @@ class AzureMlEngine:
         """Hold the job against the quota of its cluster; see `Attended.check_quota`."""
         from jobs.engines.azure_ml.quota import check_job
 
-        check_job(plan.spec, self.environment, self.wire)
+        check_job(plan.spec, self.environment, self.client)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then the job into the workspace; see `Engine.submit`.
@@ -112,7 +112,7 @@ class AzureMlEngine:
         from jobs.engines.azure_ml.submission import submit_run
 
         del secrets
-        handle = submit_run(self.environment, plan, self.wire)
+        handle = submit_run(self.environment, plan, self.client)
         self.store.statuses.expect(handle)
         return handle
 

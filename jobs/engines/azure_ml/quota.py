@@ -31,7 +31,7 @@ from jobs.host.untrusted import parse_rows
 from jobs.stacks.cost import money_text
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 Priority = Literal["dedicated", "low_priority"]
 _COMPUTE = re.compile(r"azure-native:machinelearningservices(/\w+)?:Compute")
@@ -92,14 +92,14 @@ class _Usage(Struct, frozen=True, kw_only=True, rename="camel"):
         return is_priority and _plain(self.name.value) == _plain(family)
 
 
-def read_quotas(wire: Wire) -> list[_Usage]:
+def read_quotas(client: ArmClient) -> list[_Usage]:
     """All that Azure ML counts in the environment's region; raises CloudRefusal."""
-    environment = wire.environment
+    environment = client.environment
     path = (
         f"/subscriptions/{environment.subscription_id}/providers"
         f"/Microsoft.MachineLearningServices/locations/{environment.location}/usages"
     )
-    return parse_rows(wire.pages(path), _Usage)
+    return parse_rows(client.pages(path), _Usage)
 
 
 def quotas_of(cluster: Cluster, environment: Environment, usages: Iterable[_Usage]) -> list[Quota]:
@@ -120,7 +120,7 @@ def _is_of(row: _Usage, cluster: Cluster) -> bool:
     return cluster.family is not None and row.is_of(cluster.family, cluster.priority)
 
 
-def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
+def check_job(spec: JobSpec, environment: Environment, client: ArmClient) -> None:
     """Refuse a job that no quota will ever hold; say so where it only has to wait.
 
     Who may not look at the subscription's quota learns that it was not looked at.
@@ -129,7 +129,7 @@ def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
 
     cluster = environment.clusters[spec.cluster]
     try:
-        usages = read_quotas(wire)
+        usages = read_quotas(client)
     except CloudRefusal as refusal:
         console.say(f"the quota was not looked at: {refusal.message}")
         return
@@ -143,7 +143,7 @@ def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
         raise _refusal(spec, cluster, never, others)
     if short := [each for each in quotas if needed > each.free]:
         # Nodes that wait count as used, and the job would get them.
-        idle = read_cluster(wire, cluster).counts.idle
+        idle = read_cluster(client, cluster).counts.idle
         more = (spec.nodes - idle) * cluster.cpus_per_node
         for quota in short:
             if more > quota.free:
@@ -231,7 +231,7 @@ def _price(cluster: Cluster, num_nodes: int) -> str:
 
 def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
     """The same for all other stacks on Azure that are up and can be asked."""
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.stacks.prices import with_list_prices
     from jobs.stacks.stack import list_stacks, load_environment
 
@@ -245,7 +245,7 @@ def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
             continue
         try:
             environment = with_list_prices(load_environment(stack))
-            usages = read_quotas(Wire(environment))
+            usages = read_quotas(ArmClient(environment))
         except LaunchError:
             continue
         found += _fitting(spec, planned, environment, usages)
@@ -270,12 +270,12 @@ class QuotaCheck(Struct, frozen=True, kw_only=True):
     ok: bool
 
 
-def check_clusters(wire: Wire) -> list[QuotaCheck]:
+def check_clusters(client: ArmClient) -> list[QuotaCheck]:
     """Every limit that the environment's clusters count against; raises EnvironmentFailure."""
-    environment = wire.environment
+    environment = client.environment
     if not environment.clusters:
         return []
-    usages = read_quotas(wire)
+    usages = read_quotas(client)
     counted: dict[Quota, list[str]] = {}
     for name, cluster in environment.clusters.items():
         for quota in quotas_of(cluster, environment, usages):
@@ -330,7 +330,7 @@ def declared_environment(preview: bytes, stack: str) -> Environment | None:
 
     None where no cluster on Azure is declared. Raises EnvironmentFailure.
     """
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
     computes = [
         msgspec.json.decode(each.new_state.inputs, type=_Inputs)
@@ -341,7 +341,7 @@ def declared_environment(preview: bytes, stack: str) -> Environment | None:
     if not computes or subscription is None:
         return None
     environment = _place(computes[0], subscription[1], stack)
-    sizes = read_sizes(Wire(environment))
+    sizes = read_sizes(ArmClient(environment))
     clusters: dict[str, Cluster] = {}
     for each in computes:
         cluster = cluster_of(each.compute_name, each.properties.properties, sizes)

@@ -48,7 +48,7 @@ def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     if due is None or is_cancelled(runs.blobs, handle.id):
         return False
     try:
-        submit_attempt(runs.environment, record, due.number, runs.wire, timeout_s=due.timeout_s)
+        submit_attempt(runs.environment, record, due.number, runs.client, timeout_s=due.timeout_s)
     except (KeyboardInterrupt, Unreached):
         known = f"whether attempt {due.number} of {handle.id} is on is not known"
         console.warn(f"{known}; launch cancel {handle.id} ends it")
@@ -57,7 +57,7 @@ def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     runs.statuses.forget(handle)
     if is_cancelled(runs.blobs, handle.id):
         # Meanwhile, by somebody who could not see this attempt.
-        cancel_job(runs.wire, job_name(handle.id, due.number))
+        cancel_job(runs.client, job_name(handle.id, due.number))
     most = record.plan.spec.retry.max + 1
     reason = attempts[-1].standing.reason
     console.say(f"{reason}; attempt {due.number} of at most {most} is submitted")

@@ -47,7 +47,7 @@ from jobs.runs.store import RunEvent, RunStore, read_record, write_file
 if TYPE_CHECKING:
     from jobs.blobs.store import BlobStore
     from jobs.engines.azure_ml.artifacts import Artifacts
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.runs.checkpoints import Checkpoint
 
 HISTORY = "/history/v1.0"
@@ -91,11 +91,11 @@ class CloudRuns:
         return cls(environment)
 
     @cached_property
-    def wire(self) -> Wire:
+    def client(self) -> ArmClient:
         """What asks Azure."""
-        from jobs.engines.azure_ml.client import Wire
+        from jobs.engines.azure_ml.client import ArmClient
 
-        return Wire(self.environment, credential=self._credential)
+        return ArmClient(self.environment, credential=self._credential)
 
     @cached_property
     def blobs(self) -> BlobStore:
@@ -109,7 +109,7 @@ class CloudRuns:
         """Where Azure ML keeps logs."""
         from jobs.engines.azure_ml.artifacts import Artifacts
 
-        return Artifacts(self.wire)
+        return Artifacts(self.client)
 
     # --- Which -------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class CloudRuns:
                 self._bring_record(handle)
             except LaunchError as error:
                 # Resource Manager alone ends a job, and has to be able to.
-                if self.wire.find(f"{self.wire.workspace}/jobs/{name}") is None:
+                if self.client.find(f"{self.client.workspace}/jobs/{name}") is None:
                     raise (self._no_run(name) if isinstance(error, NotFound) else error) from None
             return handle
         if name == "last":
@@ -201,8 +201,8 @@ class CloudRuns:
     def listed(self) -> Iterator[Listed]:
         """Yield the runs that Azure ML knows, newest first, a page at a time."""
         query = {"tag": MARK[0], "listViewType": "ActiveOnly"}
-        pages = self.wire.pages(
-            f"{self.wire.workspace}/jobs",
+        pages = self.client.pages(
+            f"{self.client.workspace}/jobs",
             query=query,
             what="listing runs",
         )
@@ -282,21 +282,21 @@ class CloudRuns:
 
     def details(self, run: str, number: int) -> dict[str, Any] | None:
         """What the run history says of an attempt; None where there is no such job."""
-        name, wire = job_name(run, number), self.wire
+        name, client = job_name(run, number), self.client
         what = f"asking how {name} stands"
-        path = f"{HISTORY}{wire.workspace}/runs/{name}/details"
-        details = wire.find(path, api_version=None, host=wire.endpoint, what=what)
+        path = f"{HISTORY}{client.workspace}/runs/{name}/details"
+        details = client.find(path, api_version=None, host=client.endpoint, what=what)
         if details is not None:
             return details
         # The history may be behind what Resource Manager knows.
-        job = wire.find(f"{wire.workspace}/jobs/{name}", what=what)
+        job = client.find(f"{client.workspace}/jobs/{name}", what=what)
         return None if job is None else {"status": mapping(job.get("properties")).get("status")}
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
         """For what an attempt waits that has not begun, where its cluster tells."""
         spec = self.record(handle).plan.spec
-        path = f"{self.wire.workspace}/computes/{spec.compute}"
-        compute = self.wire.find(path, what=f"asking why {handle.id} waits")
+        path = f"{self.client.workspace}/computes/{spec.compute}"
+        compute = self.client.find(path, what=f"asking why {handle.id} waits")
         if compute is None:
             return f"cluster `{spec.cluster}` is gone"
         properties = mapping(mapping(compute.get("properties")).get("properties"))

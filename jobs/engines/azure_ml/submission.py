@@ -27,7 +27,7 @@ from jobs.contracts.spec import (
     RunRecord,
     RunState,
 )
-from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.code_listing import Code, read_code
 from jobs.engines.azure_ml.image_versions import version_for
 from jobs.engines.azure_ml.intents import (
@@ -65,7 +65,7 @@ _OVER = {"Completed", "Failed", "Canceled"}
 def submit_run(
     environment: Environment,
     plan: Plan,
-    wire: Wire,
+    client: ArmClient,
     *,
     way: Way | None = None,
     make_plan: Callable[[JobSpec, Environment], Plan] = plan_job,
@@ -77,14 +77,14 @@ def submit_run(
     Raises LaunchError; then there is no run, but where Azure did not say whether it took the job:
     the intent stays, and the same again goes on with it.
     """
-    wire.require_endpoint()
+    client.require_endpoint()
     workspace = workspace_folder(environment)
     code = read_code(plan.spec, exclude=(workspace,))
     asked = _as_asked(plan, environment, make_plan)
     intent = Intent(plan_digest=plan_digest(asked), code=code.listing.name, since_s=time.time())
     try:
         with claimed(RunStore(workspace), intent) as (run_dir, is_new):
-            started = (way or Submission)(environment, run_dir, wire, code)
+            started = (way or Submission)(environment, run_dir, client, code)
             started.may_be_on = not is_new
             try:
                 record = started.prepare(plan)
@@ -109,7 +109,7 @@ def submit_attempt(
     environment: Environment,
     record: RunRecord,
     attempt: int,
-    wire: Wire,
+    client: ArmClient,
     *,
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
@@ -134,25 +134,25 @@ def submit_attempt(
     )
     what = f"starting {record.id} again"
     try:
-        reply = wire.put(request.path, request.body, api_version=request.api_version, what=what)
+        reply = client.put(request.path, request.body, api_version=request.api_version, what=what)
     except CloudRefusal as refusal:
-        found = None if refusal.status in (401, 403) else wire.find(request.path, what=what)
+        found = None if refusal.status in (401, 403) else client.find(request.path, what=what)
         if found is None:
             raise
         return found
     return reply.body
 
 
-def cancel_job(wire: Wire, name: str) -> None:
+def cancel_job(client: ArmClient, name: str) -> None:
     """Ask Azure ML to end a job; silent where it is over. Returns before it has ended."""
-    path = f"{wire.workspace}/jobs/{name}"
+    path = f"{client.workspace}/jobs/{name}"
     what = f"cancelling {name}"
     try:
-        wire.post(f"{path}/cancel", what=what)
+        client.post(f"{path}/cancel", what=what)
     except CloudRefusal as refusal:
         if refusal.status not in (400, 409):
             raise
-        job = wire.find(path, what=what)
+        job = client.find(path, what=what)
         if job is None or job["properties"]["status"] not in _OVER:
             raise
 
@@ -221,10 +221,12 @@ class Submission:
     What another API does otherwise: `_request`, `_provide`, `_put`, `_is_there`, `_mended`.
     """
 
-    def __init__(self, environment: Environment, run_dir: Path, wire: Wire, code: Code) -> None:
+    def __init__(
+        self, environment: Environment, run_dir: Path, client: ArmClient, code: Code
+    ) -> None:
         self.environment = environment
         self.run_dir = run_dir
-        self.wire = wire
+        self.client = client
         self.code = code
         self.cache = UploadCache(run_dir.parent.parent)
         # Somebody may have sent the job, and its answer was not heard.
@@ -317,7 +319,7 @@ class Submission:
         name = _image_name(record)
         if not self.cache.has(name):
             send_version(
-                version_for(record.plan.spec, self.environment), record.plan.spec, self.wire
+                version_for(record.plan.spec, self.environment), record.plan.spec, self.client
             )
             self.cache.add(name)
 
@@ -326,7 +328,7 @@ class Submission:
         listing, copy = self.code.listing, self.run_dir / "code"
         files = [msgspec.structs.replace(each, path=copy / each.name) for each in self.code.files]
         try:
-            upload(self.wire, listing.name, files, self.code.made, what="sending the code")
+            upload(self.client, listing.name, files, self.code.made, what="sending the code")
         except NotCompared as error:
             console.warn(f"{error.message}; the nodes compare it")
 
@@ -334,7 +336,7 @@ class Submission:
         """Send the job; raises CloudRefusal."""
         job = read_request(record.plan).job
         what = f"submitting {record.id}"
-        self.wire.put(job.path, job.body, api_version=job.api_version, what=what)
+        self.client.put(job.path, job.body, api_version=job.api_version, what=what)
 
     def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
         """Whether Azure ML has the job all the same: the answer may be to a second asking."""
@@ -346,7 +348,7 @@ class Submission:
             raise self._uncertain(silence) from refusal
 
     def _is_there(self, record: RunRecord) -> bool:
-        return self.wire.find(read_request(record.plan).job.path) is not None
+        return self.client.find(read_request(record.plan).job.path) is not None
 
     def _mended(self, record: RunRecord) -> bool:
         """Provide again what was taken for known and is gone; whether anything was."""
@@ -355,7 +357,7 @@ class Submission:
             self.code.listing.name: request.job.body.properties.code_id,
             _image_name(record): request.environment.path,
         }
-        gone = [name for name, path in paths.items() if self.wire.find(path) is None]
+        gone = [name for name, path in paths.items() if self.client.find(path) is None]
         for name in gone:
             self.cache.forget(name)
         if gone:
@@ -373,8 +375,8 @@ class Submission:
         return f"whether Azure ML has {self.run_dir.name} is not known"
 
 
-# How an engine makes its own: of environment, run directory, wire and code.
-Way = Callable[[Environment, Path, Wire, Code], Submission]
+# How an engine makes its own: of environment, run directory, client and code.
+Way = Callable[[Environment, Path, ArmClient, Code], Submission]
 
 
 def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:

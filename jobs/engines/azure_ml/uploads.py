@@ -35,7 +35,7 @@ from jobs.host.private import make_folder
 if TYPE_CHECKING:
     from jobs.blobs.transfers.azure_store import AzureStore
     from jobs.blobs.transfers.container import StoreError
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 # Of a container that was made for one upload.
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -84,7 +84,7 @@ class _Place(NamedTuple):
 
 
 def upload(
-    wire: Wire, name: str, files: Sequence[Outgoing], made: Mapping[str, bytes], *, what: str
+    client: ArmClient, name: str, files: Sequence[Outgoing], made: Mapping[str, bytes], *, what: str
 ) -> str:
     """Send `files`, and `made` (contents by name); gives their folder's address.
 
@@ -92,50 +92,50 @@ def upload(
     LaunchError for a file that changed since its digests were taken, EnvironmentFailure where other
     content lies there, NotCompared where nobody lets us look.
     """
-    path = code_path(wire.workspace, name)
-    known = wire.find(path, what=what)
+    path = code_path(client.workspace, name)
+    known = client.find(path, what=what)
     if known is not None:
-        return _known_uri(wire, name, known, files, made)
+        return _known_uri(client, name, known, files, made)
     asked = {"pendingUploadType": "TemporaryBlobReference"}
-    given = wire.post(f"{path}/startPendingUpload", asked, what=what)
+    given = client.post(f"{path}/startPendingUpload", asked, what=what)
     place = _place_of(given.body["blobReferenceForConsumption"], name)
-    _send(wire, place, files, made, what=what)
+    _send(client, place, files, made, what=what)
     try:
-        wire.put(path, {"properties": {"codeUri": place.uri, "isAnonymous": True}}, what=what)
+        client.put(path, {"properties": {"codeUri": place.uri, "isAnonymous": True}}, what=what)
     except CloudRefusal as refusal:
         # Somebody may have made the same known meanwhile: a version keeps its address.
-        known = wire.find(path, what=what) if refusal.status in (400, 409) else None
+        known = client.find(path, what=what) if refusal.status in (400, 409) else None
         if known is None:
             raise
-        return _known_uri(wire, name, known, files, made)
+        return _known_uri(client, name, known, files, made)
     return place.uri
 
 
-def send_version(version: ImageVersion, spec: JobSpec, wire: Wire) -> None:
+def send_version(version: ImageVersion, spec: JobSpec, client: ArmClient) -> None:
     """Make the version known to the workspace, with what it is built from where it is.
 
     Raises EnvironmentFailure where another image has that name there.
     """
     what = "naming the image"
-    path = version.path(wire.workspace)
+    path = version.path(client.workspace)
     properties: dict[str, Any] = version.body["properties"]
     if is_reference(spec.image):
-        answer = wire.put(path, version.body, what=what).body
+        answer = client.put(path, version.body, what=what).body
         image = text_in(mapping(answer.get("properties")), "image")
         if image not in ("", properties["image"]):
             raise _not_ours(version)
         return
     # Also where there is such a version: what it is built from is compared.
-    build = {**properties["build"], "contextUri": _send_context(spec, wire)}
-    found = wire.find(path, what=what)
+    build = {**properties["build"], "contextUri": _send_context(spec, client)}
+    found = client.find(path, what=what)
     if found is None:
-        wire.put(path, {"properties": {**properties, "build": build}}, what=what)
+        client.put(path, {"properties": {**properties, "build": build}}, what=what)
     elif not _is_built_so(mapping(found.get("properties")), build):
         raise _not_ours(version)
 
 
 def _known_uri(
-    wire: Wire, name: str, known: Any, files: Sequence[Outgoing], made: Mapping[str, bytes]
+    client: ArmClient, name: str, known: Any, files: Sequence[Outgoing], made: Mapping[str, bytes]
 ) -> str:
     """Give the address of an upload that somebody made, once its files were compared with ours."""
     uri = str(known["properties"]["codeUri"])
@@ -145,7 +145,7 @@ def _known_uri(
         wanted[each] = (len(content), digest)
     try:
         # One more tells that there are others, however many.
-        found = dict(islice(_listed(wire, uri), len(wanted) + 1))
+        found = dict(islice(_listed(client, uri), len(wanted) + 1))
     except EnvironmentFailure as error:
         message = f"`{name}`, which somebody sent before, was not compared: {error.message}"
         raise NotCompared(message, hint=error.hint) from error
@@ -158,13 +158,13 @@ def _known_uri(
     return uri
 
 
-def _listed(wire: Wire, uri: str) -> Iterator[tuple[str, tuple[int, bytes | None]]]:
+def _listed(client: ArmClient, uri: str) -> Iterator[tuple[str, tuple[int, bytes | None]]]:
     """Yield each file of an upload, with its size and MD5."""
     parts = urlsplit(uri)
     container, _, folder = parts.path.strip("/").partition("/")
     prefix = f"{unquote(folder)}/" if folder else ""
     url = f"{parts.scheme}://{parts.netloc}/{container}"
-    store = _open(wire, _Place(container=url, sas="", folder=""))
+    store = _open(client, _Place(container=url, sas="", folder=""))
     for blob in store.list(prefix):
         yield blob.name.removeprefix(prefix), (blob.bytes, blob.md5)
 
@@ -179,9 +179,14 @@ def _place_of(given: dict[str, Any], name: str) -> _Place:
 
 
 def _send(
-    wire: Wire, place: _Place, files: Sequence[Outgoing], made: Mapping[str, bytes], *, what: str
+    client: ArmClient,
+    place: _Place,
+    files: Sequence[Outgoing],
+    made: Mapping[str, bytes],
+    *,
+    what: str,
 ) -> None:
-    store = _open(wire, place)
+    store = _open(client, place)
     with tempfile.TemporaryDirectory(prefix="trainyard-upload-") as temporary:
         sent = [*files]
         for number, (name, content) in enumerate(made.items()):
@@ -196,18 +201,18 @@ def _send(
         )
 
 
-def _open(wire: Wire, place: _Place) -> AzureStore:
+def _open(client: ArmClient, place: _Place) -> AzureStore:
     from jobs.blobs.transfers.authority import Identity, Sas
     from jobs.blobs.transfers.azure_store import AzureStore
     from jobs.blobs.transfers.container import Container
 
     # Without shared keys a workspace's store may give none: then it is ours to be let in.
-    authority = Sas(place.sas) if place.sas else Identity(wire.tokens)
+    authority = Sas(place.sas) if place.sas else Identity(client.tokens)
     address, _, name = place.container.rpartition("/")
 
     def explain(error: StoreError) -> EnvironmentFailure:
         role = "the role Storage Blob Data Contributor on that account, then the same again"
-        check = f"launch env check -s {wire.environment.stack}"
+        check = f"launch env check -s {client.environment.stack}"
         return explain_store(error, f"{address}, where uploads go,", role=role, check=check)
 
     return AzureStore(Container(place.container, authority), name, explain)
@@ -237,8 +242,8 @@ def _not_ours(version: ImageVersion) -> EnvironmentFailure:
     return EnvironmentFailure(message, hint=hint)
 
 
-def _send_context(spec: JobSpec, wire: Wire) -> str:
-    recipe = recipe_of(spec, wire.environment)
+def _send_context(spec: JobSpec, client: ArmClient) -> str:
+    recipe = recipe_of(spec, client.environment)
     files = [
         outgoing(place, path)[0]
         for place, path in recipe.files.items()
@@ -247,4 +252,4 @@ def _send_context(spec: JobSpec, wire: Wire) -> str:
     dockerfile = recipe.files[recipe.dockerfile].read_text(encoding="utf-8")
     made = {recipe.dockerfile: plain_dockerfile(dockerfile, recipe.arguments).encode()}
     name = f"{image_name(recipe.image)}-{recipe.tag}"
-    return upload(wire, name, files, made, what=f"sending images/{recipe.image}")
+    return upload(client, name, files, made, what=f"sending images/{recipe.image}")

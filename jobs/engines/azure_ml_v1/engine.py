@@ -38,7 +38,7 @@ class AzureMlV1Engine(AzureMlEngine):
         from jobs.engines.azure_ml_v1.submission import submit_v1
 
         del secrets
-        handle = submit_v1(self.environment, plan, self.wire, self.store.session)
+        handle = submit_v1(self.environment, plan, self.client, self.store.session)
         self.store.statuses.expect(handle)
         return handle
 

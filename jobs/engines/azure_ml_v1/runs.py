@@ -32,7 +32,7 @@ class V1Runs(CloudRuns):
         """Session of azureml-core."""
         from jobs.engines.azure_ml_v1.session import Session
 
-        return Session(self.environment, self.wire)
+        return Session(self.environment, self.client)
 
     @cached_property
     def artifacts(self) -> Any:

@@ -11,27 +11,35 @@ from pathlib import Path
 import msgspec
 
 from jobs.contracts.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
-from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.code_listing import IGNORE_FILE, Code
 from jobs.engines.azure_ml.submission import Submission, submit_run
 from jobs.engines.azure_ml_v1.run_configuration import plan_run, read_request, v1_request
 from jobs.engines.azure_ml_v1.session import Session
 
 
-def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:
+def submit_v1(
+    environment: Environment, plan: Plan, client: ArmClient, session: Session
+) -> RunHandle:
     """Start the run, or go on where an earlier `launch` of the same job was cut off."""
     session.open()  # before a run is claimed: much may speak against it
     way = partial(V1Submission, session=session)
-    return submit_run(environment, plan, wire, way=way, make_plan=plan_run)
+    return submit_run(environment, plan, client, way=way, make_plan=plan_run)
 
 
 class V1Submission(Submission):
     """One run on its way."""
 
     def __init__(
-        self, environment: Environment, run_dir: Path, wire: Wire, code: Code, *, session: Session
+        self,
+        environment: Environment,
+        run_dir: Path,
+        client: ArmClient,
+        code: Code,
+        *,
+        session: Session,
     ) -> None:
-        super().__init__(environment, run_dir, wire, code)
+        super().__init__(environment, run_dir, client, code)
         self._session = session
 
     def _request(self, spec: JobSpec, run: str) -> bytes:

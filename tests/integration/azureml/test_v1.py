@@ -317,7 +317,7 @@ def test_a_token_that_ends_is_renewed_for_azureml_core(
 
 
 class Workspace:
-    """A wire that knows of a workspace only."""
+    """A client that knows of a workspace only."""
 
     workspace = "W"
 
@@ -329,7 +329,7 @@ class Workspace:
 
 
 def test_a_private_workspace_is_refused_with_the_reason(engine: AzureMlV1Engine) -> None:
-    wire: Any = Workspace(publicNetworkAccess="Disabled", v1LegacyMode=False)
-    session = Session(make_cloud_environment(engine="azureml_v1"), wire)
+    client: Any = Workspace(publicNetworkAccess="Disabled", v1LegacyMode=False)
+    session = Session(make_cloud_environment(engine="azureml_v1"), client)
     with pytest.raises(Refused, match=r"workspace `W` is private: .* needs v1LegacyMode"):
         session.details("20200101-000000-0000")

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunHandle, RunStatus
-from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.request import plan_job
 from jobs.engines.azure_ml.submission import submit_run
 from jobs.engines.base import Engine
@@ -64,7 +64,9 @@ def test_what_could_not_be_followed_is_not_started(
     workspace = msgspec.structs.replace(ENVIRONMENT.workspace, endpoint="https://evil.example")
     environment = make_cloud_environment(workspace=workspace)
     with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
-        submit_run(environment, plan_job(SPEC, environment), Wire(environment, credential=object()))
+        submit_run(
+            environment, plan_job(SPEC, environment), ArmClient(environment, credential=object())
+        )
     assert list(tmp_path.iterdir()) == []
 
 

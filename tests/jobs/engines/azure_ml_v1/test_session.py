@@ -26,7 +26,7 @@ worker.main()
 """
 
 
-class Wire:
+class ArmClient:
     """An open workspace, and a token."""
 
     workspace = ""
@@ -51,8 +51,8 @@ def test_only_the_networks_silence_passes(
     worker.write_text(FAILS.replace("ERROR", raised))
     monkeypatch.setattr(session, "WORKER", worker)
     monkeypatch.setattr(session, "sdk_python", lambda: Path(sys.executable))
-    wire: Any = Wire()
-    asked = session.Session(make_cloud_environment(), wire)
+    client: Any = ArmClient()
+    asked = session.Session(make_cloud_environment(), client)
     environment = make_cloud_environment()
     job = make_spec(["python"], image=IMAGE, launcher="none", processes_per_node=1)
     request = v1_request(job, environment, run="RUN", code="CODE")
