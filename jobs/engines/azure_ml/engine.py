@@ -109,10 +109,11 @@ class AzureMlEngine:
 
         `secrets` is empty: the ranks fetch theirs from the vault.
         """
+        from jobs.engines.azure_ml.sender import JobSender
         from jobs.engines.azure_ml.submission import submit_run
 
         del secrets
-        handle = submit_run(self.environment, plan, self.client)
+        handle = submit_run(plan, JobSender(self.client))
         self.store.statuses.expect(handle)
         return handle
 

@@ -35,10 +35,13 @@ class AzureMlV1Engine(AzureMlEngine):
 
         `secrets` is empty: the ranks fetch theirs from the vault.
         """
-        from jobs.engines.azure_ml_v1.submission import submit_v1
+        from jobs.engines.azure_ml.submission import submit_run
+        from jobs.engines.azure_ml_v1.submission import V1Sender
 
         del secrets
-        handle = submit_v1(self.environment, plan, self.client, self.store.session)
+        session = self.store.session
+        session.open()  # before a run is claimed: much may speak against it
+        handle = submit_run(plan, V1Sender(self.client, session))
         self.store.statuses.expect(handle)
         return handle
 

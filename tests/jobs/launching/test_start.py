@@ -12,6 +12,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunHandle, RunStatus
 from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.request import plan_job
+from jobs.engines.azure_ml.sender import JobSender
 from jobs.engines.azure_ml.submission import submit_run
 from jobs.engines.base import Engine
 from jobs.launching.start import Wish, start
@@ -63,10 +64,9 @@ def test_what_could_not_be_followed_is_not_started(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     workspace = msgspec.structs.replace(ENVIRONMENT.workspace, endpoint="https://evil.example")
     environment = make_cloud_environment(workspace=workspace)
+    client = ArmClient(environment, credential=object())
     with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
-        submit_run(
-            environment, plan_job(SPEC, environment), ArmClient(environment, credential=object())
-        )
+        submit_run(plan_job(SPEC, environment), JobSender(client))
     assert list(tmp_path.iterdir()) == []
 
 
