@@ -135,8 +135,7 @@ def peek_data_store(environment: Environment) -> BlobStore | None:
 
 
 def _open(environment: Environment, name: str, sas_file: Path | None) -> BlobStore:
-    if environment.engine == "local":
-        _revive(environment)
+    _revive(environment)
     return _connect(environment, name, sas_file)
 
 
@@ -152,7 +151,7 @@ def _connect(environment: Environment, name: str, sas_file: Path | None) -> Blob
         message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
         raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
     if sas_file is not None and not (
-        environment.engine == "local" and container.address.is_loopback
+        environment.workspace.is_folder and container.address.is_loopback
     ):
         check_store(url, f"the SAS in `{sas_file}`")
     return AzureStore(container, name, partial(_explain, environment, name, sas_file))

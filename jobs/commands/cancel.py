@@ -75,7 +75,7 @@ def _end_line(status: RunStatus) -> str:
 
 def _state(engine: Engine, handle: RunHandle) -> RunState | None:
     try:
-        return engine.status(handle).state
+        return engine.store.status(handle).state
     except LaunchError:
         return None  # it can be ended all the same
 

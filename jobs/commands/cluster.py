@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
     from jobs.contracts.spec import Cluster
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.clusters import LiveCluster
 
 _ASKING = "What nodes cost is Azure's list price, without any discount of yours."
@@ -79,13 +79,13 @@ def list_clusters(*, json: bool, stack: str, env: Path | None) -> None:
     """List the clusters: nodes by what they do, and what they cost now."""
     from jobs.engines.azure_ml.clusters import read_clusters
 
-    wire = _open(stack, env)
-    clusters = read_clusters(wire)
+    client = _open(stack, env)
+    clusters = read_clusters(client)
     if json:
         console.out_json([_as_json(each) for each in clusters])
         return
     if not clusters:
-        console.say(f"stack `{wire.environment.stack}` has no cluster")
+        console.say(f"stack `{client.environment.stack}` has no cluster")
         return
     header = ["CLUSTER", "SIZE", "PRIORITY", "STATE", "NODES", "IDLE", "RUNNING", "PREPARING"]
     header += ["LEAVING", "UNUSABLE", "COSTS"]
@@ -100,10 +100,10 @@ def show(*, cluster: str, json: bool, stack: str, env: Path | None) -> None:
     """Show a cluster: its nodes with their runs, its scale, quota and cost."""
     from jobs.engines.azure_ml.clusters import list_nodes
 
-    wire = _open(stack, env)
-    declared, live = _read(wire, cluster)
-    nodes = list_nodes(wire, declared) if live.nodes else []
-    quota = _quota_text(wire, declared, live.max_nodes)
+    client = _open(stack, env)
+    declared, live = _read(client, cluster)
+    nodes = list_nodes(client, declared) if live.nodes else []
+    quota = _quota_text(client, declared, live.max_nodes)
     if json:
         console.out_json({**_as_json(live), "node_list": nodes, "quota": quota})
         return
@@ -118,7 +118,7 @@ def show(*, cluster: str, json: bool, stack: str, env: Path | None) -> None:
     ]
     doing = ", ".join(f"{number} {word}" for number, word in told if number)
     pairs = [
-        ("cluster", f"{live.name} of stack {wire.environment.stack}"),
+        ("cluster", f"{live.name} of stack {client.environment.stack}"),
         ("compute", live.compute),
         ("size", f"{live.size}, {live.priority.replace('_', ' ')}"),
         ("state", live.state),
@@ -142,16 +142,16 @@ def pause(*, cluster: str, stack: str, env: Path | None) -> None:
     """Keep no node warm, and wait until all are gone; runs go on to their end."""
     from jobs.engines.azure_ml.clusters import list_nodes, set_scale, wait_until_empty
 
-    wire = _open(stack, env)
-    declared, live = _read(wire, cluster)
-    runs = sorted({each.run for each in list_nodes(wire, declared) if each.run})
+    client = _open(stack, env)
+    declared, live = _read(client, cluster)
+    runs = sorted({each.run for each in list_nodes(client, declared) if each.run})
     if runs:
         console.say(f"on it now: {', '.join(runs)}; their nodes go when they have ended")
     if live.min_nodes:
-        set_scale(wire, declared, live, min_nodes=0, max_nodes=live.max_nodes)
+        set_scale(client, declared, live, min_nodes=0, max_nodes=live.max_nodes)
         console.say(f"cluster `{live.name}` keeps no node warm any more")
     try:
-        wait_until_empty(wire, declared, _tell_waiting)
+        wait_until_empty(client, declared, _tell_waiting)
     except KeyboardInterrupt:
         words = _typed("show", live.name, *options.stack_words(stack, env))
         console.say(f"nodes still go by themselves; {words} tells")
@@ -164,8 +164,8 @@ def resume(*, cluster: str, nodes: int | None, yes: bool, stack: str, env: Path 
     """Keep nodes warm, so that runs begin without waiting for machines."""
     from jobs.engines.azure_ml.clusters import set_scale
 
-    wire = _open(stack, env)
-    declared, live = _read(wire, cluster)
+    client = _open(stack, env)
+    declared, live = _read(client, cluster)
     wanted = nodes or declared.min_nodes or 1
     if wanted > live.max_nodes:
         message = f"cluster `{live.name}` may have {live.max_nodes} nodes, not {wanted}"
@@ -177,7 +177,7 @@ def resume(*, cluster: str, nodes: int | None, yes: bool, stack: str, env: Path 
         message = "nothing is changed"
         hint = _typed("show", live.name, *options.stack_words(stack, env))
         raise Refused(message, hint=hint)
-    set_scale(wire, declared, live, min_nodes=wanted, max_nodes=live.max_nodes)
+    set_scale(client, declared, live, min_nodes=wanted, max_nodes=live.max_nodes)
     console.out(f"cluster {live.name} keeps {what} warm: {cost}")
     words = _typed("pause", live.name, *options.stack_words(stack, env))
     console.say(f"to end it: {words}")
@@ -187,22 +187,22 @@ def resize(*, cluster: str, nodes: int, stack: str, env: Path | None) -> None:
     """Change the most nodes that a cluster may have; prints the setting."""
     from jobs.engines.azure_ml.clusters import set_scale
 
-    wire = _open(stack, env)
-    declared, live = _read(wire, cluster)
+    client = _open(stack, env)
+    declared, live = _read(client, cluster)
     if nodes < live.min_nodes:
         message = f"cluster `{live.name}` keeps {live.min_nodes} nodes warm"
         hint = _typed("pause", live.name, *options.stack_words(stack, env))
         raise Refused(message, hint=hint)
-    set_scale(wire, declared, live, min_nodes=live.min_nodes, max_nodes=nodes)
+    set_scale(client, declared, live, min_nodes=live.min_nodes, max_nodes=nodes)
     console.say(f"cluster `{live.name}` may have {nodes} nodes (it was {live.max_nodes})")
     most = live.price(nodes)
     if most is not None:
         console.say(f"all of them cost {_rate(most, live)}")
     if live.min_nodes:
         console.say(f"kept warm: {_warm_text(live, live.min_nodes)}")
-    console.say(f"quota: {_quota_text(wire, declared, nodes)}")
-    if not wire.environment.is_imported:
-        _say_setting(live.name, nodes, wire.environment.stack, is_owner=env is None)
+    console.say(f"quota: {_quota_text(client, declared, nodes)}")
+    if not client.environment.is_imported:
+        _say_setting(live.name, nodes, client.environment.stack, is_owner=env is None)
 
 
 def _say_setting(cluster: str, nodes: int, stack: str, *, is_owner: bool) -> None:
@@ -217,23 +217,23 @@ def _typed(*words: str) -> str:
     return shlex.join(["launch", "cluster", *words])
 
 
-def _open(stack: str, env: Path | None) -> Wire:
-    from jobs.engines.azure_ml.client import Wire
+def _open(stack: str, env: Path | None) -> ArmClient:
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.clusters import require_scaling
 
     environment = options.open_priced(stack, env)
     require_scaling(environment)
-    return Wire(environment)
+    return ArmClient(environment)
 
 
-def _read(wire: Wire, name: str) -> tuple[Cluster, LiveCluster]:
+def _read(client: ArmClient, name: str) -> tuple[Cluster, LiveCluster]:
     from jobs.engines.azure_ml.clusters import find_cluster, read_cluster
 
-    declared = find_cluster(wire.environment, name)
-    live = read_cluster(wire, declared)
+    declared = find_cluster(client.environment, name)
+    live = read_cluster(client, declared)
     if live.state == "missing":
         message = f"Azure has no cluster `{declared.compute}`"
-        stack = wire.environment.stack
+        stack = client.environment.stack
         raise NotFound(message, hint=f"pulumi up -s {stack}; launch env show -s {stack} --refresh")
     return declared, live
 
@@ -275,16 +275,16 @@ def _tell_waiting(live: LiveCluster) -> None:
     console.say(f"waiting: {told}; idle ones go after {console.duration_text(live.idle_s)}")
 
 
-def _quota_text(wire: Wire, declared: Cluster, max_nodes: int) -> str:
+def _quota_text(client: ArmClient, declared: Cluster, max_nodes: int) -> str:
     """What of the quota its maximum needs; Azure may not tell everyone."""
     from jobs.engines.azure_ml.quota import cluster_text, quotas_of, read_quotas
     from jobs.engines.azure_ml.refusals import CloudRefusal
 
     try:
-        usages = read_quotas(wire)
+        usages = read_quotas(client)
     except CloudRefusal as refusal:
         return f"not looked at: {refusal.message}"
-    return cluster_text(declared, max_nodes, quotas_of(declared, wire.environment, usages))
+    return cluster_text(declared, max_nodes, quotas_of(declared, client.environment, usages))
 
 
 def _warm_text(live: LiveCluster, num_nodes: int) -> str:

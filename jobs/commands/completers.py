@@ -64,25 +64,9 @@ def jobs(incomplete: str, typed: Namespace) -> Choices:
 
 def runs(incomplete: str, typed: Namespace) -> Choices:
     """Run ids, newest first, with their state and name, and `last`."""
-    from jobs.runs.store import RunStore
+    from jobs.engines import load_store
 
-    environment = _environment(typed)
-    if environment.engine != "local":
-        return _beginning(incomplete, _known_runs(environment))
-    found = RunStore.of(environment).list(NUM_RUNS)
-    choices = {run.id: f"{run.state.value} {run.name}" for run in found}
-    if found:
-        choices["last"] = f"{choices[found[0].id]} ({found[0].id})"
-    return _beginning(incomplete, choices)
-
-
-def _known_runs(environment: Environment) -> Choices:
-    """Those that this machine knows of a workspace: nobody waits for Azure at a TAB."""
-    from jobs.runs.cloud_folder import workspace_folder
-    from jobs.runs.store import RunStore
-
-    names = RunStore(workspace_folder(environment)).names()[:NUM_RUNS]
-    return dict.fromkeys(["last", *names], "")
+    return _beginning(incomplete, dict(load_store(_environment(typed)).known(NUM_RUNS)))
 
 
 def stacks(incomplete: str, typed: Namespace) -> Choices:

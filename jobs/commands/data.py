@@ -114,7 +114,7 @@ def push(
         )
     record = pushed.dataset
     if not dry_run:
-        data_options.tell_azure_ml(record, environment)
+        data_options.register_dataset(record, environment)
     if json:
         console.out_json(
             {

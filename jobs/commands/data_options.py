@@ -50,34 +50,20 @@ def record_fields(record: DatasetRecord) -> dict[str, Any]:
     return fields if record.prefix is None else {**fields, "prefix": record.prefix}
 
 
-def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
-    """Make the data asset of a version on Azure; the version stays where that fails."""
-    if environment.engine == "local":
-        return
-    from jobs.engines.azure_ml.data_assets import make_asset
-
-    _write_asset(make_asset, record, environment)
+def register_dataset(record: DatasetRecord, environment: Environment) -> None:
+    """Tell the engine of a version that was made; warn where that fails."""
+    _tell(options.open_engine(environment).register_dataset, record)
 
 
-def archive_asset(record: DatasetRecord, environment: Environment) -> None:
-    """Hide the data asset of a version that was removed; the version is gone where that fails."""
-    if environment.engine == "local":
-        return
-    from jobs.datasets.asset import can_be_asset
-    from jobs.engines.azure_ml import data_assets
-
-    if can_be_asset(record.name):
-        _write_asset(data_assets.archive_asset, record, environment)
+def withdraw_dataset(record: DatasetRecord, environment: Environment) -> None:
+    """Tell the engine of a version that was removed; warn where that fails."""
+    _tell(options.open_engine(environment).withdraw_dataset, record)
 
 
-def _write_asset(
-    write: Callable[[DatasetVersion, Environment], None],
-    record: DatasetRecord,
-    environment: Environment,
-) -> None:
+def _tell(engine: Callable[[DatasetVersion], None], record: DatasetRecord) -> None:
     from jobs.contracts.errors import EnvironmentFailure
 
     try:
-        write(record.pinned(), environment)
+        engine(record.pinned())
     except EnvironmentFailure as error:
         console.warn(f"{error.message} ({error.hint})")

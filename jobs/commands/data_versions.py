@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # Changes that are printed; `--json` gives all.
 NUM_CHANGES = 20
-# Runs that are looked at before a version is removed, the newest first.
-NUM_RUNS = 200
 
 
 def configure(parser: CommandParser) -> None:
@@ -100,12 +98,8 @@ def _shares_table(title: str, shares: Iterable[Share]) -> str:
 
 def _places(record: DatasetRecord, environment: Environment) -> dict[str, str]:
     storage, prefix = environment.storage, record.pinned().content_prefix
-    places = {"url": f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{prefix}"}
-    if environment.engine != "local":
-        from jobs.datasets.asset import datastore_uri
-
-        places["datastore"] = datastore_uri(record.pinned(), environment)
-    return places
+    url = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{prefix}"
+    return {"url": url, **options.open_engine(environment).dataset_places(record.pinned())}
 
 
 def _print_files(record: DatasetRecord, files: FileList, *, is_json: bool) -> None:
@@ -191,7 +185,7 @@ def remove(
     datasets = data_options.open_datasets(environment, sas)
     removal = datasets.plan_removal(ref)
     record = removal.dataset
-    user = _run_that_uses(record, environment)
+    user = options.open_store(environment).reader_of(record.pinned())
     if user is not None:
         message = f"the run {user} reads `{record.ref}` and is not over"
         raise Refused(message, hint=f"launch wait {user}, or launch cancel {user}")
@@ -203,27 +197,11 @@ def remove(
         return
     with ProgressLines() as lines:
         datasets.remove(removal, lines.open("removing", after_s=1.0))
-    data_options.archive_asset(record, environment)
+    data_options.withdraw_dataset(record, environment)
     if json:
         console.out_json({**data_options.record_fields(record), "removed": True})
     else:
         console.say(f"{record.ref} is removed; the next version is a new number")
-
-
-def _run_that_uses(record: DatasetRecord, environment: Environment) -> str | None:
-    if environment.engine != "local":
-        return None
-    store = options.open_store(environment)
-    for status in store.list(NUM_RUNS):
-        if status.state.is_terminal():
-            continue
-        inputs = store.record(store.handle(status.id)).plan.spec.inputs.values()
-        if any(
-            (each.dataset.name, each.dataset.digest) == (record.name, record.digest)
-            for each in inputs
-        ):
-            return status.id
-    return None
 
 
 def register(
@@ -237,7 +215,7 @@ def register(
     with ProgressLines() as lines:
         done = datasets.register(name, prefix, lines.open("reading"))
     record = done.dataset
-    data_options.tell_azure_ml(record, environment)
+    data_options.register_dataset(record, environment)
     if json:
         console.out_json({**data_options.record_fields(record), "already": done.already})
         return

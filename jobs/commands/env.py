@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from jobs.commands import completers as completion
 from jobs.commands import env_import, options
@@ -13,9 +13,8 @@ from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import Cluster, Environment
-    from jobs.engines.azure_ml.import_workspace import CloudEngine
-    from jobs.engines.azure_ml.quota_check import QuotaCheck
+    from jobs.contracts.spec import CloudEngine, Cluster, Environment
+    from jobs.engines.azure_ml.quota import QuotaCheck
     from jobs.stacks.changes import Changes, Loss
     from jobs.stacks.reachability import PartCheck
 
@@ -31,6 +30,8 @@ NUM_REASONS = 3
 
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
+    from jobs.contracts.spec import CloudEngine
+
     listed = parser.add_command(
         "ls",
         "List the stacks that have settings, and which of them are up on this machine.",
@@ -53,7 +54,7 @@ def configure(parser: CommandParser) -> None:
     options.add_stack(exported)
     exported.add_argument(
         "--engine",
-        choices=("azureml", "azureml_v1"),
+        choices=get_args(CloudEngine),
         help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's first API.",
     )
     options.add_output(exported, "Where to; stdout where not given.")
@@ -150,7 +151,7 @@ def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refre
 
     environment = load_environment(stack, refresh=refresh)
     if engine is not None:
-        if environment.engine == "local":
+        if environment.workspace.is_folder:
             message = f"stack `{stack}` is this machine: --engine is for stacks on Azure"
             raise LaunchError(message, hint=f"launch env export -s {stack}")
         environment = replace(environment, engine=engine)
@@ -243,8 +244,7 @@ def _check_quota(
     stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
 ) -> list[QuotaCheck] | None:
     """What the quota holds of the clusters to come, or that are there; None where nobody tells."""
-    from jobs.engines.azure_ml.quota import LIMITS_PAGE
-    from jobs.engines.azure_ml.quota_check import check_clusters, declared_environment
+    from jobs.engines.azure_ml.quota import LIMITS_PAGE, check_clusters, declared_environment
 
     try:
         environment = (
@@ -252,11 +252,11 @@ def _check_quota(
             if previewed is None
             else declared_environment(previewed, stack)
         )
-        if environment is None or environment.engine == "local":
+        if environment is None or environment.workspace.is_folder:
             return []
-        from jobs.engines.azure_ml.client import Wire
+        from jobs.engines.azure_ml.client import ArmClient
 
-        checks = check_clusters(Wire(environment))
+        checks = check_clusters(ArmClient(environment))
     except EnvironmentFailure as failure:
         console.say(f"the quota was not looked at: {failure.message}")
         if failure.hint:

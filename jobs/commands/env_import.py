@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from jobs.commands import options
 from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.import_workspace import CloudEngine
+    from jobs.contracts.spec import CloudEngine
 
 TEXT = "Write an environment for an Azure ML workspace that no stack of yours made."
 
 
 def configure(parser: CommandParser) -> None:
     """Say what can be typed after it."""
+    from jobs.contracts.spec import CloudEngine
+
     parser.epilog = (
         "Reads only. The two containers are of one account, and the workspace has datastores for "
         "them. `images` is empty: put NAME and REFERENCE there for jobs that name an image by its "
@@ -37,7 +39,7 @@ def configure(parser: CommandParser) -> None:
         )
     parser.add_argument(
         "--engine",
-        choices=("azureml", "azureml_v1"),
+        choices=get_args(CloudEngine),
         default="azureml",
         help="How jobs are run there; azureml_v1 for what Azure ML's first API alone can (%(default)s).",
     )

@@ -33,7 +33,7 @@ def fetch(*, run: str, into: Path | None, follow: bool, stack: str, env: Path | 
     folder = Path(handle.id) if into is None else into.expanduser()
     while True:
         # Looked at before the copy: what is written in between would be missed otherwise.
-        is_over = engine.status(handle).state.is_terminal()
+        is_over = engine.store.status(handle).state.is_terminal()
         try:
             folder = engine.fetch(handle, folder)
         except OSError as error:

@@ -83,7 +83,7 @@ def logs(
     if preparation:
         _print_preparation(engine, handle)
         return 0
-    status = engine.status(handle)
+    status = engine.store.status(handle)
     # Parameter servers have logs, too, numbered after the ranks.
     spec = engine.store.record(handle).plan.spec
     num_logs = status.world_size + spec.parameter_servers
@@ -108,7 +108,7 @@ def logs(
         if not follow:
             raise
         return detached(engine, handle, words)
-    say_summary(engine, handle, status, environment, words)
+    say_summary(engine, handle, status, words)
     return exit_code(status)
 
 

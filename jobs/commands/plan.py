@@ -39,30 +39,29 @@ def plan(
 
     from jobs.jobfile.read import load_job
     from jobs.launching.plan import (
-        code_listing,
+        listing_text,
         measure_code,
         missing_notes,
         plan_job,
+        plan_text,
         secret_folders,
     )
-    from jobs.launching.plan_text import listing_text, plan_text
 
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
     environment = options.open_priced(stack, env)
-    planned = plan_job(loaded, environment, options.open_engine(environment))
-    missing = missing_notes(planned.spec, environment, secret_folders(loaded.folder))
-    listing = code_listing(planned, environment)
-    code = measure_code(planned, environment)
+    engine = options.open_engine(environment)
+    planned = plan_job(loaded, engine)
+    missing = missing_notes(planned.spec, engine, secret_folders(loaded.folder))
+    listing = engine.code_listing(planned)
+    code = measure_code(planned, engine)
     if json:
         sent = listing or code
-        request = planned.request | ({"code": sent} if sent else {})
-        if environment.engine != "local":
-            from jobs.engines.azure_ml.node_job import node_job
-
-            request |= {"node_job": node_job(planned.spec, environment)}
+        more = ({"code": sent} if sent else {}) | dict(engine.told_to_nodes(planned))
+        request = msgspec.json.decode(planned.request, type=dict[str, msgspec.Raw]) | more
+        told = msgspec.Raw(msgspec.json.encode(request))
         notes = (*planned.notes, *missing)
-        console.out_json(msgspec.structs.replace(planned, request=request, notes=notes))
+        console.out_json(msgspec.structs.replace(planned, request=told, notes=notes))
         return
     console.out(plan_text(planned, environment, code))
     if listing is not None:

@@ -53,10 +53,11 @@ def rerun(
     from jobs.launching.start import Wish, start
 
     environment = options.open_priced(stack, env)
-    store = options.open_store(environment)
+    engine = options.open_engine(environment)
+    store = engine.store
     handle = store.find(run)
     record, run_dir = store.record(handle), Path(handle.run_dir)
-    recorded = recorded_job(record, run_dir, environment)
+    recorded = recorded_job(record, run_dir, engine)
     values = options.job_values(nodes, processes_per_node, cluster, priority)
     job = decode_job(override(recorded.tree, overrides or (), values))
     refuse_other_code(job)
@@ -64,13 +65,12 @@ def rerun(
     if recorded.resume is not None and not resume:
         begun = f"it began with the checkpoints of {recorded.resume.run}"
         console.warn(f"{begun}, this one begins from the start; --resume goes on")
-    for difference in differences(record, run_dir, environment):
+    for difference in differences(record, run_dir, engine):
         console.warn(difference)
-    engine = options.open_engine(environment)
-    planned = plan_on(job, recorded.code, environment, engine, recorded.pinned, resume=begin)
+    planned = plan_on(job, recorded.code, engine, recorded.pinned, resume=begin)
     planned = structs.replace(planned, folder=record.plan.folder)
     # A record of Azure may have been written by anybody of the stack: no path of it is read.
-    own = planned.folder if environment.engine == "local" else None
+    own = planned.folder if store.has_own_records else None
     folders = secret_folders(Path(own or ""))
     secrets = find_secrets(planned.spec, environment, folders)
     words = options.stack_words(stack, env)
@@ -82,4 +82,4 @@ def rerun(
         stack=words,
         shown_by=["launch", "show", handle.id, *words],
     )
-    return start(planned, secrets, environment, engine, wish)
+    return start(planned, secrets, engine, wish)

@@ -65,7 +65,7 @@ def run(
     loaded = load_job(job, overrides or (), values)
     environment = options.open_priced(stack, env)
     engine = options.open_engine(environment)
-    planned = plan_job(loaded, environment, engine)
+    planned = plan_job(loaded, engine)
     secrets = find_secrets(planned.spec, environment, secret_folders(loaded.folder))
     stack_words = options.stack_words(stack, env)
     wish = Wish(
@@ -76,4 +76,4 @@ def run(
         stack=stack_words,
         shown_by=["launch", "plan", job, *options.job_words(values, overrides), *stack_words],
     )
-    return start(planned, secrets, environment, engine, wish)
+    return start(planned, secrets, engine, wish)

@@ -10,7 +10,7 @@ from jobs.commands.parser import CommandParser
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobs.contracts.spec import RankError, RunRecord, RunStatus
     from jobs.runs.checkpoints import Checkpoint
@@ -65,7 +65,7 @@ def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
     _print_status(status, record, error, [*costs, *places])
     _print_checkpoints(status, checkpoints, options.stack_words(stack, env))
     _print_attempts(attempts)
-    _print_ranks(ranks, record)
+    _print_ranks(ranks, store.tasks(record))
     _print_figures(curves)
     if error is not None and error.traceback:
         console.out()
@@ -196,10 +196,9 @@ def _print_attempts(attempts: list[AttemptBrief]) -> None:
     console.out(console.table(["ATTEMPT", "STARTED", "ENDED", "END"], rows))
 
 
-def _print_ranks(ranks: list[RankReport], record: RunRecord) -> None:
+def _print_ranks(ranks: list[RankReport], tasks: Mapping[int, str]) -> None:
     if not ranks:
         return
-    tasks = _tasks(record)
     rows = [
         [str(each.rank), str(each.node), each.host, str(each.child or ""), _end(each)]
         + ([tasks.get(each.rank, "")] if tasks else [])
@@ -208,13 +207,6 @@ def _print_ranks(ranks: list[RankReport], record: RunRecord) -> None:
     console.out()
     header = ["RANK", "NODE", "HOST", "PROCESS", "END", *(["TASK"] if tasks else [])]
     console.out(console.table(header, rows, right=(0, 1, 3)))
-
-
-def _tasks(record: RunRecord) -> dict[int, str]:
-    """What each rank is in TensorFlow's cluster; nothing under another launcher."""
-    ranks: list[dict[str, Any]] = record.plan.request.get("ranks", [])
-    tasks = {each["rank"]: each.get("task") for each in ranks}
-    return {rank: f"{task[0]} {task[1]}" for rank, task in tasks.items() if task}
 
 
 def _end(rank: RankReport) -> str:

@@ -7,9 +7,9 @@ crosses a module or process border is one of them; nothing passes dicts.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 ENVIRONMENT_SCHEMA = 1
 RUN_RECORD_SCHEMA = 1
@@ -17,6 +17,9 @@ RUN_RECORD_SCHEMA = 1
 Launcher = Literal["horovod", "torch", "tensorflow", "mpi", "none"]
 Priority = Literal["low", "normal", "high"]
 InputMode = Literal["mount", "download", "stream"]
+# jobs/engines/__init__.py has a row for each.
+CloudEngine = Literal["azureml", "azureml_v1"]
+EngineName = Literal["local", CloudEngine]
 
 # `$` alone would take a newline at the end; a schema's regular expressions know no `\Z`.
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$(?!\n)")]
@@ -41,6 +44,11 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: PathPart
     id: str
     endpoint: str
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return self.endpoint.startswith("file:")
 
 
 class Containers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,7 +115,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     schema: Literal[1]
     stack: str
-    engine: Literal["local", "azureml", "azureml_v1"]
+    engine: EngineName
     location: PathPart
     subscription_id: str | None
     resource_group: str | None
@@ -274,12 +282,13 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request of an engine as data: `launch plan` prints it, `submit` takes it.
 
-    `folder` is that of the job file, where a rerun looks for the secrets, too.
+    `request` is JSON that only the engine reads, by a struct of its own. `folder` is that of the
+    job file, where a rerun looks for the secrets, too.
     """
 
     engine: str
     spec: JobSpec
-    request: dict[str, Any]
+    request: Raw
     notes: tuple[str, ...] = ()
     folder: str | None = None
 

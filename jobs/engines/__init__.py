@@ -16,7 +16,7 @@ ENGINES = {
 }
 # An engine's runs, for verbs that only read.
 STORES = {
-    "local": "jobs.runs.store:RunStore",
+    "local": "jobs.engines.local.runs:LocalRuns",
     "azureml": "jobs.engines.azure_ml.runs:CloudRuns",
     "azureml_v1": "jobs.engines.azure_ml_v1.runs:V1Runs",
 }

@@ -7,13 +7,64 @@ from pathlib import Path
 from re import Pattern
 from typing import Protocol, runtime_checkable
 
-from jobs.contracts.spec import JobSpec, LogLine, Plan, RankError, RunHandle, RunRecord, RunStatus
+from msgspec import Struct
+
+from jobs.contracts.spec import (
+    DatasetVersion,
+    Environment,
+    JobSpec,
+    LogLine,
+    Plan,
+    RankError,
+    RunHandle,
+    RunRecord,
+    RunStatus,
+)
 from jobs.runs.checkpoints import Checkpoint
 from jobs.runs.store import RunEvent
 
 
+class CodeFile(Struct, frozen=True, kw_only=True):
+    """One file that travels; `reason` says why it does."""
+
+    name: str
+    bytes: int
+    reason: str
+
+
+class CodeListing(Struct, frozen=True, kw_only=True):
+    """All code that travels with a job; `name` is the same for the same content.
+
+    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
+    fetched from runs.
+    """
+
+    name: str
+    files: tuple[CodeFile, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(each.bytes for each in self.files)
+
+
 class Runs(Protocol):
     """The runs of an environment, as verbs read them. What is asked for may block."""
+
+    @property
+    def has_own_records(self) -> bool:
+        """Whether this user alone writes the records, so that paths in them may be opened."""
+        ...
+
+    @property
+    def workspace(self) -> Path:
+        """Folder of this machine that holds the runs' folders."""
+        ...
+
+    def known(self, limit: int) -> Mapping[str, str]:
+        """Give what can name the newest runs, with a word on each; asks nobody, for a TAB."""
+        ...
 
     def list(self, limit: int | None = 20) -> list[RunStatus]:
         """Status of the newest `limit` runs (all when None), newest first."""
@@ -39,7 +90,7 @@ class Runs(Protocol):
         ...
 
     def status(self, handle: RunHandle) -> RunStatus:
-        """Where the run stands."""
+        """Say where the run stands; never raises for a run that is over."""
         ...
 
     def error(self, handle: RunHandle) -> RankError | None:
@@ -54,6 +105,14 @@ class Runs(Protocol):
         """Its whole checkpoints, newest first."""
         ...
 
+    def reader_of(self, dataset: DatasetVersion) -> str | None:
+        """Name a run that is not over and reads a version's content, as far as nobody is asked."""
+        ...
+
+    def tasks(self, record: RunRecord) -> Mapping[int, str]:
+        """Name each rank's task in TensorFlow's cluster, where the run's record says it."""
+        ...
+
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
         """Where the run and what it makes are found: what, and a path or an address."""
         ...
@@ -66,12 +125,55 @@ class Engine(Protocol):
     """
 
     @property
+    def environment(self) -> Environment:
+        """Environment that it was made for."""
+        ...
+
+    @property
     def store(self) -> Runs:
-        """Its runs."""
+        """Runs of the environment."""
         ...
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the exact request as data. Pure; raises Refused where the job cannot fit."""
+        ...
+
+    def image_reference(self, image: str) -> str:
+        """Give what the engine starts for an image of a job file; raises LaunchError if unknown."""
+        ...
+
+    def image_digest(self, image: str) -> str | None:
+        """Give the digest of what realises an image now; None where a reference pins it."""
+        ...
+
+    def code_listing(self, plan: Plan) -> CodeListing | None:
+        """List each file that the engine would send, read for its digest; None where it sends none.
+
+        Raises LaunchError for a file that cannot be read.
+        """
+        ...
+
+    def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
+        """Decode what the request says to the nodes in a form that nobody reads; by its name."""
+        ...
+
+    def require_ready(self, spec: JobSpec) -> None:
+        """Raise LaunchError where this machine lacks what `submit` needs."""
+        ...
+
+    def register_dataset(self, dataset: DatasetVersion) -> None:
+        """Make a version that is in the blob store known where runs run.
+
+        Raises EnvironmentFailure; the version stays where that fails.
+        """
+        ...
+
+    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
+        """Hide a version that was removed; raises EnvironmentFailure."""
+        ...
+
+    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
+        """Give the addresses of a version beside its URL, by what they are."""
         ...
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
@@ -80,10 +182,6 @@ class Engine(Protocol):
         `secrets` maps variable names to values; they are handed to the ranks and stored
         nowhere.
         """
-        ...
-
-    def status(self, handle: RunHandle) -> RunStatus:
-        """Say where the run stands; never raises for a run that is over."""
         ...
 
     def logs(

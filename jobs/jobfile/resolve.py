@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from jobs.contracts.errors import LaunchError, Refused
@@ -28,10 +27,12 @@ def resolve(
     environment: Environment,
     datasets: Mapping[str, DatasetVersion],
     code: CodeLocation | None,
+    image_reference: Callable[[str], str],
 ) -> JobSpec:
     """Decide everything that the job file leaves open.
 
-    `datasets` maps what `inputs` name (`digits`, `digits@3`) to versions. Raises Refused where no
+    `datasets` maps what `inputs` name (`digits`, `digits@3`) to versions, `image_reference` an
+    image to what the engine starts. Raises Refused where no
     cluster is large enough, LaunchError where the job does not fit the environment otherwise.
     """
     cluster_name = choose_cluster(job, environment)
@@ -40,7 +41,7 @@ def resolve(
     return JobSpec(
         name=job.name,
         stack=environment.stack,
-        image=_image(job, environment),
+        image=image_reference(job.image),
         launcher=job.launcher,
         command=command_of(job, code),
         code=code.folder if code else None,
@@ -147,27 +148,6 @@ def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
     if given is not None and given < affordable_s:
         return in_seconds
     return Limits(wall_clock_s=affordable_s, hang_s=in_seconds.hang_s, cost=limits.cost)
-
-
-def _image(job: JobFile, environment: Environment) -> str:
-    """Give on Azure the reference that the stack pins; this machine realises images by name.
-
-    What a dev stack does not pin its workspace builds itself, from images/<name>.
-    """
-    if environment.engine == "local":
-        return job.image
-    is_reference = any(mark in job.image for mark in "/:@")
-    is_built = re.fullmatch(r"dev(-.*)?", environment.stack) is not None
-    if job.image not in environment.images and not is_reference and not is_built:
-        message = f"stack `{environment.stack}` has no image `{job.image}`"
-        near = get_close_matches(job.image, list(environment.images), n=1)
-        hint = (
-            f"did you mean `{near[0]}`?"
-            if near
-            else "launch image push makes one; or `image:` a registry's reference"
-        )
-        raise LaunchError(message, hint=hint)
-    return environment.images.get(job.image, job.image)
 
 
 def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:

@@ -49,7 +49,7 @@ def wait_until_started(engine: Engine, handle: RunHandle) -> RunStatus:
     said: tuple[RunState, str | None] | None = None
     pauses = Pauses()
     while True:
-        status = engine.status(handle)
+        status = engine.store.status(handle)
         if status.state not in (RunState.QUEUED, RunState.PREPARING):
             return status
         if (status.state, status.reason) != said and (status.reason or pauses.waited_s > 1):
@@ -65,7 +65,7 @@ def wait_until_over(engine: Engine, handle: RunHandle, timeout_s: float | None =
     """Wait for the end of the run, at most `timeout_s`; gives how it stands then."""
     pauses = Pauses()
     while True:
-        status = engine.status(handle)
+        status = engine.store.status(handle)
         is_late = timeout_s is not None and pauses.waited_s >= timeout_s
         if status.state.is_terminal() or is_late:
             return status

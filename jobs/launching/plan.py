@@ -1,7 +1,8 @@
-"""From what was typed to a plan: reads the job, pins its datasets, resolves, asks the engine."""
+"""Plan a job: pin its datasets, resolve it, ask the engine; and write the plan for people."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,35 +10,47 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from jobs.contracts.errors import LaunchError
-from jobs.contracts.spec import DatasetVersion, Environment, JobFile, JobSpec, Plan, ResumePoint
-from jobs.engines.base import Engine
+from jobs.contracts.spec import (
+    DatasetVersion,
+    Environment,
+    InputSpec,
+    JobFile,
+    JobSpec,
+    Plan,
+    ResumePoint,
+)
+from jobs.engines.base import CodeListing, Engine
+from jobs.host.console import count_text, duration_text, fields, size_text
 from jobs.jobfile.read import CodeLocation, LoadedJob
 from jobs.jobfile.resolve import resolve
+from jobs.jobfile.resolve import size_text as job_size_text
+from jobs.stacks.cost import price_text
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.code_listing import CodeListing
     from jobs.runs.code import Snapshot
 
+MOST_FILES = 20
 
-def plan_job(loaded: LoadedJob, environment: Environment, engine: Engine) -> Plan:
-    """What would be started; nothing is."""
-    plan = plan_on(loaded.job, loaded.code, environment, engine)
+
+def plan_job(loaded: LoadedJob, engine: Engine) -> Plan:
+    """Plan the job of a file; nothing is started."""
+    plan = plan_on(loaded.job, loaded.code, engine)
     return structs.replace(plan, folder=str(loaded.folder.absolute()))
 
 
 def plan_on(
     job: JobFile,
     code: CodeLocation | None,
-    environment: Environment,
     engine: Engine,
     pinned: Mapping[str, DatasetVersion] | None = None,
     *,
     resume: ResumePoint | None = None,
 ) -> Plan:
-    """The same for a job in memory; `pinned` are dataset versions that are known already.
+    """Plan a job in memory; `pinned` are dataset versions that are known already.
 
     With `resume` it begins with the checkpoints of another run.
     """
+    environment = engine.environment
     # Refuse what cannot fit before the store is asked for anything.
     known = dict(pinned or {})
     datasets = {each.dataset for each in job.inputs.values()} - known.keys()
@@ -50,15 +63,16 @@ def plan_on(
         environment=environment,
         datasets=known | {name: _version(environment, name) for name in sorted(datasets)},
         code=code,
+        image_reference=engine.image_reference,
     )
     if any(each.mode == "stream" for each in spec.inputs.values()):
-        from jobs.engines.local.inputs import require_packed
+        from jobs.datasets.packed import require_packed
 
         require_packed(spec.inputs, environment)
     return engine.plan(structs.replace(spec, resume=resume))
 
 
-def measure_code(plan: Plan, environment: Environment) -> Snapshot | None:
+def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:
     """Give how much code travels with a job, and what of it stays here; None without code.
 
     Raises NotFound where the code is not there.
@@ -68,49 +82,23 @@ def measure_code(plan: Plan, environment: Environment) -> Snapshot | None:
     spec = plan.spec
     if spec.code is None:
         return None
-    return measure(Path(spec.code), only=spec.code_only, exclude=(_workspace(environment),))
+    return measure(Path(spec.code), only=spec.code_only, exclude=(engine.store.workspace,))
 
 
-def _workspace(environment: Environment) -> Path:
-    """The folder that holds the runs, which is never code."""
-    from jobs.runs import cloud_folder as folders
-    from jobs.runs.store import workspace_folder
-
-    is_local = environment.engine == "local"
-    return (workspace_folder if is_local else folders.workspace_folder)(environment)
-
-
-def code_listing(plan: Plan, environment: Environment) -> CodeListing | None:
-    """Each file that a cloud engine would send, found by reading the code; None for the local one.
-
-    Raises LaunchError for a file that cannot be read.
-    """
-    if environment.engine == "local":
-        return None
-    from jobs.engines.azure_ml.code_listing import read_code
-
-    return read_code(plan.spec, exclude=(_workspace(environment),)).listing
-
-
-def missing_notes(
-    spec: JobSpec, environment: Environment, folders: Sequence[Path]
-) -> tuple[str, ...]:
-    """What this machine lacks and `launch run` would refuse for: the image's runtime, secrets.
+def missing_notes(spec: JobSpec, engine: Engine, folders: Sequence[Path]) -> tuple[str, ...]:
+    """List what `launch run` would refuse for: the image's runtime, secrets without a value.
 
     `folders` are those that `find_secrets` looks into.
     """
-    from jobs.host.project import sources_folder
-    from jobs.images.runtimes import runtime_python
     from jobs.launching.secrets import find_secrets
 
     notes: list[str] = []
     try:
-        if environment.engine == "local":
-            runtime_python(spec.image, sources_folder())
+        engine.require_ready(spec)
     except LaunchError as error:
         notes.append(_note(error))
     try:
-        find_secrets(spec, environment, folders)
+        find_secrets(spec, engine.environment, folders)
     except LaunchError as error:
         notes.append(_note(error))
     return tuple(notes)
@@ -129,3 +117,104 @@ def _version(environment: Environment, name: str) -> DatasetVersion:
     from jobs.datasets.datasets import resolve_dataset
 
     return resolve_dataset(environment, name)
+
+
+# --- As people read it -----------------------------------------------------------------------
+
+
+def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> str:
+    """What will be started, where, with what, for how much; names and values in two columns."""
+    spec = plan.spec
+    cluster = environment.clusters[spec.cluster]
+    pairs = [
+        ("job", spec.name),
+        ("cluster", f"{spec.cluster} of stack {spec.stack} ({cluster.size})"),
+        ("size", job_size_text(spec.nodes, spec.processes_per_node)),
+        ("servers", _servers_text(spec)),
+        ("image", spec.image),
+        ("launcher", spec.launcher),
+        ("command", shlex.join(spec.command)),
+        ("code", _code_text(spec, code)),
+        *[("left out", _left_out_text(spec, name)) for name in (code.left_out if code else ())],
+        *[(_label("input", n), _input_text(name, spec.inputs[name])) for n, name in _each(spec)],
+        ("outputs", ", ".join(spec.outputs)),
+        ("resumes", f"{spec.resume.run} at step {spec.resume.step}" if spec.resume else ""),
+        ("setup", "; ".join(spec.setup)),
+        ("env", ", ".join(f"{name}={value}" for name, value in spec.env.items())),
+        ("secrets", ", ".join(spec.secrets)),
+        ("limits", _limits_text(spec)),
+        (
+            "retry",
+            f"{spec.retry.max}, after {' or '.join(spec.retry.on)}" if spec.retry.max else "",
+        ),
+        ("priority", spec.priority if spec.priority != "normal" else ""),
+        ("price", price_text(spec, cluster)),
+        *[("note", note) for note in plan.notes],
+    ]
+    return fields([pair for pair in pairs if pair[1]])
+
+
+def listing_text(listing: CodeListing) -> str:
+    """What would be sent, the largest files first, and why each of them."""
+    files = sorted(listing.files, key=lambda each: (-each.bytes, each.name))
+    shown = files[:MOST_FILES]
+    rows = [(size_text(each.bytes), each.name, each.reason) for each in shown]
+    size = f"{count_text(len(files), 'file')}, {size_text(listing.bytes)}"
+    lines = [f"sends     {size}, once for the same content", *_indented(rows)]
+    if len(files) > len(shown):
+        lines.append(f"  ... and {len(files) - len(shown)} smaller ones; --json lists all")
+    return "\n".join(lines)
+
+
+def _indented(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return [
+        f"  {size.rjust(widths[0])}  {name.ljust(widths[1])}  {reason}"
+        for size, name, reason in rows
+    ]
+
+
+def _servers_text(spec: JobSpec) -> str:
+    if not spec.parameter_servers:
+        return ""
+    told = f"{spec.parameter_servers} for parameters"
+    return f"{told}; rank 0 is the chief, the other ranks serve" if spec.chief else told
+
+
+def _each(spec: JobSpec) -> list[tuple[int, str]]:
+    return list(enumerate(spec.inputs))
+
+
+def _label(name: str, position: int) -> str:
+    return f"{name}s" if position == 0 else ""
+
+
+def _input_text(name: str, given: InputSpec) -> str:
+    dataset = given.dataset
+    size = f"{dataset.files} files, {size_text(dataset.bytes)}"
+    return f"{name} = {dataset.name}@{dataset.version} ({size}, {given.mode})"
+
+
+def _code_text(spec: JobSpec, code: Snapshot | None) -> str:
+    if code is None:
+        return "none"
+    only = f"only {', '.join(spec.code_only)}; " if spec.code_only else ""
+    return f"{spec.code} ({only}{count_text(code.num_files, 'file')}, {size_text(code.bytes)})"
+
+
+def _left_out_text(spec: JobSpec, name: str) -> str:
+    if name.endswith("/"):
+        return f"{name} (fetched from a run)"
+    try:
+        aim = str(Path(spec.code or "", name).readlink())
+    except OSError:  # it went meanwhile
+        aim = "nothing"
+    return f"{name} (a link to {aim}, which is no code of the job; copy what it leads to)"
+
+
+def _limits_text(spec: JobSpec) -> str:
+    hang_s = spec.limits.hang_s
+    hang = "hang off" if hang_s is None else f"hang {duration_text(hang_s)}"
+    if spec.limits.wall_clock_s is None:
+        return hang
+    return f"{duration_text(spec.limits.wall_clock_s)} in all, {hang}"

@@ -11,13 +11,13 @@ import msgspec
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
     DatasetVersion,
-    Environment,
     JobFile,
     JobSpec,
     ResumePoint,
     RunRecord,
     RunStatus,
 )
+from jobs.engines.base import Engine, Runs
 from jobs.jobfile.arguments import split_argv
 from jobs.jobfile.read import CodeLocation
 from jobs.jobfile.yaml_tree import Node, located
@@ -34,7 +34,7 @@ class Recorded:
     resume: ResumePoint | None
 
 
-def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> Recorded:
+def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
     """The job that was run. `cluster` is left open where the environment has it no more.
 
     Raises LaunchError for a run on Azure whose code is not here.
@@ -47,7 +47,7 @@ def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> 
         launcher=spec.launcher,
         command=command,
         args=args,
-        cluster=spec.cluster if spec.cluster in environment.clusters else None,
+        cluster=spec.cluster if spec.cluster in engine.environment.clusters else None,
         nodes=spec.nodes,
         processes_per_node=spec.processes_per_node,
         parameter_servers=spec.parameter_servers,
@@ -73,7 +73,7 @@ def recorded_job(record: RunRecord, run_dir: Path, environment: Environment) -> 
     return Recorded(
         tree=located(given, f"run {record.id}"),
         pinned={_reference(each.dataset): each.dataset for each in spec.inputs.values()},
-        code=_code(record, run_dir, environment),
+        code=_code(record, run_dir, engine.store),
         resume=spec.resume,
     )
 
@@ -92,9 +92,9 @@ def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> Resume
     return ResumePoint(run=status.id, step=checkpoints[0].step)
 
 
-def differences(record: RunRecord, run_dir: Path, environment: Environment) -> list[str]:
-    """What cannot be as it was, one sentence each."""
-    spec = record.plan.spec
+def differences(record: RunRecord, run_dir: Path, engine: Engine) -> list[str]:
+    """Tell what cannot be as it was, one sentence each."""
+    spec, environment = record.plan.spec, engine.environment
     found: list[str] = []
     if spec.cluster not in environment.clusters:
         found.append(f"cluster `{spec.cluster}` is no more; the first that fits is taken")
@@ -104,7 +104,7 @@ def differences(record: RunRecord, run_dir: Path, environment: Environment) -> l
         found.append(f"it ran on stack `{spec.stack}`, now it is `{environment.stack}`")
     if spec.code is not None and not (run_dir / "code").is_dir():
         found.append(f"the copy of its code is gone; `{spec.code}` is taken as it is now")
-    image = _image_now(spec.image, environment)
+    image = engine.image_digest(spec.image)
     if image is not None and record.image_digest not in (None, image):
         found.append(f"image `{spec.image}` was {record.image_digest}, now it is {image}")
     return found
@@ -118,27 +118,14 @@ def refuse_other_code(job: JobFile) -> None:
         raise LaunchError(message, hint="launch run JOB starts other code")
 
 
-def _image_now(image: str, environment: Environment) -> str | None:
-    """What realises the image here; elsewhere the spec's reference is pinned already."""
-    if environment.engine != "local":
-        return None
-    from jobs.host.project import sources_folder
-    from jobs.images import runtimes as images
-
-    try:
-        return images.runtime_root(image, sources_folder()).name
-    except LaunchError:  # starting the run will say it
-        return None
-
-
-def _code(record: RunRecord, run_dir: Path, environment: Environment) -> CodeLocation | None:
+def _code(record: RunRecord, run_dir: Path, runs: Runs) -> CodeLocation | None:
     spec = record.plan.spec
     if spec.code is None:
         return None
     copy = run_dir / "code"
     if copy.is_dir():
         return CodeLocation(folder=str(copy))
-    if environment.engine != "local":
+    if not runs.has_own_records:
         # The record may be anybody's who can write to the store: its paths are none of ours.
         message = f"the code of {record.id} is not on this machine"
         raise LaunchError(message, hint="rerun it where it was launched, or launch run JOB")

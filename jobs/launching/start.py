@@ -15,8 +15,7 @@ from jobs.engines.base import Attended, Engine
 from jobs.host import console
 from jobs.host.console import size_text, styled
 from jobs.launching.follow import follow
-from jobs.launching.plan import measure_code
-from jobs.launching.plan_text import plan_text
+from jobs.launching.plan import measure_code, plan_text
 from jobs.runs.outcome import (
     COLOURS,
     attempts_of,
@@ -52,17 +51,15 @@ class Wish:
     stack: Sequence[str] = field(default_factory=tuple)
 
 
-def start(
-    plan: Plan, secrets: Mapping[str, str], environment: Environment, engine: Engine, wish: Wish
-) -> int:
+def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) -> int:
     """Show the plan, start the run and, unless detached, follow it; gives the exit code."""
-    code = measure_code(plan, environment)
-    console.say(plan_text(plan, environment, code))
+    code = measure_code(plan, engine)
+    console.say(plan_text(plan, engine.environment, code))
     console.say()
     if isinstance(engine, Attended):
         engine.check_quota(plan)
     _ask_for_size(code, wish)
-    _ask_for_money(plan, environment, wish)
+    _ask_for_money(plan, engine.environment, wish)
     handle = engine.submit(plan, secrets)
     try:
         if not wish.json:
@@ -82,7 +79,7 @@ def start(
         raise
     if wish.json:
         console.out_json(status)
-    say_summary(engine, handle, status, environment, wish.stack, is_fetched=wish.fetch)
+    say_summary(engine, handle, status, wish.stack, is_fetched=wish.fetch)
     if wish.fetch and isinstance(engine, Attended):
         folder = engine.fetch(handle, Path(handle.id))
         console.say(f"\noutputs and logs are in {folder}")
@@ -93,7 +90,6 @@ def say_summary(
     engine: Engine,
     handle: RunHandle,
     status: RunStatus,
-    environment: Environment,
     stack: Sequence[str],
     *,
     is_fetched: bool = False,
@@ -110,7 +106,7 @@ def say_summary(
     if text:
         console.say(text)
     attempts = attempts_of(status.id, engine.store.events(handle))
-    if cost := spent(status, attempts, with_list_prices(environment)):
+    if cost := spent(status, attempts, with_list_prices(engine.environment)):
         console.say(f"cost: {spent_text(cost)}")
     console.say()
     checkpoints = engine.store.checkpoints(handle) if status.state.is_terminal() else ()
@@ -129,7 +125,7 @@ def say_summary(
 
 def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
     """Say that the run goes on, and how to come back; for a Ctrl-C."""
-    status = engine.status(handle)
+    status = engine.store.status(handle)
     console.say()
     if status.state.is_terminal():
         console.say(headline(status, None))
@@ -150,7 +146,7 @@ def _follow(engine: Engine, handle: RunHandle, *, is_quiet: bool) -> RunStatus:
 
 def _leave(engine: Engine, handle: RunHandle, wish: Wish) -> int:
     if wish.json:
-        console.out_json(engine.status(handle))
+        console.out_json(engine.store.status(handle))
     console.say(commands_while_on(handle.id, wish.stack))
     return int(ExitCode.SUCCEEDED)
 

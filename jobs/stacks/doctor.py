@@ -212,7 +212,7 @@ def check_parts(environment: Environment) -> Iterator[Check]:
             yield Check(part=each.part, health=Health.NOTE, found=each.detail)
         else:
             yield _missing(each.part, each.detail, f"launch env check -s {environment.stack}")
-    if environment.engine == "local" and not sys.platform.startswith("linux"):
+    if environment.workspace.is_folder and not sys.platform.startswith("linux"):
         yield _missing("system", f"{sys.platform}; runs on this machine need Linux", None)
 
 
@@ -224,7 +224,7 @@ def _folders_of(stack: str) -> list[Path]:
 
     try:
         known = known_environment(stack)
-        if known is None or known.engine != "local":
+        if known is None or not known.workspace.is_folder:
             return [] if known is None else [folders.workspace_folder(known)]
         workspace = workspace_folder(known)
     except LaunchError:  # told where the stack is looked at

@@ -49,7 +49,7 @@ def with_list_prices(environment: Environment) -> Environment:
         for name, cluster in environment.clusters.items()
         if cluster.price_per_node_hour is None
     }
-    if environment.engine == "local" or not unpriced:
+    if environment.workspace.is_folder or not unpriced:
         return environment
     known = _known_prices(environment.location, {each.size for each in unpriced.values()})
     priced = {name: _priced(each, known) for name, each in unpriced.items()}

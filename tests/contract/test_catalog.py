@@ -10,6 +10,7 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
+from jobs.engines import load_engine
 from jobs.engines.local.launchers import gang_request
 from jobs.host.project import project_root
 from jobs.images import runtimes as images
@@ -108,7 +109,13 @@ def resolved_on(name, environment):
         each.dataset: DatasetVersion(name="d", version=1, digest="sha256:1", files=1, bytes=1)
         for each in loaded.job.inputs.values()
     }
-    spec = resolve(loaded.job, environment=environment, datasets=datasets, code=loaded.code)
+    spec = resolve(
+        loaded.job,
+        environment=environment,
+        datasets=datasets,
+        code=loaded.code,
+        image_reference=load_engine(environment).image_reference,
+    )
     return spec, environment
 
 

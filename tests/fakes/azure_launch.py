@@ -156,30 +156,30 @@ def _launch(
 
 def _arm(crash: Crash) -> None:
     """Have this process killed at a point of a submit."""
-    from jobs.engines.azure_ml import submission
+    from jobs.engines.azure_ml import sender, submission
 
-    way = submission.Submission
+    way = sender.JobSender
     if crash == "before the intent":
         _die_in(submission, "write_intent", is_before=True)
     elif crash == "after the intent":
         _die_in(submission, "write_intent")
     elif crash == "after the code":
-        _die_in(submission, "upload")
+        _die_in(sender, "upload")
     elif crash == "after the image":
-        _die_in(submission, "send_version")
+        _die_in(sender, "send_version")
     elif crash == "after the record":
-        _die_in(way, "prepare")
+        _die_in(submission.Submission, "prepare")
     elif crash == "after the reply":
-        _die_in(way, "_put")
+        _die_in(way, "put")
     else:
-        put = way._put
+        put = way.put
 
-        def put_and_die(self: Any, record: Any) -> None:
+        def put_and_die(*args: Any) -> None:
             # The request is on its way, and nobody reads the answer.
             _die_in(HTTPConnection, "getresponse", is_before=True)
-            put(self, record)
+            put(*args)
 
-        way._put = put_and_die  # type: ignore[method-assign]
+        way.put = put_and_die  # type: ignore[method-assign]
 
 
 def _die_in(owner: Any, name: str, *, is_before: bool = False) -> None:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from jobs.blobs.store import Blob
 from jobs.contracts.spec import JobSpec, Plan, RunHandle, RunRecord
 from jobs.engines.azure_ml.artifacts import job_prefix
-from jobs.engines.azure_ml.client import Reply, Wire
+from jobs.engines.azure_ml.client import Reply
+from jobs.engines.azure_ml.request import AzureMLRequest, ImageRequest, job_request
 from jobs.engines.azure_ml.runs import CloudRuns
 from jobs.host.files import write_file
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 RUN = "20261121-120000-0001"
-_GIVEN = {"codeId": "code", "environmentId": "image", "command": "run"}
 
 
-class ScriptedWire:
+class ScriptedClient:
     """Answers with `details` by job (the last of several again and again); or raises them.
 
     What is `sent` is done at once; `after_put` runs then: a test races there.
@@ -39,7 +39,7 @@ class ScriptedWire:
         self.after_put: Callable[[], object] = lambda: None
 
     def find(self, path: str, **_: Any) -> Any:
-        """See Wire."""
+        """See ArmClient."""
         inside = path.partition(WORKSPACE)[2]
         self.asked.append(inside)
         if inside.startswith("/computes/"):
@@ -54,19 +54,19 @@ class ScriptedWire:
         return answer
 
     def put(self, path: str, body: Any, **_: Any) -> Reply:
-        """See Wire."""
+        """See ArmClient."""
         name = path.rpartition("/")[2]
         self.sent.append(f"PUT {name}")
         self.details[name] = [details("Queued")]
         self.after_put()
-        return Reply(status=201, headers={}, body=body)
+        return Reply(status=201, headers={}, body=msgspec.to_builtins(body))
 
     def post(self, path: str, **_: Any) -> None:
-        """See Wire."""
+        """See ArmClient."""
         self.sent.append(f"POST {path.partition('/jobs/')[2]}")
 
     def pages(self, path: str, **_: Any) -> Iterator[Any]:
-        """See Wire; counts what was taken."""
+        """See ArmClient; counts what was taken."""
         assert path == f"{WORKSPACE}/jobs"
         for job in self.jobs:
             self.num_listed += 1
@@ -104,8 +104,9 @@ class MemoryRuns(CloudRuns):
     """One workspace's runs, all in memory but for what this machine keeps."""
 
     def __init__(self, folder: Path) -> None:
-        self.scripted = ScriptedWire()
-        super().__init__(make_cloud_environment(), wire=cast("Wire", self.scripted))
+        self.scripted = ScriptedClient()
+        super().__init__(make_cloud_environment())
+        self.__dict__["client"] = self.scripted
         self.runs = self.local.runs = folder / "runs"
         self.__dict__["blobs"] = self.memory = MemoryStore()
         self.__dict__["artifacts"] = self.logs = MemoryArtifacts()
@@ -117,9 +118,7 @@ class MemoryRuns(CloudRuns):
             schema=1,
             id=run,
             created="2026-11-21T12:00:00.000000Z",
-            plan=Plan(
-                engine="azureml", spec=spec, request={"job": {"body": {"properties": _GIVEN}}}
-            ),
+            plan=Plan(engine="azureml", spec=spec, request=_request(spec, run)),
             git=None,
             image_digest=None,
             environment_digest="",
@@ -129,6 +128,15 @@ class MemoryRuns(CloudRuns):
         if details:
             self.scripted.details[run] = list(details)
         return handle
+
+
+def _request(spec: JobSpec, run: str) -> msgspec.Raw:
+    given = {"code_id": "code", "image_id": "image", "command": "run"}
+    request = AzureMLRequest(
+        environment=ImageRequest(path="image", body={}),
+        job=job_request(spec, make_cloud_environment(), run=run, **given),
+    )
+    return msgspec.Raw(msgspec.json.encode(request))
 
 
 def details(status: str, message: str = "", *, ended: int | None = None) -> dict[str, Any]:

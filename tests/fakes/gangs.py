@@ -136,7 +136,7 @@ class Gangs:
     def wait(self, handle: RunHandle, timeout_s: float = 60.0) -> RunStatus:
         """Wait until the run is over; a run that is not by then fails the test."""
         deadline = time.monotonic() + timeout_s
-        while not (status := self.engine.status(handle)).state.is_terminal():
+        while not (status := self.engine.store.status(handle)).state.is_terminal():
             assert time.monotonic() < deadline, f"not over after {timeout_s} s: {status}"
             time.sleep(0.01)
         return status
@@ -146,7 +146,7 @@ class Gangs:
         path = Path(handle.run_dir) / name
         deadline = time.monotonic() + timeout_s
         while not path.exists():
-            status = self.engine.status(handle)
+            status = self.engine.store.status(handle)
             assert time.monotonic() < deadline, f"no {name} after {timeout_s} s: {status}"
             assert not status.state.is_terminal(), f"over without {name}: {status}"
             time.sleep(0.01)

@@ -40,7 +40,7 @@ def start_daemons(gangs: Gangs, *ways: str, ranks: int = 2) -> RunHandle:
     deadline = time.monotonic() + 60
     wanted = ranks * (len(ways) or NUM_WAYS)
     while len(hidden(handle)) < wanted:
-        assert time.monotonic() < deadline, f"{hidden(handle)}, {gangs.engine.status(handle)}"
+        assert time.monotonic() < deadline, f"{hidden(handle)}, {gangs.engine.store.status(handle)}"
         time.sleep(0.02)
     return handle
 

@@ -23,26 +23,26 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.engines import ENGINES
+from jobs.engines.local.engine import LocalEngine
 from jobs.host.files import write_file
 from jobs.host.units import now
-from jobs.runs.store import RunEvent, RunStore, append_event, read_status
+from jobs.runs.store import RunEvent, RunStore, append_event
 from tests.fakes.gangs import make_environment, make_spec
 
 TIME = "2026-01-02T03:04:05.000006Z"
 
 
-class FakeEngine:
+class FakeEngine(LocalEngine):
     """Writes real run folders; how a run ends is told by the job's env ENDS_AS."""
 
     submitted: ClassVar[list[tuple[Plan, dict[str, str]]]] = []
     cancelled: ClassVar[list[str]] = []
 
     def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        self.store = RunStore.of(environment)
+        super().__init__(environment)
 
     def plan(self, spec: JobSpec) -> Plan:
-        request = {"compute": spec.compute, "argv": list(spec.command)}
+        request = msgspec.Raw(msgspec.json.encode({"compute": spec.compute, "argv": spec.command}))
         return Plan(engine="local", spec=spec, request=request)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
@@ -79,9 +79,6 @@ class FakeEngine:
         reason = plan.spec.env.get("REASON")
         append_event(run_dir, RunEvent(ts=ended, state=state, reason=reason, exit_code=code))
         return handle
-
-    def status(self, handle: RunHandle) -> RunStatus:
-        return read_status(Path(handle.run_dir))
 
     def logs(
         self, handle: RunHandle, ranks: Sequence[int] | None, *, follow: bool, **_: Any

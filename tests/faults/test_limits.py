@@ -37,7 +37,7 @@ def test_rank_that_ignores_sigterm_is_ended_nonetheless(gangs: Gangs) -> None:
     )
     handle = gangs.python(program)
     while gangs.texts(handle, 0) + gangs.texts(handle, 1) != ["deaf", "deaf"]:
-        assert not gangs.engine.status(handle).state.is_terminal()
+        assert not gangs.engine.store.status(handle).state.is_terminal()
         time.sleep(0.02)
     asked_s = time.monotonic()
     gangs.engine.cancel(handle)
@@ -58,7 +58,7 @@ time.sleep(3600)
 """
     handle = gangs.python(program)
     while gangs.texts(handle, 0) + gangs.texts(handle, 1) != ["ready", "ready"]:
-        assert not gangs.engine.status(handle).state.is_terminal()
+        assert not gangs.engine.store.status(handle).state.is_terminal()
         time.sleep(0.02)
     for pid in gangs.supervisors(handle)[:1]:
         os.kill(pid, signal.SIGTERM)

@@ -146,7 +146,7 @@ def test_run_whose_folder_is_gone_can_be_cancelled(
         for pid in before:
             os.kill(pid, signal.SIGKILL)
     assert gangs.engine.store.find(handle.id) == handle
-    assert gangs.engine.status(handle).state is RunState.RUNNING
+    assert gangs.engine.store.status(handle).state is RunState.RUNNING
     gangs.engine.cancel(handle)
     status = gangs.wait(handle, GONE_WITHIN_S)
     assert (status.state, status.reason) == (RunState.LOST, "its folder was deleted")
@@ -155,7 +155,7 @@ def test_run_whose_folder_is_gone_can_be_cancelled(
     with pytest.raises(NotFound):
         gangs.engine.store.find(handle.id)
     if stage == "queued":
-        assert gangs.engine.status(first).state is RunState.RUNNING
+        assert gangs.engine.store.status(first).state is RunState.RUNNING
     else:
         # Its nodes are free again.
         assert gangs.wait(gangs.submit(["true"])).state is RunState.COMPLETED
@@ -183,7 +183,7 @@ def test_cancel_of_a_lost_run_without_processes_touches_nothing(
     before = {pid: each.start for pid, each in read_table().items() if each.parent in (0, 1)}
     gangs.engine.cancel(handle)
     after = {pid: each.start for pid, each in read_table().items()}
-    assert gangs.engine.status(handle).state is RunState.LOST
+    assert gangs.engine.store.status(handle).state is RunState.LOST
     assert before[1] == after[1]
 
 
@@ -217,7 +217,7 @@ def test_cancel_while_queued_starts_nothing(gangs: Gangs, bystanders: list[Proce
     gangs.wait_until_gone(second)
     assert (status.state, status.started) == (RunState.CANCELLED, None)
     assert not Path(second.run_dir, "rank.json").exists()
-    assert gangs.engine.status(first).state is RunState.RUNNING
+    assert gangs.engine.store.status(first).state is RunState.RUNNING
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def submit_preparing(gangs: Gangs, store: str) -> RunHandle:
     dataset = DatasetVersion(name="digits", version=1, digest="0" * 64, files=1, bytes=1)
     handle = gangs.python("", inputs={"digits": InputSpec(dataset=dataset, mode="download")})
     deadline = time.monotonic() + 60
-    while gangs.engine.status(handle).state is not RunState.PREPARING:
+    while gangs.engine.store.status(handle).state is not RunState.PREPARING:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return handle

@@ -42,7 +42,7 @@ def wait_until_started(gangs: Gangs, handle: RunHandle, size: int = 2) -> None:
     deadline = time.monotonic() + 60
     while not all(gangs.texts(handle, rank) for rank in range(size)):
         assert time.monotonic() < deadline
-        assert not gangs.engine.status(handle).state.is_terminal()
+        assert not gangs.engine.store.status(handle).state.is_terminal()
         time.sleep(0.01)
 
 

@@ -64,8 +64,8 @@ def test_run_goes_on_and_can_be_followed_again(gangs: Gangs, way: str) -> None:
     assert ended == expected[way]
     handle = gangs.engine.store.find("last")
     gangs.handles.append(handle)
-    assert gangs.engine.status(handle).state is RunState.RUNNING
+    assert gangs.engine.store.status(handle).state is RunState.RUNNING
     Path(handle.run_dir, "go").touch()
     lines = [(line.rank, line.text) for line in gangs.engine.logs(handle, None, follow=True)]
     assert sorted(lines) == [(0, "done"), (0, "ready 0"), (1, "done"), (1, "ready 1")]
-    assert gangs.engine.status(handle).state is RunState.COMPLETED
+    assert gangs.engine.store.status(handle).state is RunState.COMPLETED

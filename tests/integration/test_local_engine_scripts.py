@@ -94,8 +94,10 @@ def start_held(gangs: Gangs, launcher: str) -> RunHandle:
     )
     deadline = time.monotonic() + 120
     while not all("step 3" in gangs.texts(handle, rank) for rank in (0, 1)):
-        assert time.monotonic() < deadline, gangs.engine.status(handle)
-        assert not gangs.engine.status(handle).state.is_terminal(), gangs.engine.status(handle)
+        assert time.monotonic() < deadline, gangs.engine.store.status(handle)
+        assert not gangs.engine.store.status(handle).state.is_terminal(), gangs.engine.store.status(
+            handle
+        )
         time.sleep(0.05)
     return handle
 

@@ -105,7 +105,7 @@ def test_chief_trains_on_workers_and_a_server_which_are_ended_with_it(
 def wait_for_text(gangs: Gangs, handle: RunHandle, rank: int, start: str) -> None:
     deadline = time.monotonic() + 120
     while not any(text.startswith(start) for text in gangs.texts(handle, rank)):
-        status = gangs.engine.status(handle)
+        status = gangs.engine.store.status(handle)
         assert time.monotonic() < deadline, gangs.texts(handle, rank)
         assert not status.state.is_terminal(), status
         time.sleep(0.05)

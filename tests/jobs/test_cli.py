@@ -14,6 +14,7 @@ from jobs.cli import VERBS, build_parser, main
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import KeyVault
 from jobs.engines import ENGINES
+from jobs.engines.local.runs import LocalRuns
 from jobs.host.project import project_root
 from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
@@ -531,10 +532,10 @@ def test_cancel_ends_a_run_whose_state_nobody_tells(launching, monkeypatch):
     run = launching.add_run()
     monkeypatch.setattr(FakeEngine, "cancelled", [])
 
-    def status(engine, handle):
+    def status(store, handle):
         raise EnvironmentFailure("no answer", hint="wait")
 
-    monkeypatch.setattr(FakeEngine, "status", status)
+    monkeypatch.setattr(LocalRuns, "status", status)
     typed = launching.type("cancel", run)
     assert (FakeEngine.cancelled, typed.code) == ([run], 101)
     assert f"{run} was told to end, and whether it has is not known: no answer" in typed.err

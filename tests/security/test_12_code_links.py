@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Plan, RunRecord
+from jobs.engines import load_engine
 from jobs.engines.azure_ml.code_listing import read_code
 from jobs.jobfile.read import CodeLocation
 from jobs.launching.rerun import recorded_job
@@ -74,15 +76,15 @@ def test_a_record_from_the_store_names_no_folder_that_is_sent(tmp_path: Path) ->
         schema=1,
         id="20261121-120000-0001",
         created="2026-11-21T12:00:00.000000Z",
-        plan=Plan(engine="azureml", spec=spec, request={}),
+        plan=Plan(engine="azureml", spec=spec, request=msgspec.Raw(b"{}")),
         git=None,
         image_digest=None,
         environment_digest="sha256:0",
     )
     run_dir = tmp_path / record.id
     with pytest.raises(LaunchError) as caught:
-        recorded_job(record, run_dir, make_cloud_environment())
+        recorded_job(record, run_dir, load_engine(make_cloud_environment()))
     assert caught.value.message == f"the code of {record.id} is not on this machine"
     (run_dir / "code").mkdir(parents=True)
-    recorded = recorded_job(record, run_dir, make_cloud_environment())
+    recorded = recorded_job(record, run_dir, load_engine(make_cloud_environment()))
     assert recorded.code == CodeLocation(folder=str(run_dir / "code"))

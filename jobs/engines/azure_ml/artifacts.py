@@ -16,7 +16,7 @@ from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.blobs.transfers.listing import Blob
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 DATASTORE = "workspaceartifactstore"
 # Requests under way at once.
@@ -26,16 +26,16 @@ NUM_CONNECTIONS = 8
 class Artifacts:
     """A workspace's artifacts. Everything blocks, and raises EnvironmentFailure."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._stack = wire.environment.stack
-        path = f"{wire.workspace}/datastores/{DATASTORE}"
-        found = wire.get(path, what="looking up where logs are kept")["properties"]
+    def __init__(self, client: ArmClient) -> None:
+        self._stack = client.environment.stack
+        path = f"{client.workspace}/datastores/{DATASTORE}"
+        found = client.get(path, what="looking up where logs are kept")["properties"]
         self.account, self.container = found["accountName"], found["containerName"]
         scheme, suffix = found.get("protocol") or "https", found.get("endpoint")
         self.url = f"{scheme}://{self.account}.blob.{suffix or 'core.windows.net'}"
         container = Container(
             f"{self.url}/{self.container}",
-            Identity(wire.tokens),
+            Identity(client.tokens),
             waiting=partial(_say_waiting, self.url),
         )
         self.store = AzureStore(container, self.container, self._explain)

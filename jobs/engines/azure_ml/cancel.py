@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunHandle
 from jobs.engines.azure_ml.intents import give_up, hold, mark_submitted, read_intent
+from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.refusals import CloudRefusal
-from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.results import cancel_mark
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.blobs.store import BlobStore
     from jobs.engines.azure_ml.runs import CloudRuns
 
 
@@ -27,21 +27,21 @@ def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
 
     if _may_go_on(runs, handle):
         try:
-            runs.blobs.create(_word(handle.id), b"")
+            runs.blobs.create(cancel_mark(handle.id), b"")
         except EnvironmentFailure as error:
             # Its nodes cost money now; that it may be started again costs some later.
             console.warn(f"{error.message}; so an attached `launch` may start {handle.id} again")
         # Somebody may have started an attempt just before: it is to end, too.
-        runs.watch.forget(handle)
+        runs.statuses.forget(handle)
     try:
-        cancel_job(runs.wire, job_name(handle.id, _newest_attempt(runs, handle)))
+        cancel_job(runs.client, job_name(handle.id, _newest_attempt(runs, handle)))
     except CloudRefusal as refusal:
         if refusal.status != 404 or runs.details(handle.id, 1) is not None:
             raise
         close_intent(runs, handle)
     else:
         mark_submitted(Path(handle.run_dir))  # if that was not known, the same again is another run
-    runs.watch.forget(handle)
+    runs.statuses.forget(handle)
 
 
 def close_intent(runs: CloudRuns, handle: RunHandle) -> None:
@@ -59,11 +59,6 @@ def close_intent(runs: CloudRuns, handle: RunHandle) -> None:
             raise EnvironmentFailure(message, hint=f"launch cancel {handle.id}, when it is done")
 
 
-def is_cancelled(blobs: BlobStore, run: str) -> bool:
-    """Whether somebody has cancelled a run that could have been started again."""
-    return blobs.read(_word(run)) is not None
-
-
 def _may_go_on(runs: CloudRuns, handle: RunHandle) -> bool:
     try:
         retry = runs.record(handle).plan.spec.retry
@@ -79,11 +74,7 @@ def _newest_attempt(runs: CloudRuns, handle: RunHandle) -> int:
         return runs.newest_attempt(handle)
     except LaunchError:
         # Whatever is out of reach, Resource Manager alone ends a job.
-        jobs, number = f"{runs.wire.workspace}/jobs", 1
-        while runs.wire.find(f"{jobs}/{job_name(handle.id, number + 1)}") is not None:
+        jobs, number = f"{runs.client.workspace}/jobs", 1
+        while runs.client.find(f"{jobs}/{job_name(handle.id, number + 1)}") is not None:
             number += 1
         return number
-
-
-def _word(run: str) -> str:
-    return f"{run}/cancelled"

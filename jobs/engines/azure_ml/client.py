@@ -48,7 +48,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     body: Any
 
 
-class Wire:
+class ArmClient:
     """One environment's Azure. A path begins with `/`; it is Resource Manager's unless `host` says.
 
     Every method blocks on the network and raises CloudRefusal (an EnvironmentFailure), which has

@@ -22,7 +22,7 @@ from jobs.host.untrusted import parse
 from jobs.jobfile.resolve import require_cluster
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 HOURS_A_MONTH = 730
 # A PATCH of a scale is known to answer at once; the nodes follow in their own time.
@@ -96,17 +96,17 @@ def require_scaling(environment: Environment) -> None:
         raise LaunchError(message, hint="launch env show; for a stack on Azure: -s STACK")
 
 
-def read_clusters(wire: Wire) -> list[LiveCluster]:
+def read_clusters(client: ArmClient) -> list[LiveCluster]:
     """All clusters of the environment; those that Azure has not are in the state `missing`."""
-    return parallel(partial(read_cluster, wire), list(wire.environment.clusters.values()))
+    return parallel(partial(read_cluster, client), list(client.environment.clusters.values()))
 
 
-def read_cluster(wire: Wire, cluster: Cluster) -> LiveCluster:
+def read_cluster(client: ArmClient, cluster: Cluster) -> LiveCluster:
     """How a cluster stands; raises CloudRefusal."""
-    name = _name_of(wire.environment, cluster)
-    path = f"{wire.workspace}/computes/{cluster.compute}"
+    name = _name_of(client.environment, cluster)
+    path = f"{client.workspace}/computes/{cluster.compute}"
     what = f"looking at cluster `{name}`"
-    found = wire.find(path, what=what)
+    found = client.find(path, what=what)
     if found is None:
         return _missing(name, cluster)
     compute = parse(found, _Resource, what=what).properties
@@ -137,16 +137,16 @@ def read_cluster(wire: Wire, cluster: Cluster) -> LiveCluster:
     )
 
 
-def list_nodes(wire: Wire, cluster: Cluster) -> list[Node]:
+def list_nodes(client: ArmClient, cluster: Cluster) -> list[Node]:
     """The nodes that are there, and the job on each; raises CloudRefusal."""
-    path = f"{wire.workspace}/computes/{cluster.compute}/listNodes"
+    path = f"{client.workspace}/computes/{cluster.compute}/listNodes"
     what = "listing nodes"
-    page = parse(wire.post(path, what=what).body, _Nodes, what=what)
+    page = parse(client.post(path, what=what).body, _Nodes, what=what)
     rows = list(page.nodes)
     while page.next_link:
         following = urlsplit(page.next_link)
         query = dict(parse_qsl(following.query))
-        answer = wire.get(following.path, api_version=None, query=query, what=what)
+        answer = client.get(following.path, api_version=None, query=query, what=what)
         page = parse(answer, _Nodes, what=what)
         rows += page.nodes
     return [
@@ -161,10 +161,10 @@ def list_nodes(wire: Wire, cluster: Cluster) -> list[Node]:
 
 
 def set_scale(
-    wire: Wire, cluster: Cluster, live: LiveCluster, *, min_nodes: int, max_nodes: int
+    client: ArmClient, cluster: Cluster, live: LiveCluster, *, min_nodes: int, max_nodes: int
 ) -> None:
     """Change how few and how many nodes a cluster may have; returns when Azure has taken it."""
-    stack = wire.environment.stack
+    stack = client.environment.stack
     if min_nodes > max_nodes:
         message = (
             f"cluster `{live.name}` cannot keep {min_nodes} nodes and have {max_nodes} at most"
@@ -177,20 +177,20 @@ def set_scale(
         "nodeIdleTimeBeforeScaleDown": f"PT{live.idle_s}S",
     }
     what = f"changing the scale of cluster `{live.name}`"
-    path = f"{wire.workspace}/computes/{cluster.compute}"
-    reply = wire.patch(path, {"properties": {"properties": {"scaleSettings": scale}}}, what=what)
-    if not wire.wait(reply, timeout_s=CHANGE_S, what=what):
+    path = f"{client.workspace}/computes/{cluster.compute}"
+    reply = client.patch(path, {"properties": {"properties": {"scaleSettings": scale}}}, what=what)
+    if not client.wait(reply, timeout_s=CHANGE_S, what=what):
         message = f"Azure has not said within {CHANGE_S:.0f} s that the scale is changed"
         raise Refused(message, hint=f"launch cluster show {live.name} -s {stack}")
 
 
 def wait_until_empty(
-    wire: Wire, cluster: Cluster, tell: Callable[[LiveCluster], None]
+    client: ArmClient, cluster: Cluster, tell: Callable[[LiveCluster], None]
 ) -> LiveCluster:
     """Wait until no node is left; `tell` hears of each change on the way."""
     told = None
     while True:
-        live = read_cluster(wire, cluster)
+        live = read_cluster(client, cluster)
         if live.nodes == 0 and live.wanted_nodes == 0:
             return live
         if (live.nodes, live.counts) != told:

@@ -18,6 +18,7 @@ from jobs.blobs.transfers.files import Outgoing, outgoing
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobSpec
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, snapshot_file
+from jobs.engines.base import CodeFile, CodeListing
 from jobs.rank.code import LIST_FILE
 from jobs.runs.code import Entry, travelling
 
@@ -39,31 +40,6 @@ class Shape(Struct, frozen=True, kw_only=True):
     links: dict[str, str]
     executable: tuple[str, ...]
     folders: tuple[str, ...]
-
-
-class CodeFile(Struct, frozen=True, kw_only=True):
-    """One file that travels; `reason` says why it does."""
-
-    name: str
-    bytes: int
-    reason: str
-
-
-class CodeListing(Struct, frozen=True, kw_only=True):
-    """All that travels; `name` is what Azure ML calls it, the same for the same content.
-
-    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
-    fetched from runs.
-    """
-
-    name: str
-    files: tuple[CodeFile, ...]
-    left_out: tuple[str, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Of all files."""
-        return sum(each.bytes for each in self.files)
 
 
 class Code(Struct, frozen=True, kw_only=True):

@@ -8,13 +8,15 @@ from pathlib import Path
 from re import Pattern
 from typing import TYPE_CHECKING, Any
 
-from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunStatus
+from jobs.contracts.spec import DatasetVersion, Environment, JobSpec, LogLine, Plan, RunHandle
 from jobs.jobfile.resolve import require_cluster
+from jobs.runs.cloud_folder import workspace_folder
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.preparation_logs import BuildNews
     from jobs.engines.azure_ml.runs import CloudRuns
+    from jobs.engines.base import CodeListing
 
 
 class AzureMlEngine:
@@ -28,19 +30,17 @@ class AzureMlEngine:
         self._credential = credential
         self._news: dict[str, BuildNews] = {}
 
-    @cached_property
-    def wire(self) -> Wire:
-        """What asks Azure."""
-        from jobs.engines.azure_ml.client import Wire
-
-        return Wire(self.environment, credential=self._credential)
+    @property
+    def client(self) -> ArmClient:
+        """Client of Azure."""
+        return self.store.client
 
     @cached_property
     def store(self) -> CloudRuns:
         """The workspace's runs."""
         from jobs.engines.azure_ml.runs import CloudRuns
 
-        return CloudRuns(self.environment, wire=self.wire)
+        return CloudRuns(self.environment, credential=self._credential)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the request that `submit` will send; see `Engine.plan`."""
@@ -49,27 +49,66 @@ class AzureMlEngine:
         require_cluster(self.environment, spec.cluster)
         return plan_job(spec, self.environment)
 
+    def image_reference(self, image: str) -> str:
+        """Give the reference that the stack pins; see `Engine.image_reference`."""
+        from jobs.engines.azure_ml.image_versions import image_reference
+
+        return image_reference(image, self.environment)
+
+    def image_digest(self, image: str) -> str | None:
+        """Give none: a job's image is a reference."""
+
+    def code_listing(self, plan: Plan) -> CodeListing:
+        """List the code that is uploaded; see `Engine.code_listing`."""
+        from jobs.engines.azure_ml.code_listing import read_code
+
+        return read_code(plan.spec, exclude=(workspace_folder(self.environment),)).listing
+
+    def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
+        """Decode the variable that the ranks read; see `Engine.told_to_nodes`."""
+        from jobs.engines.azure_ml.node_job import node_job
+
+        return {"node_job": node_job(plan.spec, self.environment)}
+
+    def require_ready(self, spec: JobSpec) -> None:
+        """Require nothing: images and programs are the workspace's."""
+
+    def register_dataset(self, dataset: DatasetVersion) -> None:
+        """Make the data asset of a version; see `Engine.register_dataset`."""
+        from jobs.engines.azure_ml.data_assets import make_asset
+
+        make_asset(dataset, self.client)
+
+    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
+        """Archive the data asset of a version; see `Engine.withdraw_dataset`."""
+        from jobs.engines.azure_ml.data_assets import archive_asset
+
+        archive_asset(dataset, self.client)
+
+    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
+        """Give the address that jobs of the workspace read; see `Engine.dataset_places`."""
+        from jobs.engines.azure_ml.data_assets import datastore_uri
+
+        return {"datastore": datastore_uri(dataset, self.environment)}
+
     def check_quota(self, plan: Plan) -> None:
         """Hold the job against the quota of its cluster; see `Attended.check_quota`."""
         from jobs.engines.azure_ml.quota import check_job
 
-        check_job(plan.spec, self.environment, self.wire)
+        check_job(plan.spec, self.environment, self.client)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then the job into the workspace; see `Engine.submit`.
 
         `secrets` is empty: the ranks fetch theirs from the vault.
         """
+        from jobs.engines.azure_ml.sender import JobSender
         from jobs.engines.azure_ml.submission import submit_run
 
         del secrets
-        handle = submit_run(self.environment, plan, self.wire)
-        self.store.watch.expect(handle)
+        handle = submit_run(plan, JobSender(self.client))
+        self.store.statuses.expect(handle)
         return handle
-
-    def status(self, handle: RunHandle) -> RunStatus:
-        """Say where the run stands; see `Engine.status`."""
-        return self.store.status(handle)
 
     def logs(
         self,

@@ -23,8 +23,8 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunHandle
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
+from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.preparation_logs import IMAGE_BUILD, NODES
-from jobs.engines.azure_ml.request import job_name
 from jobs.host import console
 from jobs.host.files import write_file
 from jobs.host.parallel import NUM_THREADS

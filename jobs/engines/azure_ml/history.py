@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobs.contracts.spec import RunState, RunStatus
-from jobs.engines.azure_ml.request import run_of_job
+from jobs.engines.azure_ml.names import run_of_job
 from jobs.engines.azure_ml.states import Standing, items, judge, mapping, text_in
 from jobs.host.units import utc_text
 from jobs.runs.store import RUN_ID, RunEvent

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,6 +17,7 @@ from msgspec import Struct
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import (
     ENVIRONMENT_SCHEMA,
+    CloudEngine,
     Cluster,
     Containers,
     Environment,
@@ -31,7 +32,7 @@ from jobs.host import console
 from jobs.host.untrusted import parse, parse_rows
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 # The containers that stacks of ours have.
 DATA, RUNS = "data", "runs"
@@ -41,7 +42,6 @@ _WORKSPACE_ID = re.compile(
     r"/Microsoft\.MachineLearningServices/workspaces/(?P<name>[^/]+)/?",
     re.IGNORECASE,
 )
-CloudEngine = Literal["azureml", "azureml_v1"]
 
 
 def import_workspace(
@@ -58,25 +58,25 @@ def import_workspace(
     LaunchError for what is no workspace's id, NotFound for containers without a datastore,
     CloudRefusal where Azure does not answer.
     """
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
     known = _parse_id(resource_id)
-    wire = Wire(known, credential=credential)
+    client = ArmClient(known, credential=credential)
     what = "asking for the workspace"
-    found = parse(wire.get(known.workspace.id, what=what), _WorkspaceRow, what=what)
+    found = parse(client.get(known.workspace.id, what=what), _WorkspaceRow, what=what)
     url = urlsplit(found.properties.discovery_url)
     environment = msgspec.structs.replace(
         known,
         engine=engine,
         location=found.location,
         workspace=Workspace(name=_last(found.id), id=found.id, endpoint=f"https://{url.hostname}"),
-        storage=_find_storage(wire, data, runs),
-        registry=_find_registry(wire, found.properties.container_registry),
+        storage=_find_storage(client, data, runs),
+        registry=_find_registry(client, found.properties.container_registry),
         key_vault=_key_vault(found.properties.key_vault),
     )
     if found.properties.v1_legacy_mode and engine == "azureml":
         console.warn("the workspace is in v1 legacy mode: --engine azureml_v1 is for that")
-    return msgspec.structs.replace(environment, clusters=_find_clusters(Wire(environment)))
+    return msgspec.structs.replace(environment, clusters=_find_clusters(ArmClient(environment)))
 
 
 def _parse_id(resource_id: str) -> Environment:
@@ -139,9 +139,9 @@ class _StoreRow(Struct, frozen=True, kw_only=True):
     properties: _Store
 
 
-def _find_storage(wire: Wire, data: str | None, runs: str | None) -> Storage:
+def _find_storage(client: ArmClient, data: str | None, runs: str | None) -> Storage:
     """The account that has both containers behind datastores."""
-    listed = wire.pages(f"{wire.workspace}/datastores", what="listing datastores")
+    listed = client.pages(f"{client.workspace}/datastores", what="listing datastores")
     rows = parse_rows(listed, _StoreRow)
     blobs = [each for each in rows if each.properties.datastore_type == "AzureBlob"]
     wanted = Containers(data=data or DATA, runs=runs or RUNS)
@@ -154,7 +154,7 @@ def _find_storage(wire: Wire, data: str | None, runs: str | None) -> Storage:
         name = own.properties.container_name
         console.say(f"data and runs go to the workspace's own container `{name}`")
         return _storage([own], Containers(data=name, runs=name))
-    raise _no_storage(wire.environment, blobs, wanted, own)
+    raise _no_storage(client.environment, blobs, wanted, own)
 
 
 def _storage(stores: Sequence[_StoreRow], containers: Containers) -> Storage:
@@ -205,14 +205,16 @@ def _no_storage(
     return NotFound(message, hint="\n".join(lines))
 
 
-def _find_registry(wire: Wire, resource_id: str | None) -> Registry | None:
+def _find_registry(client: ArmClient, resource_id: str | None) -> Registry | None:
     """Its address has more in it than its name where Azure was asked to make that its own."""
     from jobs.engines.azure_ml.refusals import CloudRefusal
 
     if not resource_id:
         return None
     try:
-        found = wire.get(resource_id, api_version=REGISTRY_API_VERSION, what="asking the registry")
+        found = client.get(
+            resource_id, api_version=REGISTRY_API_VERSION, what="asking the registry"
+        )
     except CloudRefusal as refusal:
         server = f"{_last(resource_id).lower()}.azurecr.io"
         console.warn(f"the registry's address `{server}` is taken from its name: {refusal.message}")
@@ -229,17 +231,17 @@ def _last(resource_id: str) -> str:
     return resource_id.rstrip("/").rpartition("/")[2]
 
 
-def _find_clusters(wire: Wire) -> dict[str, Cluster]:
+def _find_clusters(client: ArmClient) -> dict[str, Cluster]:
     """The workspace's AmlComputes, by their own names."""
-    computes = f"{wire.workspace}/computes"
-    rows = parse_rows(wire.pages(computes, what="listing clusters"), _ComputeRow)
+    computes = f"{client.workspace}/computes"
+    rows = parse_rows(client.pages(computes, what="listing clusters"), _ComputeRow)
     names = sorted(each.name for each in rows if each.properties.compute_type == "AmlCompute")
     if not names:
         return {}
-    sizes = read_sizes(wire)
+    sizes = read_sizes(client)
     found: dict[str, Cluster] = {}
     for name in names:
-        compute = wire.get(f"{computes}/{name}", what=f"looking at cluster `{name}`")
+        compute = client.get(f"{computes}/{name}", what=f"looking at cluster `{name}`")
         live = mapping(mapping(compute.get("properties")).get("properties"))
         cluster = cluster_of(name, live, sizes)
         if cluster is None:

@@ -39,8 +39,9 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 
 def plan_digest(plan: Plan) -> str:
-    """The same for the same job on the same environment."""
-    return hashlib.sha256(msgspec.json.encode(plan, order="sorted")).hexdigest()
+    """Hash a plan, so that the same job on the same environment has the same digest."""
+    told = msgspec.json.decode(msgspec.json.encode(plan))  # to sort what is in its request, too
+    return hashlib.sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
 
 def write_intent(run_dir: Path, intent: Intent) -> None:

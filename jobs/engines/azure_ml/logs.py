@@ -20,7 +20,7 @@ from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import LogLine, RunHandle
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.log_files import LONGEST_RANGE, Reading, Readings, merged, parse_block
-from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.status import PATIENCE_S
 from jobs.host import console
 from jobs.host.units import now

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
-from jobs.engines.local.launchers import elastic_environment, patience_s
+from jobs.engines.frameworks import elastic_environment, patience_s
 from jobs.rank.code import LIST_FILE
 from jobs.rank.program import PROGRAM_FILE, RANK_MODULES, zip_program
 

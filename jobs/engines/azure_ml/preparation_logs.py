@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.log_files import LONGEST_RANGE, Reading
-from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.names import job_name
 from jobs.host.units import now
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Whether Azure's quota holds a job or a cluster: vCPUs a family, dedicated and low priority apart.
+"""Compare jobs and clusters with Azure's quota: vCPUs a family, dedicated and low priority apart.
 
 Quotas are the subscription's in a region; a workspace may have been given a smaller share.
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
@@ -7,23 +7,36 @@ https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
 from jobs.contracts.errors import LaunchError, Refused
-from jobs.contracts.spec import Cluster, Environment, JobSpec
+from jobs.contracts.spec import (
+    ENVIRONMENT_SCHEMA,
+    Cluster,
+    Containers,
+    Environment,
+    JobSpec,
+    Storage,
+    Workspace,
+)
 from jobs.engines.azure_ml.clusters import read_cluster
+from jobs.engines.azure_ml.sizes import cluster_of, read_sizes
 from jobs.host import console
 from jobs.host.console import count_text
 from jobs.host.untrusted import parse_rows
 from jobs.stacks.cost import money_text
+from jobs.stacks.preview import Preview
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 Priority = Literal["dedicated", "low_priority"]
+_COMPUTE = re.compile(r"azure-native:machinelearningservices(/\w+)?:Compute")
+_SUBSCRIPTION = re.compile(r"/subscriptions/([0-9a-fA-F-]{36})/")
 LIMITS_PAGE = "https://ml.azure.com/quota"
 _WORKSPACE = "/workspaces/"
 _TOTALS = {"dedicated": "dedicatedCores", "low_priority": "lowPriorityCores"}
@@ -80,14 +93,14 @@ class _Usage(Struct, frozen=True, kw_only=True, rename="camel"):
         return is_priority and _plain(self.name.value) == _plain(family)
 
 
-def read_quotas(wire: Wire) -> list[_Usage]:
+def read_quotas(client: ArmClient) -> list[_Usage]:
     """All that Azure ML counts in the environment's region; raises CloudRefusal."""
-    environment = wire.environment
+    environment = client.environment
     path = (
         f"/subscriptions/{environment.subscription_id}/providers"
         f"/Microsoft.MachineLearningServices/locations/{environment.location}/usages"
     )
-    return parse_rows(wire.pages(path), _Usage)
+    return parse_rows(client.pages(path), _Usage)
 
 
 def quotas_of(cluster: Cluster, environment: Environment, usages: Iterable[_Usage]) -> list[Quota]:
@@ -108,7 +121,7 @@ def _is_of(row: _Usage, cluster: Cluster) -> bool:
     return cluster.family is not None and row.is_of(cluster.family, cluster.priority)
 
 
-def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
+def check_job(spec: JobSpec, environment: Environment, client: ArmClient) -> None:
     """Refuse a job that no quota will ever hold; say so where it only has to wait.
 
     Who may not look at the subscription's quota learns that it was not looked at.
@@ -117,7 +130,7 @@ def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
 
     cluster = environment.clusters[spec.cluster]
     try:
-        usages = read_quotas(wire)
+        usages = read_quotas(client)
     except CloudRefusal as refusal:
         console.say(f"the quota was not looked at: {refusal.message}")
         return
@@ -131,7 +144,7 @@ def check_job(spec: JobSpec, environment: Environment, wire: Wire) -> None:
         raise _refusal(spec, cluster, never, others)
     if short := [each for each in quotas if needed > each.free]:
         # Nodes that wait count as used, and the job would get them.
-        idle = read_cluster(wire, cluster).counts.idle
+        idle = read_cluster(client, cluster).counts.idle
         more = (spec.nodes - idle) * cluster.cpus_per_node
         for quota in short:
             if more > quota.free:
@@ -219,7 +232,7 @@ def _price(cluster: Cluster, num_nodes: int) -> str:
 
 def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
     """The same for all other stacks on Azure that are up and can be asked."""
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.stacks.prices import with_list_prices
     from jobs.stacks.read import list_stacks, load_environment
 
@@ -233,8 +246,115 @@ def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
             continue
         try:
             environment = with_list_prices(load_environment(stack))
-            usages = read_quotas(Wire(environment))
+            usages = read_quotas(ArmClient(environment))
         except LaunchError:
             continue
         found += _fitting(spec, planned, environment, usages)
     return found
+
+
+# --- A stack that is to be made --------------------------------------------------------------
+
+
+class QuotaCheck(Struct, frozen=True, kw_only=True):
+    """One limit on vCPUs against the largest that the clusters it counts may become.
+
+    Not `ok` is one that keeps a cluster from having even one node.
+    """
+
+    quota: str
+    clusters: tuple[str, ...]
+    needed: int
+    used: int
+    limit: int
+    short: int
+    ok: bool
+
+
+def check_clusters(client: ArmClient) -> list[QuotaCheck]:
+    """Every limit that the environment's clusters count against; raises EnvironmentFailure."""
+    environment = client.environment
+    if not environment.clusters:
+        return []
+    usages = read_quotas(client)
+    counted: dict[Quota, list[str]] = {}
+    for name, cluster in environment.clusters.items():
+        for quota in quotas_of(cluster, environment, usages):
+            counted.setdefault(quota, []).append(name)
+    return [_check(quota, names, environment.clusters) for quota, names in counted.items()]
+
+
+def _check(quota: Quota, names: Sequence[str], clusters: Mapping[str, Cluster]) -> QuotaCheck:
+    needed = sum(clusters[name].max_nodes * clusters[name].cpus_per_node for name in names)
+    return QuotaCheck(
+        quota=quota.name,
+        clusters=tuple(names),
+        needed=needed,
+        used=quota.used,
+        limit=quota.limit,
+        short=max(needed - quota.limit, 0),
+        ok=all(clusters[name].cpus_per_node <= quota.limit for name in names),
+    )
+
+
+class _Inner(Struct, frozen=True, kw_only=True):
+    properties: Any = None
+
+
+class _Inputs(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a stack declares of an AmlCompute."""
+
+    compute_name: str
+    resource_group_name: str
+    workspace_name: str
+    location: str
+    properties: _Inner
+    tags: dict[str, str] = {}
+
+
+def declared_environment(preview: bytes, stack: str) -> Environment | None:
+    """What `pulumi up` would make, as much of it as a quota is asked with.
+
+    None where no cluster on Azure is declared. Raises EnvironmentFailure.
+    """
+    from jobs.engines.azure_ml.client import ArmClient
+
+    computes = [
+        msgspec.json.decode(each.new_state.inputs, type=_Inputs)
+        for each in msgspec.json.decode(preview, type=Preview).steps
+        if each.new_state and _COMPUTE.fullmatch(each.new_state.type) and "delete" not in each.op
+    ]
+    subscription = _SUBSCRIPTION.search(preview.decode(errors="replace"))
+    if not computes or subscription is None:
+        return None
+    environment = _place(computes[0], subscription[1], stack)
+    sizes = read_sizes(ArmClient(environment))
+    clusters: dict[str, Cluster] = {}
+    for each in computes:
+        cluster = cluster_of(each.compute_name, each.properties.properties, sizes)
+        if cluster is not None:
+            clusters[each.tags.get("cluster", each.compute_name)] = cluster
+    return structs.replace(environment, clusters=clusters)
+
+
+def _place(compute: _Inputs, subscription: str, stack: str) -> Environment:
+    """Where the clusters are; of the rest a preview says too little, and no quota asks for it."""
+    group, name = compute.resource_group_name, compute.workspace_name
+    workspace = (
+        f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
+        f"/Microsoft.MachineLearningServices/workspaces/{name}"
+    )
+    return Environment(
+        schema=ENVIRONMENT_SCHEMA,
+        stack=stack,
+        engine="azureml",
+        location=compute.location,
+        subscription_id=subscription,
+        resource_group=group,
+        workspace=Workspace(name=name, id=workspace, endpoint=""),
+        storage=Storage(account="", blob_endpoint="", containers=Containers(data="", runs="")),
+        registry=None,
+        key_vault=None,
+        clusters={},
+        images={},
+    )

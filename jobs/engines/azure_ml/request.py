@@ -9,41 +9,112 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
 from jobs.contracts.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
-from jobs.datasets.asset import datastore_path, datastore_uri
+from jobs.engines.azure_ml.data_assets import datastore_path, datastore_uri
 from jobs.engines.azure_ml.image_versions import version_for
+from jobs.engines.azure_ml.names import CODE, MARK, RUN, checkpoints_prefix, code_path, job_name
 from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.host.units import iso_duration
 from jobs.jobfile.resolve import hang_s
 
 # The last one that knows of a job's priority.
 JOB_API_VERSION = "2024-04-01-preview"
-# By this one a workspace's other jobs are told from ours.
-MARK = ("trainyard", "1")
-# Stand in a plan for what is known only when it is submitted.
-RUN, CODE = "<RUN>", "<CODE>"
-CODE_VERSION = "1"
 _MODES = {"mount": "ReadOnlyMount", "download": "Download"}
 _PRIORITIES = {"low": 1, "normal": 2, "high": 3}
 
 
+class ImageRequest(Struct, frozen=True, kw_only=True):
+    """Request that makes an image's version known; `body` is `ImageVersion.body`."""
+
+    path: str
+    body: dict[str, Any]
+
+
+class Resources(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Nodes of a job, and the size of /dev/shm on each."""
+
+    instance_count: int
+    shm_size: str | UnsetType = UNSET
+
+
+class JobFolder(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Input or output of a job: a folder of a datastore."""
+
+    job_input_type: str | UnsetType = UNSET
+    job_output_type: str | UnsetType = UNSET
+    uri: str
+    mode: str
+
+
+class JobProperties(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Command job in the words of Azure ML; what is UNSET is not sent."""
+
+    job_type: str = "Command"
+    display_name: str
+    experiment_name: str
+    is_archived: bool = False
+    tags: dict[str, str]
+    properties: dict[str, str]
+    command: str
+    code_id: str
+    environment_id: str
+    environment_variables: dict[str, str]
+    compute_id: str
+    resources: Resources
+    inputs: dict[str, JobFolder]
+    outputs: dict[str, JobFolder]
+    distribution: dict[str, str | int] | UnsetType = UNSET
+    limits: dict[str, str] | UnsetType = UNSET
+    queue_settings: dict[str, int] | UnsetType = UNSET
+
+
+class JobBody(Struct, frozen=True, kw_only=True):
+    """Body of the PUT that makes a job."""
+
+    properties: JobProperties
+
+
+class JobRequest(Struct, frozen=True, kw_only=True):
+    """Request that makes one attempt of a run."""
+
+    path: str
+    api_version: str
+    body: JobBody
+
+
+class AzureMLRequest(Struct, frozen=True, kw_only=True):
+    """Requests that make a run: its image's version, then the job itself."""
+
+    environment: ImageRequest
+    job: JobRequest
+
+
+def read_request(plan: Plan) -> AzureMLRequest:
+    """Decode the request of a plan of the engine azureml."""
+    return msgspec.json.decode(plan.request, type=AzureMLRequest)
+
+
 def plan_job(spec: JobSpec, environment: Environment) -> Plan:
-    """The plan of a job; its request has RUN and CODE where the run's id and the code's go."""
+    """Plan a job; its request has RUN and CODE where the run's id and the code's go."""
+    request = run_request(spec, environment, run=RUN, code=CODE)
     return Plan(
         engine="azureml",
         spec=spec,
-        request=run_request(spec, environment, run=RUN, code=CODE),
+        request=Raw(msgspec.json.encode(request)),
         notes=_notes(spec, environment),
     )
 
 
-def run_request(spec: JobSpec, environment: Environment, *, run: str, code: str) -> dict[str, Any]:
-    """The two requests that make a run: its image's version, and the job itself."""
+def run_request(spec: JobSpec, environment: Environment, *, run: str, code: str) -> AzureMLRequest:
+    """Give the two requests that make a run, under the run's id and the name of its code."""
     workspace = environment.workspace.id
     image = version_for(spec, environment)
-    return {
-        "environment": {"path": image.path(workspace), "body": image.body},
-        "job": job_request(
+    return AzureMLRequest(
+        environment=ImageRequest(path=image.path(workspace), body=image.body),
+        job=job_request(
             spec,
             environment,
             run=run,
@@ -51,7 +122,7 @@ def run_request(spec: JobSpec, environment: Environment, *, run: str, code: str)
             image_id=image.path(workspace),
             command=node_command(spec, code),
         ),
-    }
+    )
 
 
 def job_request(
@@ -63,79 +134,50 @@ def job_request(
     image_id: str,
     command: str,
     attempt: int = 1,
-) -> dict[str, Any]:
-    """The request that makes one attempt of a run; `command` is the one that the code was sent for."""
+) -> JobRequest:
+    """Give the request of one attempt of a run; `command` is the one that the code was sent for."""
     workspace = environment.workspace.id
-    properties: dict[str, Any] = {
-        "jobType": "Command",
-        "displayName": spec.name,
-        "experimentName": spec.experiment or spec.name,
-        "isArchived": False,
-        "tags": {**spec.tags, MARK[0]: MARK[1]},
-        "properties": {
+    limit_s = spec.limits.wall_clock_s
+    timeout = UNSET if limit_s is None else iso_duration(limit_s)
+    properties = JobProperties(
+        display_name=spec.name,
+        experiment_name=spec.experiment or spec.name,
+        tags={**spec.tags, MARK[0]: MARK[1]},
+        properties={
             "trainyard.run": run,
             "trainyard.attempt": str(attempt),
             "trainyard.stack": spec.stack,
             "trainyard.cluster": spec.cluster,
             "trainyard.processes_per_node": str(spec.processes_per_node),
         },
-        "command": command,
-        "codeId": code_id,
-        "environmentId": image_id,
-        "environmentVariables": environment_variables(spec, environment, run=run, attempt=attempt),
-        "computeId": f"{workspace}/computes/{spec.compute}",
-        "resources": _resources(spec),
-        "inputs": {
+        command=command,
+        code_id=code_id,
+        environment_id=image_id,
+        environment_variables=environment_variables(spec, environment, run=run, attempt=attempt),
+        compute_id=f"{workspace}/computes/{spec.compute}",
+        resources=Resources(
+            instance_count=spec.nodes, shm_size=UNSET if spec.shm_size is None else spec.shm_size
+        ),
+        inputs={
             name: _input(each, environment)
             for name, each in spec.inputs.items()
             if each.mode in _MODES
         },
-        "outputs": {CHECKPOINTS_OUTPUT: _checkpoints(environment, run)},
-        **_optional(spec),
-    }
-    return {
-        "path": f"{workspace}/jobs/{job_name(run, attempt)}",
-        "api_version": JOB_API_VERSION,
-        "body": {"properties": properties},
-    }
+        outputs={CHECKPOINTS_OUTPUT: _checkpoints(environment, run)},
+        distribution=_distribution(spec),
+        limits=UNSET if timeout is UNSET else {"jobLimitsType": "Command", "timeout": timeout},
+        queue_settings=UNSET
+        if spec.priority == "normal"
+        else {"priority": _PRIORITIES[spec.priority]},
+    )
+    return JobRequest(
+        path=f"{workspace}/jobs/{job_name(run, attempt)}",
+        api_version=JOB_API_VERSION,
+        body=JobBody(properties=properties),
+    )
 
 
-def job_name(run: str, attempt: int = 1) -> str:
-    """What Azure ML calls an attempt; its names have no dots."""
-    return run if attempt == 1 else f"{run}_{attempt}"
-
-
-def run_of_job(name: str) -> tuple[str, int]:
-    """The run and the attempt that a job of ours is."""
-    run, _, attempt = name.partition("_")
-    return run, int(attempt or 1)
-
-
-def checkpoints_prefix(run: str) -> str:
-    """Where a run's checkpoints lie in the container `runs`; the store's rules know this folder."""
-    return f"checkpoints/{run}/"
-
-
-def code_path(workspace: str, code: str) -> str:
-    """Where Azure ML keeps an upload of code."""
-    return f"{workspace}/codes/{code}/versions/{CODE_VERSION}"
-
-
-def _optional(spec: JobSpec) -> dict[str, Any]:
-    """What is left out where the job does not ask for it."""
-    found: dict[str, Any] = {}
-    distribution = _distribution(spec)
-    if distribution is not None:
-        found["distribution"] = distribution
-    if spec.limits.wall_clock_s is not None:
-        timeout = iso_duration(spec.limits.wall_clock_s)
-        found["limits"] = {"jobLimitsType": "Command", "timeout": timeout}
-    if spec.priority != "normal":
-        found["queueSettings"] = {"priority": _PRIORITIES[spec.priority]}
-    return found
-
-
-def _distribution(spec: JobSpec) -> dict[str, Any] | None:
+def _distribution(spec: JobSpec) -> dict[str, str | int] | UnsetType:
     """How Azure ML starts the ranks."""
     per_node = spec.processes_per_node
     if spec.launcher in {"horovod", "mpi"}:
@@ -148,29 +190,19 @@ def _distribution(spec: JobSpec) -> dict[str, Any] | None:
         # Starts the command once a rank, and says in its environment which one it is; so it
         # serves those who have no launcher, too.
         return {"distributionType": "PyTorch", "processCountPerInstance": per_node}
-    return None
+    return UNSET
 
 
-def _resources(spec: JobSpec) -> dict[str, Any]:
-    resources: dict[str, Any] = {"instanceCount": spec.nodes}
-    if spec.shm_size is not None:
-        resources["shmSize"] = spec.shm_size
-    return resources
-
-
-def _input(given: InputSpec, environment: Environment) -> dict[str, Any]:
+def _input(given: InputSpec, environment: Environment) -> JobFolder:
     """By place, not by data asset: content is there for good, an asset may be archived."""
-    return {
-        "jobInputType": "uri_folder",
-        "uri": datastore_uri(given.dataset, environment),
-        "mode": _MODES[given.mode],
-    }
+    uri = datastore_uri(given.dataset, environment)
+    return JobFolder(job_input_type="uri_folder", uri=uri, mode=_MODES[given.mode])
 
 
-def _checkpoints(environment: Environment, run: str) -> dict[str, Any]:
+def _checkpoints(environment: Environment, run: str) -> JobFolder:
     """Mounted: what an attempt has saved is there when the next one begins."""
     uri = datastore_path(environment, environment.storage.containers.runs, checkpoints_prefix(run))
-    return {"jobOutputType": "uri_folder", "uri": uri, "mode": "ReadWriteMount"}
+    return JobFolder(job_output_type="uri_folder", uri=uri, mode="ReadWriteMount")
 
 
 def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:

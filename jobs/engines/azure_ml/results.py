@@ -14,7 +14,8 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RankError, RunHandle, RunState
-from jobs.engines.azure_ml.request import checkpoints_prefix
+from jobs.engines.azure_ml.history import Attempt
+from jobs.engines.azure_ml.names import checkpoints_prefix
 from jobs.host import console
 from jobs.host.files import write_file
 from jobs.host.parallel import parallel
@@ -24,7 +25,6 @@ from jobs.runs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
 
 if TYPE_CHECKING:
     from jobs.blobs.store import Blob, BlobStore
-    from jobs.engines.azure_ml.runs import CloudRuns
 
 FIGURES = ("metrics.jsonl", "summary.json")
 # A node that is taken away ends what runs on it by these.
@@ -65,13 +65,22 @@ def own_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:
     return root_cause(own, stopped_s=None)
 
 
-def bring_results(runs: CloudRuns, handle: RunHandle) -> None:
-    """Write into the run's folder what verbs read there: figures, ranks, `error.json`.
+def cancel_mark(run: str) -> str:
+    """Name the blob that marks a run as cancelled for good."""
+    return f"{run}/cancelled"
 
-    Of what has ended nothing is asked for twice.
+
+def is_cancelled(blobs: BlobStore, run: str) -> bool:
+    """Tell whether somebody has cancelled a run that could have been started again."""
+    return blobs.read(cancel_mark(run)) is not None
+
+
+def bring_results(blobs: BlobStore, handle: RunHandle, attempt: Attempt) -> None:
+    """Write figures, the ranks' records and `error.json` into the run's folder.
+
+    `attempt` is the newest. Nothing is asked for twice once it has ended.
     """
     run_dir = Path(handle.run_dir)
-    attempt = runs.attempts(handle)[-1]
     state = attempt.standing.state
     mark = run_dir / "azure" / "brought"
     if mark.exists() and mark.read_text(encoding="utf-8") == str(attempt.number):
@@ -80,11 +89,11 @@ def bring_results(runs: CloudRuns, handle: RunHandle) -> None:
         return  # it never began, or nobody can be asked
     try:
         for name in FIGURES:
-            content = _read(runs.blobs, f"{handle.id}/{name}", _LONGEST_FIGURES)
+            content = _read(blobs, f"{handle.id}/{name}", _LONGEST_FIGURES)
             if content is not None:
                 write_file(run_dir / name, content)
         if state.is_terminal():
-            _bring_ranks(runs.blobs, handle, attempt.number, state)
+            _bring_ranks(blobs, handle, attempt.number, state)
             mark.parent.mkdir(exist_ok=True)
             write_file(mark, str(attempt.number).encode())
     except OSError as error:

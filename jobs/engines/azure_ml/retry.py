@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import JobSpec, RunHandle
-from jobs.engines.azure_ml.cancel import is_cancelled
 from jobs.engines.azure_ml.history import Attempt
-from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.names import job_name
+from jobs.engines.azure_ml.results import is_cancelled
 from jobs.host import console
 from jobs.runs.outcome import parse_time
 
@@ -48,16 +48,16 @@ def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     if due is None or is_cancelled(runs.blobs, handle.id):
         return False
     try:
-        submit_attempt(runs.environment, record, due.number, runs.wire, timeout_s=due.timeout_s)
+        submit_attempt(runs.environment, record, due.number, runs.client, timeout_s=due.timeout_s)
     except (KeyboardInterrupt, Unreached):
         known = f"whether attempt {due.number} of {handle.id} is on is not known"
         console.warn(f"{known}; launch cancel {handle.id} ends it")
-        runs.watch.expect(handle, attempts)
+        runs.statuses.expect(handle, attempts)
         raise
-    runs.watch.forget(handle)
+    runs.statuses.forget(handle)
     if is_cancelled(runs.blobs, handle.id):
         # Meanwhile, by somebody who could not see this attempt.
-        cancel_job(runs.wire, job_name(handle.id, due.number))
+        cancel_job(runs.client, job_name(handle.id, due.number))
     most = record.plan.spec.retry.max + 1
     reason = attempts[-1].standing.reason
     console.say(f"{reason}; attempt {due.number} of at most {most} is submitted")

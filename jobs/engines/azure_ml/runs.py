@@ -6,7 +6,7 @@ is kept there and not asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from jobs.contracts.errors import LaunchError, NotFound, Unreached
-from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.contracts.spec import (
+    DatasetVersion,
+    Environment,
+    RankError,
+    RunHandle,
+    RunRecord,
+    RunState,
+    RunStatus,
+)
 from jobs.engines.azure_ml.history import (
     Attempt,
     Listed,
@@ -26,9 +34,9 @@ from jobs.engines.azure_ml.history import (
     status_of,
 )
 from jobs.engines.azure_ml.intents import read_intent
-from jobs.engines.azure_ml.request import MARK, job_name
+from jobs.engines.azure_ml.names import MARK, job_name
 from jobs.engines.azure_ml.states import mapping, why_it_waits
-from jobs.engines.azure_ml.status import Watch, kept_attempt
+from jobs.engines.azure_ml.status import StatusReader, kept_attempt
 from jobs.host import console
 from jobs.host.files import write_file
 from jobs.host.parallel import parallel
@@ -40,7 +48,7 @@ from jobs.runs.store import RunEvent, RunStore, read_record
 if TYPE_CHECKING:
     from jobs.blobs.store import BlobStore
     from jobs.engines.azure_ml.artifacts import Artifacts
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
     from jobs.runs.checkpoints import Checkpoint
 
 HISTORY = "/history/v1.0"
@@ -52,13 +60,29 @@ _LONGEST_RECORD = 16 << 20
 class CloudRuns:
     """All of one workspace. What blocks does so on the network, and raises EnvironmentFailure."""
 
-    def __init__(self, environment: Environment, *, wire: Wire | None = None) -> None:
+    def __init__(self, environment: Environment, *, credential: Any = None) -> None:
         self.environment = environment
-        self._given_wire = wire
+        self._credential = credential
         self.local = RunStore(workspace_folder(environment))
         self.runs = self.local.runs
-        self.watch = Watch(self)
+        self.statuses = StatusReader(
+            environment.workspace.name,
+            details=self.details,
+            why_waiting=self.why_waiting,
+            spec_of=lambda run: self.record(self.handle(run)).plan.spec,
+            blobs=lambda: self.blobs,
+        )
         self._records: dict[str, RunRecord] = {}
+
+    @property
+    def has_own_records(self) -> bool:
+        """Whether this user alone writes the records: whoever may write to the store does."""
+        return False
+
+    @property
+    def workspace(self) -> Path:
+        """Folder of this machine that holds what it knows of the runs."""
+        return self.local.workspace
 
     @classmethod
     def of(cls, environment: Environment) -> CloudRuns:
@@ -66,11 +90,11 @@ class CloudRuns:
         return cls(environment)
 
     @cached_property
-    def wire(self) -> Wire:
+    def client(self) -> ArmClient:
         """What asks Azure."""
-        from jobs.engines.azure_ml.client import Wire
+        from jobs.engines.azure_ml.client import ArmClient
 
-        return self._given_wire or Wire(self.environment)
+        return ArmClient(self.environment, credential=self._credential)
 
     @cached_property
     def blobs(self) -> BlobStore:
@@ -84,9 +108,13 @@ class CloudRuns:
         """Where Azure ML keeps logs."""
         from jobs.engines.azure_ml.artifacts import Artifacts
 
-        return Artifacts(self.wire)
+        return Artifacts(self.client)
 
     # --- Which -------------------------------------------------------------------------------
+
+    def known(self, limit: int) -> Mapping[str, str]:
+        """Give the ids that this machine knows, and `last`; nobody waits for Azure at a TAB."""
+        return dict.fromkeys(["last", *self.local.names()[:limit]], "")
 
     def list(self, limit: int | None = 20) -> list[RunStatus]:
         """Status of the newest `limit` runs (all when None), newest first."""
@@ -95,7 +123,9 @@ class CloudRuns:
         settle_intents(self.environment, lambda run: self.details(run, 1) is not None)
         found = list(islice(self.listed(), limit))
         if limit is not None and limit <= _MOST_ASKED:
-            attempts = parallel(self.watch.attempt_of_listed, found)
+            attempts = parallel(
+                lambda each: self.statuses.attempt_of_listed(each, self.runs / each.run), found
+            )
         else:
             attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in found]
         runs = [
@@ -136,7 +166,7 @@ class CloudRuns:
                 self._bring_record(handle)
             except LaunchError as error:
                 # Resource Manager alone ends a job, and has to be able to.
-                if self.wire.find(f"{self.wire.workspace}/jobs/{name}") is None:
+                if self.client.find(f"{self.client.workspace}/jobs/{name}") is None:
                     raise (self._no_run(name) if isinstance(error, NotFound) else error) from None
             return handle
         if name == "last":
@@ -170,8 +200,8 @@ class CloudRuns:
     def listed(self) -> Iterator[Listed]:
         """Yield the runs that Azure ML knows, newest first, a page at a time."""
         query = {"tag": MARK[0], "listViewType": "ActiveOnly"}
-        pages = self.wire.pages(
-            f"{self.wire.workspace}/jobs",
+        pages = self.client.pages(
+            f"{self.client.workspace}/jobs",
             query=query,
             what="listing runs",
         )
@@ -216,7 +246,7 @@ class CloudRuns:
         `lost` where Azure ML has no such job any more, or the workspace is gone.
         """
         spec = self.record(handle).plan.spec
-        look = self.watch.look(handle)
+        look = self.statuses.look(handle)
         attempts = look.attempts
         last = attempts[-1]
         standing = last.standing
@@ -239,11 +269,11 @@ class CloudRuns:
 
     def attempts(self, handle: RunHandle) -> Sequence[Attempt]:
         """The run's attempts, oldest first; at least one."""
-        return self.watch.look(handle).attempts
+        return self.statuses.look(handle).attempts
 
     def newest_attempt(self, handle: RunHandle) -> int:
         """The number of the newest attempt, from 1."""
-        return self.watch.look(handle).attempts[-1].number
+        return self.statuses.look(handle).attempts[-1].number
 
     def events(self, handle: RunHandle) -> list[RunEvent]:
         """The states that the run went through, oldest first."""
@@ -251,21 +281,21 @@ class CloudRuns:
 
     def details(self, run: str, number: int) -> dict[str, Any] | None:
         """What the run history says of an attempt; None where there is no such job."""
-        name, wire = job_name(run, number), self.wire
+        name, client = job_name(run, number), self.client
         what = f"asking how {name} stands"
-        path = f"{HISTORY}{wire.workspace}/runs/{name}/details"
-        details = wire.find(path, api_version=None, host=wire.endpoint, what=what)
+        path = f"{HISTORY}{client.workspace}/runs/{name}/details"
+        details = client.find(path, api_version=None, host=client.endpoint, what=what)
         if details is not None:
             return details
         # The history may be behind what Resource Manager knows.
-        job = wire.find(f"{wire.workspace}/jobs/{name}", what=what)
+        job = client.find(f"{client.workspace}/jobs/{name}", what=what)
         return None if job is None else {"status": mapping(job.get("properties")).get("status")}
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
         """For what an attempt waits that has not begun, where its cluster tells."""
         spec = self.record(handle).plan.spec
-        path = f"{self.wire.workspace}/computes/{spec.compute}"
-        compute = self.wire.find(path, what=f"asking why {handle.id} waits")
+        path = f"{self.client.workspace}/computes/{spec.compute}"
+        compute = self.client.find(path, what=f"asking why {handle.id} waits")
         if compute is None:
             return f"cluster `{spec.cluster}` is gone"
         properties = mapping(mapping(compute.get("properties")).get("properties"))
@@ -287,13 +317,21 @@ class CloudRuns:
         """Have metrics, summary, the ranks' records and the error in the run's folder."""
         from jobs.engines.azure_ml.results import bring_results
 
-        bring_results(self, handle)
+        bring_results(self.blobs, handle, self.attempts(handle)[-1])
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
         """The whole checkpoints, newest first."""
         from jobs.engines.azure_ml.results import cloud_checkpoints
 
         return cloud_checkpoints(self.blobs, handle.id)
+
+    def reader_of(self, dataset: DatasetVersion) -> str | None:
+        """Name no run: each would have to be asked for."""
+
+    def tasks(self, record: RunRecord) -> Mapping[int, str]:
+        """Name no task: Azure ML deals them."""
+        del record
+        return {}
 
     def places(self, handle: RunHandle) -> list[tuple[str, str]]:
         """Where the run and what it makes are found."""

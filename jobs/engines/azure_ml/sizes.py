@@ -15,7 +15,7 @@ from jobs.engines.azure_ml.states import items
 from jobs.host.untrusted import parse_rows
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 # An `r` among a size's letters: learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
 _RDMA = re.compile(r"standard_[a-z]+\d+[a-z]*r[a-z]*(_.*)?", re.IGNORECASE)
@@ -42,14 +42,14 @@ class _AmlCompute(Struct, frozen=True, kw_only=True, rename="camel"):
     scale_settings: _Scale
 
 
-def read_sizes(wire: Wire) -> dict[str, Size]:
+def read_sizes(client: ArmClient) -> dict[str, Size]:
     """The sizes of the environment's region, by name in small letters; raises CloudRefusal."""
-    environment = wire.environment
+    environment = client.environment
     path = (
         f"/subscriptions/{environment.subscription_id}/providers"
         f"/Microsoft.MachineLearningServices/locations/{environment.location}/vmSizes"
     )
-    listed = items(wire.get(path, what="listing sizes").get("value"))
+    listed = items(client.get(path, what="listing sizes").get("value"))
     return {each.name.lower(): each for each in parse_rows(listed, Size)}
 
 

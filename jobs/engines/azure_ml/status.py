@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from jobs.contracts.errors import LaunchError, Unreached
-from jobs.contracts.spec import Limits, RunHandle, RunState
-from jobs.engines.azure_ml.cancel import is_cancelled
+from jobs.contracts.spec import JobSpec, Limits, RunHandle, RunState
 from jobs.engines.azure_ml.history import Attempt, Listed, attempt_of, created_of
 from jobs.engines.azure_ml.intents import GIVEN_UP, RESUME_S, read_intent
 from jobs.engines.azure_ml.refusals import CloudRefusal, WorkspaceGone
+from jobs.engines.azure_ml.results import is_cancelled, own_error, rank_error
 from jobs.engines.azure_ml.states import Standing
 from jobs.host import console
 from jobs.host.console import duration_text
@@ -32,7 +32,7 @@ from jobs.runs.failure import summary_line
 from jobs.runs.outcome import parse_time
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml.runs import CloudRuns
+    from jobs.blobs.store import BlobStore
 
 # What was asked so recently is not asked again: at first often, later less so.
 FRESH_S, STALE_S = 1.0, 5.0
@@ -68,11 +68,27 @@ class Look(Struct, kw_only=True):
         return _is_whole(last) or now_s - self.seen_s < fresh_s
 
 
-class Watch:
-    """Of the runs of one workspace."""
+class StatusReader:
+    """Statuses of the runs of one workspace, and when each was asked for.
 
-    def __init__(self, runs: CloudRuns) -> None:
-        self._runs = runs
+    `details` asks for an attempt of a run, `why_waiting` why an attempt has not begun; both raise
+    CloudRefusal. `spec_of` gives a run's job, `blobs` the container `runs`.
+    """
+
+    def __init__(
+        self,
+        workspace: str,
+        *,
+        details: Callable[[str, int], Mapping[str, Any] | None],
+        why_waiting: Callable[[RunHandle, Attempt], str | None],
+        spec_of: Callable[[str], JobSpec],
+        blobs: Callable[[], BlobStore],
+    ) -> None:
+        self._workspace = workspace
+        self._details = details
+        self._why_waiting = why_waiting
+        self._spec_of = spec_of
+        self._blobs = blobs
         self._looks: dict[str, Look] = {}
         self._told: set[str] = set()
 
@@ -112,13 +128,13 @@ class Watch:
         """Ask anew next time: something was done to the run."""
         self._looks.pop(handle.id, None)
 
-    def attempt_of_listed(self, listed: Listed) -> Attempt | None:
+    def attempt_of_listed(self, listed: Listed, run_dir: Path) -> Attempt | None:
         """What a list does not tell of a run that has begun.
 
         None, and a warning, where it cannot be told of this one run.
         """
         try:
-            return self._attempt_of_listed(listed)
+            return self._attempt_of_listed(listed, run_dir)
         except Unreached:
             raise
         except LaunchError as error:
@@ -127,13 +143,12 @@ class Watch:
                 console.warn(f"{listed.run}: {error.message}")
             return None
 
-    def _attempt_of_listed(self, listed: Listed) -> Attempt | None:
-        run_dir = self._runs.runs / listed.run
+    def _attempt_of_listed(self, listed: Listed, run_dir: Path) -> Attempt | None:
         attempt = kept_attempt(run_dir, listed.attempt)
         if attempt is None:
             if listed.standing.state is RunState.QUEUED:
                 return None
-            details = self._runs.details(listed.run, listed.attempt)
+            details = self._details(listed.run, listed.attempt)
             if details is None:
                 return None
             attempt = self._judged(run_dir, attempt_of(listed.attempt, details))
@@ -143,7 +158,7 @@ class Watch:
 
     def _ask(self, handle: RunHandle) -> list[Attempt]:
         """All attempts. Another is looked for only where there may be one."""
-        retry = self._runs.record(handle).plan.spec.retry
+        retry = self._spec_of(handle.id).retry
         attempts: list[Attempt] = []
         for number in range(1, retry.max + 2):
             attempt = self._attempt(handle, number)
@@ -158,7 +173,7 @@ class Watch:
 
     def _as_cancelled(self, run: str, attempt: Attempt) -> Attempt:
         """An attempt that Azure ended, as the user's own end where no other is to follow it."""
-        if not is_cancelled(self._runs.blobs, run):
+        if not is_cancelled(self._blobs(), run):
             return attempt
         standing = replace(attempt.standing, state=RunState.CANCELLED, cause=None, exit_code=None)
         return replace(attempt, standing=standing)
@@ -169,10 +184,12 @@ class Watch:
         if kept is not None:
             return kept
         try:
-            details = self._runs.details(handle.id, number)
+            details = self._details(handle.id, number)
         except WorkspaceGone:
-            name = self._runs.environment.workspace.name
-            return _lost(number, f"the workspace `{name}` is gone, and all that it knew of the run")
+            return _lost(
+                number,
+                f"the workspace `{self._workspace}` is gone, and all that it knew of the run",
+            )
         if details is None:
             return None if number > 1 else _without_job(run_dir)
         return self._judged(run_dir, attempt_of(number, details))
@@ -184,10 +201,8 @@ class Watch:
         """
         standing = attempt.standing
         if standing.state in (RunState.FAILED, RunState.PREEMPTED):
-            from jobs.engines.azure_ml.results import own_error, rank_error
-
             ask = rank_error if standing.cause in ("program", "unknown") else own_error
-            error = ask(self._runs.blobs, run_dir.name, attempt.number)
+            error = ask(self._blobs(), run_dir.name, attempt.number)
             if error is not None:
                 standing = replace(
                     standing,
@@ -198,7 +213,7 @@ class Watch:
                 )
                 attempt = replace(attempt, standing=standing)
         if standing.cause == "time_limit":
-            limits = self._runs.record(self._runs.handle(run_dir.name)).plan.spec.limits
+            limits = self._spec_of(run_dir.name).limits
             attempt = replace(attempt, standing=_by_limit(standing, limits))
         _keep(run_dir, attempt)
         return attempt
@@ -215,7 +230,7 @@ class Watch:
             return  # the nodes that are busy may be those that it has just got
         look.cluster_seen_s = now_s
         try:
-            look.waiting = self._runs.why_waiting(handle, attempt)
+            look.waiting = self._why_waiting(handle, attempt)
         except CloudRefusal:
             return  # it is no more than a remark
 

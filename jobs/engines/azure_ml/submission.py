@@ -20,16 +20,14 @@ from jobs.blobs.transfers.copying import Copy
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import (
     Environment,
-    JobSpec,
     Plan,
     ResumePoint,
     RunHandle,
     RunRecord,
     RunState,
 )
-from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.code_listing import Code, read_code
-from jobs.engines.azure_ml.image_versions import send_version, version_for
 from jobs.engines.azure_ml.intents import (
     INTENT,
     RESUME_S,
@@ -43,10 +41,10 @@ from jobs.engines.azure_ml.intents import (
     read_intent,
     write_intent,
 )
+from jobs.engines.azure_ml.names import checkpoints_prefix
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
-from jobs.engines.azure_ml.request import checkpoints_prefix, job_request, plan_job, run_request
-from jobs.engines.azure_ml.upload_cache import Known
-from jobs.engines.azure_ml.uploads import NotCompared, upload
+from jobs.engines.azure_ml.request import job_request, read_request
+from jobs.engines.azure_ml.sender import Sender
 from jobs.host import console
 from jobs.host.units import now
 from jobs.runs.cloud_folder import workspace_folder
@@ -63,30 +61,21 @@ _GO_ON = "the same again goes on with it, and starts nothing twice; launch ls lo
 _OVER = {"Completed", "Failed", "Canceled"}
 
 
-def submit_run(
-    environment: Environment,
-    plan: Plan,
-    wire: Wire,
-    *,
-    way: Way | None = None,
-    make_plan: Callable[[JobSpec, Environment], Plan] = plan_job,
-) -> RunHandle:
+def submit_run(plan: Plan, sender: Sender) -> RunHandle:
     """Start the run, or go on where an earlier `launch` of the same job was cut off.
 
-    `way` is how another engine sends a job, `make_plan` how it plans one.
-
-    Raises LaunchError; then there is no run, but where Azure did not say whether it took the job:
-    the intent stays, and the same again goes on with it.
+    Raises LaunchError; then there is no run, unless Azure did not say whether it took the job: the
+    intent stays, and the same again goes on with it.
     """
-    wire.require_endpoint()
-    workspace = workspace_folder(environment)
+    client = sender.client
+    client.require_endpoint()
+    workspace = workspace_folder(client.environment)
     code = read_code(plan.spec, exclude=(workspace,))
-    asked = _as_asked(plan, environment, make_plan)
+    asked = _as_asked(plan, sender)
     intent = Intent(plan_digest=plan_digest(asked), code=code.listing.name, since_s=time.time())
     try:
         with claimed(RunStore(workspace), intent) as (run_dir, is_new):
-            started = (way or Submission)(environment, run_dir, wire, code)
-            started.may_be_on = not is_new
+            started = Submission(run_dir, code, sender, may_be_on=not is_new)
             try:
                 record = started.prepare(plan)
             except BaseException:
@@ -110,7 +99,7 @@ def submit_attempt(
     environment: Environment,
     record: RunRecord,
     attempt: int,
-    wire: Wire,
+    client: ArmClient,
     *,
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
@@ -123,39 +112,37 @@ def submit_attempt(
     if timeout_s is not None:
         limits = msgspec.structs.replace(spec.limits, wall_clock_s=timeout_s)
         spec = msgspec.structs.replace(spec, limits=limits)
-    known = record.plan.request["job"]["body"]["properties"]
+    first = read_request(record.plan).job.body.properties
     request = job_request(
         spec,
         environment,
         run=record.id,
-        code_id=known["codeId"],
-        image_id=known["environmentId"],
-        command=known["command"],
+        code_id=first.code_id,
+        image_id=first.environment_id,
+        command=first.command,
         attempt=attempt,
     )
     what = f"starting {record.id} again"
     try:
-        reply = wire.put(
-            request["path"], request["body"], api_version=request["api_version"], what=what
-        )
+        reply = client.put(request.path, request.body, api_version=request.api_version, what=what)
     except CloudRefusal as refusal:
-        found = None if refusal.status in (401, 403) else wire.find(request["path"], what=what)
+        found = None if refusal.status in (401, 403) else client.find(request.path, what=what)
         if found is None:
             raise
         return found
     return reply.body
 
 
-def cancel_job(wire: Wire, name: str) -> None:
+def cancel_job(client: ArmClient, name: str) -> None:
     """Ask Azure ML to end a job; silent where it is over. Returns before it has ended."""
-    path = f"{wire.workspace}/jobs/{name}"
+    path = f"{client.workspace}/jobs/{name}"
     what = f"cancelling {name}"
     try:
-        wire.post(f"{path}/cancel", what=what)
+        client.post(f"{path}/cancel", what=what)
     except CloudRefusal as refusal:
         if refusal.status not in (400, 409):
             raise
-        job = wire.find(path, what=what)
+        job = client.find(path, what=what)
         if job is None or job["properties"]["status"] not in _OVER:
             raise
 
@@ -207,39 +194,35 @@ def claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
             shutil.rmtree(run_dir, ignore_errors=True)
 
 
-def _as_asked(
-    plan: Plan, environment: Environment, make_plan: Callable[[JobSpec, Environment], Plan]
-) -> Plan:
-    """The plan without the time that a limit on cost came to: prices change from call to call."""
+def _as_asked(plan: Plan, sender: Sender) -> Plan:
+    """Give the plan without the time that a limit on cost came to: prices change from call to call."""
     spec = plan.spec
     if spec.limits.cost is None:
         return plan
     limits = msgspec.structs.replace(spec.limits, wall_clock_s=None)
-    return make_plan(msgspec.structs.replace(spec, limits=limits), environment)
+    return sender.plan(msgspec.structs.replace(spec, limits=limits))
 
 
 class Submission:
     """One run on its way; each step can be done again.
 
-    What another API does otherwise: `_request`, `_provide`, `_put`, `_is_there`, `_mended`.
+    With `may_be_on` somebody may have sent the job already, and its answer was not heard.
     """
 
-    def __init__(self, environment: Environment, run_dir: Path, wire: Wire, code: Code) -> None:
-        self.environment = environment
+    def __init__(self, run_dir: Path, code: Code, sender: Sender, *, may_be_on: bool) -> None:
         self.run_dir = run_dir
-        self.wire = wire
         self.code = code
-        self.known = Known(run_dir.parent.parent)
-        # Somebody may have sent the job, and its answer was not heard.
-        self.may_be_on = False
+        self.copy = run_dir / "code"
+        self.sender = sender
+        self.may_be_on = may_be_on
         self._store: BlobStore | None = None  # that may have the record
 
     def prepare(self, plan: Plan) -> RunRecord:
         """Everything that the job needs, here and in Azure; gives the run's record."""
         self._copy_code(plan)
         record = self._record(plan)
-        self._provide(record)
-        store = open_runs_store(self.environment)
+        self.sender.provide(record, self.code, self.copy)
+        store = open_runs_store(self.sender.client.environment)
         if plan.spec.resume is not None:
             _hand_on_checkpoints(store, plan.spec.resume, record.id)
         self._store = store
@@ -262,7 +245,7 @@ class Submission:
         """The job itself; raises LaunchError, and leaves nothing where it cannot be on."""
         for num_tries in range(1, _BUSY_TRIES + 1):
             try:
-                self._put(record)
+                self.sender.put(record, self.code, self.copy)
             except CloudRefusal as refusal:
                 if self._has_it(record, refusal):
                     return
@@ -273,7 +256,8 @@ class Submission:
                 # Nobody but us sends a job of this name: busy is Azure with what we sent before.
                 if isinstance(refusal, Passing) and refusal.status != 429:
                     raise self._uncertain(refusal) from refusal
-                if refusal.status in (400, 404) and not is_last and self._mended(record):
+                is_to_mend = refusal.status in (400, 404) and not is_last
+                if is_to_mend and self.sender.provide_missing(record, self.code, self.copy):
                     continue
                 if refusal.status == 400:
                     refusal.hint = "`launch plan JOB --json` has what was sent"
@@ -286,82 +270,34 @@ class Submission:
 
     def _copy_code(self, plan: Plan) -> None:
         """What a rerun begins with; also what is sent, as the user may go on writing."""
-        copy = self.run_dir / "code"
-        shutil.rmtree(copy, ignore_errors=True)
+        shutil.rmtree(self.copy, ignore_errors=True)
         if plan.spec.code is None:
-            copy.mkdir()
+            self.copy.mkdir()
             return
         workspace = self.run_dir.parent.parent
-        snapshot(Path(plan.spec.code), copy, only=plan.spec.code_only, exclude=(workspace,))
+        snapshot(Path(plan.spec.code), self.copy, only=plan.spec.code_only, exclude=(workspace,))
 
     def _record(self, plan: Plan) -> RunRecord:
         """Written once; its request is the very one that is sent."""
         run = self.run_dir.name
         if (self.run_dir / "run.json").exists():
             return read_record(self.run_dir)
-        request = self._request(plan.spec, run)
+        request = self.sender.request(plan.spec, run, self.code.listing.name)
         digest = plan.spec.image.partition("@")[2] or None
         final = msgspec.structs.replace(plan, request=request)
-        record = make_record(self.run_dir, final, self.environment, image_digest=digest)
+        environment = self.sender.client.environment
+        record = make_record(self.run_dir, final, environment, image_digest=digest)
         RunStore(self.run_dir.parent.parent).commit(record)
         return record
-
-    def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
-        """What goes into the run's record, and then to the workspace."""
-        return run_request(spec, self.environment, run=run, code=self.code.listing.name)
-
-    def _provide(self, record: RunRecord) -> None:
-        """The code and the image's version, where the workspace is not known to have them."""
-        code = self.code.listing.name
-        if not self.known.has(code):
-            self._send_code()
-            self.known.add(code)
-        name = _image_name(record)
-        if not self.known.has(name):
-            send_version(
-                version_for(record.plan.spec, self.environment), record.plan.spec, self.wire
-            )
-            self.known.add(name)
-
-    def _send_code(self) -> None:
-        """Of the run's copy: the user may be writing already."""
-        listing, copy = self.code.listing, self.run_dir / "code"
-        files = [msgspec.structs.replace(each, path=copy / each.name) for each in self.code.files]
-        try:
-            upload(self.wire, listing.name, files, self.code.made, what="sending the code")
-        except NotCompared as error:
-            console.warn(f"{error.message}; the nodes compare it")
-
-    def _put(self, record: RunRecord) -> None:
-        """Send the job; raises CloudRefusal."""
-        job = record.plan.request["job"]
-        what = f"submitting {record.id}"
-        self.wire.put(job["path"], job["body"], api_version=job["api_version"], what=what)
 
     def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
         """Whether Azure ML has the job all the same: the answer may be to a second asking."""
         try:
-            return self._is_there(record)
+            return self.sender.is_there(record)
         except CloudRefusal as silence:
             if refusal.status in (401, 403) and not self.may_be_on:
                 return False  # whoever may send no job may see none
             raise self._uncertain(silence) from refusal
-
-    def _is_there(self, record: RunRecord) -> bool:
-        return self.wire.find(record.plan.request["job"]["path"]) is not None
-
-    def _mended(self, record: RunRecord) -> bool:
-        """Provide again what was taken for known and is gone; whether anything was."""
-        paths = {
-            self.code.listing.name: record.plan.request["job"]["body"]["properties"]["codeId"],
-            _image_name(record): record.plan.request["environment"]["path"],
-        }
-        gone = [name for name, path in paths.items() if self.wire.find(path) is None]
-        for name in gone:
-            self.known.forget(name)
-        if gone:
-            self._provide(record)
-        return bool(gone)
 
     def _uncertain(self, refusal: CloudRefusal) -> CloudRefusal:
         message = f"{self._not_known()}: {refusal.message}"
@@ -372,10 +308,6 @@ class Submission:
 
     def _not_known(self) -> str:
         return f"whether Azure ML has {self.run_dir.name} is not known"
-
-
-# How an engine makes its own: of environment, run directory, wire and code.
-Way = Callable[[Environment, Path, Wire, Code], Submission]
 
 
 def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:
@@ -405,9 +337,3 @@ def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> Non
 
 def _record_blob(run: str) -> str:
     return f"{run}/run.json"
-
-
-def _image_name(record: RunRecord) -> str:
-    """A file's name for the version of an image."""
-    _, name, _, version = record.plan.request["environment"]["path"].rsplit("/", 3)
-    return f"{name}.{version}"

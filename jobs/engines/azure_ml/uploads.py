@@ -1,4 +1,4 @@
-"""Brings files to where a workspace keeps uploads, and makes them known under a name."""
+"""Uploads code and build contexts to a workspace, names image versions, and caches what is there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,15 +17,25 @@ import msgspec
 from jobs.blobs.refusals import explain_store
 from jobs.blobs.transfers.files import Outgoing, outgoing
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import JobSpec
+from jobs.engines.azure_ml.image_versions import (
+    ImageVersion,
+    image_name,
+    is_reference,
+    plain_dockerfile,
+    recipe_of,
+)
+from jobs.engines.azure_ml.names import code_path
 from jobs.engines.azure_ml.refusals import CloudRefusal
-from jobs.engines.azure_ml.request import code_path
+from jobs.engines.azure_ml.states import mapping, text_in
 from jobs.host import console
 from jobs.host.console import count_text, size_text
+from jobs.host.private import make_folder
 
 if TYPE_CHECKING:
     from jobs.blobs.transfers.azure_store import AzureStore
     from jobs.blobs.transfers.container import StoreError
-    from jobs.engines.azure_ml.client import Wire
+    from jobs.engines.azure_ml.client import ArmClient
 
 # Of a container that was made for one upload.
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -32,6 +43,32 @@ _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 class NotCompared(EnvironmentFailure):
     """An upload is there already, and what lies there cannot be looked at."""
+
+
+class UploadCache:
+    """Names of code uploads and of image versions that a workspace has, as empty files.
+
+    The folder may be deleted at any time. Versions never change, but somebody may delete one: where
+    Azure ML refuses a job, what is cached is looked at again.
+    """
+
+    def __init__(self, workspace: Path) -> None:
+        self._folder = workspace / "known"
+
+    def has(self, name: str) -> bool:
+        """Tell whether the workspace had it when it was last asked."""
+        return (self._folder / name).exists()
+
+    def add(self, name: str) -> None:
+        """Remember that the workspace has it."""
+        # A disk that is full costs a request next time.
+        with suppress(OSError):
+            make_folder(self._folder)
+            (self._folder / name).touch()
+
+    def forget(self, name: str) -> None:
+        """Remember no longer that the workspace has it."""
+        (self._folder / name).unlink(missing_ok=True)
 
 
 class _Place(NamedTuple):
@@ -47,7 +84,7 @@ class _Place(NamedTuple):
 
 
 def upload(
-    wire: Wire, name: str, files: Sequence[Outgoing], made: Mapping[str, bytes], *, what: str
+    client: ArmClient, name: str, files: Sequence[Outgoing], made: Mapping[str, bytes], *, what: str
 ) -> str:
     """Send `files`, and `made` (contents by name); gives their folder's address.
 
@@ -55,27 +92,50 @@ def upload(
     LaunchError for a file that changed since its digests were taken, EnvironmentFailure where other
     content lies there, NotCompared where nobody lets us look.
     """
-    path = code_path(wire.workspace, name)
-    known = wire.find(path, what=what)
+    path = code_path(client.workspace, name)
+    known = client.find(path, what=what)
     if known is not None:
-        return _known_uri(wire, name, known, files, made)
+        return _known_uri(client, name, known, files, made)
     asked = {"pendingUploadType": "TemporaryBlobReference"}
-    given = wire.post(f"{path}/startPendingUpload", asked, what=what)
+    given = client.post(f"{path}/startPendingUpload", asked, what=what)
     place = _place_of(given.body["blobReferenceForConsumption"], name)
-    _send(wire, place, files, made, what=what)
+    _send(client, place, files, made, what=what)
     try:
-        wire.put(path, {"properties": {"codeUri": place.uri, "isAnonymous": True}}, what=what)
+        client.put(path, {"properties": {"codeUri": place.uri, "isAnonymous": True}}, what=what)
     except CloudRefusal as refusal:
         # Somebody may have made the same known meanwhile: a version keeps its address.
-        known = wire.find(path, what=what) if refusal.status in (400, 409) else None
+        known = client.find(path, what=what) if refusal.status in (400, 409) else None
         if known is None:
             raise
-        return _known_uri(wire, name, known, files, made)
+        return _known_uri(client, name, known, files, made)
     return place.uri
 
 
+def send_version(version: ImageVersion, spec: JobSpec, client: ArmClient) -> None:
+    """Make the version known to the workspace, with what it is built from where it is.
+
+    Raises EnvironmentFailure where another image has that name there.
+    """
+    what = "naming the image"
+    path = version.path(client.workspace)
+    properties: dict[str, Any] = version.body["properties"]
+    if is_reference(spec.image):
+        answer = client.put(path, version.body, what=what).body
+        image = text_in(mapping(answer.get("properties")), "image")
+        if image not in ("", properties["image"]):
+            raise _not_ours(version)
+        return
+    # Also where there is such a version: what it is built from is compared.
+    build = {**properties["build"], "contextUri": _send_context(spec, client)}
+    found = client.find(path, what=what)
+    if found is None:
+        client.put(path, {"properties": {**properties, "build": build}}, what=what)
+    elif not _is_built_so(mapping(found.get("properties")), build):
+        raise _not_ours(version)
+
+
 def _known_uri(
-    wire: Wire, name: str, known: Any, files: Sequence[Outgoing], made: Mapping[str, bytes]
+    client: ArmClient, name: str, known: Any, files: Sequence[Outgoing], made: Mapping[str, bytes]
 ) -> str:
     """Give the address of an upload that somebody made, once its files were compared with ours."""
     uri = str(known["properties"]["codeUri"])
@@ -85,7 +145,7 @@ def _known_uri(
         wanted[each] = (len(content), digest)
     try:
         # One more tells that there are others, however many.
-        found = dict(islice(_listed(wire, uri), len(wanted) + 1))
+        found = dict(islice(_listed(client, uri), len(wanted) + 1))
     except EnvironmentFailure as error:
         message = f"`{name}`, which somebody sent before, was not compared: {error.message}"
         raise NotCompared(message, hint=error.hint) from error
@@ -98,13 +158,13 @@ def _known_uri(
     return uri
 
 
-def _listed(wire: Wire, uri: str) -> Iterator[tuple[str, tuple[int, bytes | None]]]:
+def _listed(client: ArmClient, uri: str) -> Iterator[tuple[str, tuple[int, bytes | None]]]:
     """Yield each file of an upload, with its size and MD5."""
     parts = urlsplit(uri)
     container, _, folder = parts.path.strip("/").partition("/")
     prefix = f"{unquote(folder)}/" if folder else ""
     url = f"{parts.scheme}://{parts.netloc}/{container}"
-    store = _open(wire, _Place(container=url, sas="", folder=""))
+    store = _open(client, _Place(container=url, sas="", folder=""))
     for blob in store.list(prefix):
         yield blob.name.removeprefix(prefix), (blob.bytes, blob.md5)
 
@@ -119,9 +179,14 @@ def _place_of(given: dict[str, Any], name: str) -> _Place:
 
 
 def _send(
-    wire: Wire, place: _Place, files: Sequence[Outgoing], made: Mapping[str, bytes], *, what: str
+    client: ArmClient,
+    place: _Place,
+    files: Sequence[Outgoing],
+    made: Mapping[str, bytes],
+    *,
+    what: str,
 ) -> None:
-    store = _open(wire, place)
+    store = _open(client, place)
     with tempfile.TemporaryDirectory(prefix="trainyard-upload-") as temporary:
         sent = [*files]
         for number, (name, content) in enumerate(made.items()):
@@ -136,18 +201,18 @@ def _send(
         )
 
 
-def _open(wire: Wire, place: _Place) -> AzureStore:
+def _open(client: ArmClient, place: _Place) -> AzureStore:
     from jobs.blobs.transfers.authority import Identity, Sas
     from jobs.blobs.transfers.azure_store import AzureStore
     from jobs.blobs.transfers.container import Container
 
     # Without shared keys a workspace's store may give none: then it is ours to be let in.
-    authority = Sas(place.sas) if place.sas else Identity(wire.tokens)
+    authority = Sas(place.sas) if place.sas else Identity(client.tokens)
     address, _, name = place.container.rpartition("/")
 
     def explain(error: StoreError) -> EnvironmentFailure:
         role = "the role Storage Blob Data Contributor on that account, then the same again"
-        check = f"launch env check -s {wire.environment.stack}"
+        check = f"launch env check -s {client.environment.stack}"
         return explain_store(error, f"{address}, where uploads go,", role=role, check=check)
 
     return AzureStore(Container(place.container, authority), name, explain)
@@ -155,3 +220,36 @@ def _open(wire: Wire, place: _Place) -> AzureStore:
 
 def _ignore(_files: int, _bytes: int, _found: int = 0, /) -> None:
     pass
+
+
+def _is_built_so(properties: Mapping[str, Any], build: Mapping[str, str]) -> bool:
+    """Whether a version that is there is built from that context.
+
+    An address in a form of Azure ML's own, which cannot be compared, passes.
+    """
+    told = mapping(properties.get("build"))
+    uri = text_in(told, "contextUri").partition("?")[0].rstrip("/")
+    is_same = uri == build["contextUri"] or (bool(uri) and not uri.startswith("https://"))
+    file = text_in(told, "dockerfilePath").removeprefix("./")
+    return is_same and file == build["dockerfilePath"] and not properties.get("image")
+
+
+def _not_ours(version: ImageVersion) -> EnvironmentFailure:
+    message = (
+        f"the workspace has another image as `{version.name}:{version.version}` than this job's"
+    )
+    hint = "somebody made it by hand: tell whoever owns the stack, or name another image"
+    return EnvironmentFailure(message, hint=hint)
+
+
+def _send_context(spec: JobSpec, client: ArmClient) -> str:
+    recipe = recipe_of(spec, client.environment)
+    files = [
+        outgoing(place, path)[0]
+        for place, path in recipe.files.items()
+        if place != recipe.dockerfile
+    ]
+    dockerfile = recipe.files[recipe.dockerfile].read_text(encoding="utf-8")
+    made = {recipe.dockerfile: plain_dockerfile(dockerfile, recipe.arguments).encode()}
+    name = f"{image_name(recipe.image)}-{recipe.tag}"
+    return upload(client, name, files, made, what=f"sending images/{recipe.image}")

@@ -22,7 +22,7 @@ class AzureMlV1Engine(AzureMlEngine):
         """The workspace's runs, as far as this machine started them."""
         from jobs.engines.azure_ml_v1.runs import V1Runs
 
-        return V1Runs(self.environment, wire=self.wire)
+        return V1Runs(self.environment, credential=self._credential)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the run configuration that `submit` will send; see `Engine.plan`."""
@@ -36,11 +36,14 @@ class AzureMlV1Engine(AzureMlEngine):
 
         `secrets` is empty: the ranks fetch theirs from the vault.
         """
-        from jobs.engines.azure_ml_v1.submission import submit_v1
+        from jobs.engines.azure_ml.submission import submit_run
+        from jobs.engines.azure_ml_v1.submission import V1Sender
 
         del secrets
-        handle = submit_v1(self.environment, plan, self.wire, self.store.session)
-        self.store.watch.expect(handle)
+        session = self.store.session
+        session.open()  # before a run is claimed: much may speak against it
+        handle = submit_run(plan, V1Sender(self.client, session))
+        self.store.statuses.expect(handle)
         return handle
 
     def cancel(self, handle: RunHandle) -> None:
@@ -49,7 +52,7 @@ class AzureMlV1Engine(AzureMlEngine):
 
         self.store.session.cancel(handle.id)
         close_intent(self.store, handle)
-        self.store.watch.forget(handle)
+        self.store.statuses.forget(handle)
 
     def begin_again(self, handle: RunHandle) -> bool:
         """Nothing, and a plan says so: `retry` is the engine azureml's."""

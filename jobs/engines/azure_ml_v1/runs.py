@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,12 +14,14 @@ from jobs.contracts.spec import RunHandle, RunState
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.history import Attempt, Listed
 from jobs.engines.azure_ml.intents import read_intent
-from jobs.engines.azure_ml.request import job_name
+from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.runs import CloudRuns
 from jobs.engines.azure_ml.states import Standing
 from jobs.engines.azure_ml_v1.run_configuration import ENGINE
-from jobs.engines.azure_ml_v1.session import Session
 from jobs.host import console
+
+if TYPE_CHECKING:
+    from jobs.engines.azure_ml_v1.session import Session
 
 
 class V1Runs(CloudRuns):
@@ -27,8 +29,10 @@ class V1Runs(CloudRuns):
 
     @cached_property
     def session(self) -> Session:
-        """What asks azureml-core."""
-        return Session(self.environment, self.wire)
+        """Session of azureml-core."""
+        from jobs.engines.azure_ml_v1.session import Session
+
+        return Session(self.environment, self.client)
 
     @cached_property
     def artifacts(self) -> Any:

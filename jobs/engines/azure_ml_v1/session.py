@@ -18,8 +18,9 @@ from jobs.blobs.credentials import MANAGEMENT_SCOPE
 from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.contracts.spec import Environment
-from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing, explain
+from jobs.engines.azure_ml_v1.run_configuration import V1Request
 from jobs.engines.azure_ml_v1.sdk import sdk_python
 from jobs.engines.azure_ml_v1.worker import bare
 
@@ -33,8 +34,8 @@ class Session:
     The process starts at the first question and ends with ours. May be used by several threads.
     """
 
-    def __init__(self, environment: Environment, wire: Wire) -> None:
-        self._environment, self._wire = environment, wire
+    def __init__(self, environment: Environment, client: ArmClient) -> None:
+        self._environment, self._client = environment, client
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._talk: IO[bytes] | None = None
@@ -45,10 +46,10 @@ class Session:
         with self._lock:
             self._started()
 
-    def submit(self, request: dict[str, Any], folder: Path) -> None:
+    def submit(self, request: V1Request, folder: Path) -> None:
         """Send the folder, then start the run; the same run again is refused by Azure ML."""
-        what = f"submitting {request['run_id']}"
-        self._ask("submit", what=what, folder=str(folder), **request)
+        what = f"submitting {request.run_id}"
+        self._ask("submit", what=what, folder=str(folder), **msgspec.to_builtins(request))
 
     def details(self, run_id: str) -> dict[str, Any] | None:
         """What the run history says of a run, or None."""
@@ -89,7 +90,7 @@ class Session:
             error = answer.get("error")
             # A token that ended early, or was taken back.
             is_refused = error is not None and error["status"] == 401
-            if is_refused and self._wire.tokens.renew(MANAGEMENT_SCOPE, self._shown):
+            if is_refused and self._client.tokens.renew(MANAGEMENT_SCOPE, self._shown):
                 answer = self._exchange(process, {"do": do, **asked})
                 error = answer.get("error")
         if error:
@@ -110,7 +111,7 @@ class Session:
                 answer = msgspec.json.decode(line)
                 if "token" not in answer:
                     return answer
-                self._shown = self._wire.tokens.header(MANAGEMENT_SCOPE)
+                self._shown = self._client.tokens.header(MANAGEMENT_SCOPE)
                 said = {"token": self._shown.removeprefix("Bearer ")}
         except BrokenPipeError:
             pass
@@ -143,7 +144,9 @@ class Session:
 
     def _refuse_private(self) -> None:
         """Behind a private endpoint azureml-core works only where the newer API is switched off."""
-        found = self._wire.get(self._wire.workspace, what="looking at the workspace")["properties"]
+        found = self._client.get(self._client.workspace, what="looking at the workspace")[
+            "properties"
+        ]
         if found.get("publicNetworkAccess") != "Disabled" or found.get("v1LegacyMode"):
             return
         message = (

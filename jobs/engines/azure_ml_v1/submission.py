@@ -5,51 +5,50 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from jobs.contracts.spec import Environment, JobSpec, Plan, RunHandle, RunRecord
-from jobs.engines.azure_ml.client import Wire
+import msgspec
+
+from jobs.contracts.spec import JobSpec, Plan, RunRecord
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.code_listing import IGNORE_FILE, Code
-from jobs.engines.azure_ml.submission import Submission, submit_run
-from jobs.engines.azure_ml_v1.run_configuration import plan_run, v1_request
+from jobs.engines.azure_ml_v1.run_configuration import plan_run, read_request, v1_request
 from jobs.engines.azure_ml_v1.session import Session
 
 
-def submit_v1(environment: Environment, plan: Plan, wire: Wire, session: Session) -> RunHandle:
-    """Start the run, or go on where an earlier `launch` of the same job was cut off."""
-    session.open()  # before a run is claimed: much may speak against it
-    way = partial(V1Submission, session=session)
-    return submit_run(environment, plan, wire, way=way, make_plan=plan_run)
+class V1Sender:
+    """Sends runs through azureml-core, which takes code and image with the run."""
 
-
-class V1Submission(Submission):
-    """One run on its way."""
-
-    def __init__(
-        self, environment: Environment, run_dir: Path, wire: Wire, code: Code, *, session: Session
-    ) -> None:
-        super().__init__(environment, run_dir, wire, code)
+    def __init__(self, client: ArmClient, session: Session) -> None:
+        self.client = client
         self._session = session
 
-    def _request(self, spec: JobSpec, run: str) -> dict[str, Any]:
-        return v1_request(spec, self.environment, run=run, code=self.code.listing.name)
+    def plan(self, spec: JobSpec) -> Plan:
+        """Plan a job; see `Sender.plan`."""
+        return plan_run(spec, self.client.environment)
 
-    def _provide(self, record: RunRecord) -> None:
-        """Nothing: azureml-core sends code and image with the run."""
+    def request(self, spec: JobSpec, run: str, code: str) -> msgspec.Raw:
+        """Encode what `put` sends; see `Sender.request`."""
+        request = v1_request(spec, self.client.environment, run=run, code=code)
+        return msgspec.Raw(msgspec.json.encode(request))
 
-    def _put(self, record: RunRecord) -> None:
+    def provide(self, record: RunRecord, code: Code, copy: Path) -> None:
+        """Upload nothing: it goes with the run."""
+
+    def put(self, record: RunRecord, code: Code, copy: Path) -> None:
+        """Send code and run; see `Sender.put`."""
         with tempfile.TemporaryDirectory(prefix="trainyard-code-") as folder:
-            lay_folder(self.code, self.run_dir / "code", Path(folder))
-            self._session.submit(record.plan.request, Path(folder))
+            lay_folder(code, copy, Path(folder))
+            self._session.submit(read_request(record.plan), Path(folder))
 
-    def _is_there(self, record: RunRecord) -> bool:
+    def is_there(self, record: RunRecord) -> bool:
+        """Tell whether Azure ML has the run; see `Sender.is_there`."""
         return self._session.details(record.id) is not None
 
-    def _mended(self, record: RunRecord) -> bool:
-        del record
-        return False  # nothing was taken for known
+    def provide_missing(self, record: RunRecord, code: Code, copy: Path) -> bool:
+        """Upload nothing again: nothing was cached."""
+        del record, code, copy
+        return False
 
 
 def lay_folder(code: Code, copy: Path, folder: Path) -> None:

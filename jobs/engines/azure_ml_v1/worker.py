@@ -95,8 +95,10 @@ class Worker:
     ) -> None:
         """Send the folder and start the run."""
         core = import_module("azureml.core")
-        made = make_run_configuration(configuration)
-        script = core.ScriptRunConfig(folder, run_config=made)
+        # It would send this machine's system and Python with each run.
+        commands: Any = import_module("azureml._execution._commands")
+        commands._get_telemetry_values = no_telemetry  # noqa: SLF001
+        script = make_script(folder, configuration)
         core.Experiment(self._open(), experiment).submit(script, tags=tags, run_id=run_id)
 
     def do_details(self, run_id: str) -> dict[str, Any] | None:
@@ -176,60 +178,56 @@ class Worker:
         return self._http.request(method, address, headers=plain, timeout=TIMEOUT_S)
 
 
-def make_run_configuration(wanted: dict[str, Any]) -> Any:
-    """The RunConfiguration that is sent as `wanted`; raises ValueError where it would be another."""
+def make_script(folder: str, wanted: dict[str, Any]) -> Any:
+    """Build the ScriptRunConfig of what jobs/engines/azure_ml_v1/run_configuration.py decided."""
     core, config = import_module("azureml.core"), import_module("azureml.core.runconfig")
-    made = config.RunConfiguration(
-        framework=wanted["framework"], communicator=wanted["communicator"]
-    )
-    made.target, made.node_count = wanted["target"], wanted["nodeCount"]
-    made.max_run_duration_seconds = wanted["maxRunDurationSeconds"]
-    made.command = wanted["command"]
-    made.environment_variables = wanted["environmentVariables"]
-    made.environment = core.Environment(wanted["environment"]["name"])
-    made.environment.docker.base_image = wanted["environment"]["docker"]["baseImage"]
-    made.environment.python.user_managed_dependencies = True
-    made.environment.environment_variables = wanted["environment"]["environmentVariables"]
-    made.docker = config.DockerConfiguration(use_docker=True, shm_size=wanted["docker"]["shmSize"])
-    mpi, pytorch, tensorflow = (wanted[name] for name in ("mpi", "pytorch", "tensorflow"))
-    made.mpi = config.MpiConfiguration(mpi["processCountPerNode"], mpi["nodeCount"])
-    made.pytorch = config.PyTorchConfiguration(
-        pytorch["communicationBackend"], pytorch["processCount"], pytorch["nodeCount"]
-    )
-    made.tensorflow = config.TensorflowConfiguration(
-        tensorflow["workerCount"], tensorflow["parameterServerCount"]
+    image = core.Environment(wanted["image_name"])
+    image.docker.base_image = wanted["image"]
+    # With dependencies of its own nothing is built on top of it.
+    image.python.user_managed_dependencies = True
+    image.environment_variables = {}
+    spread = wanted["distribution"]
+    made = core.ScriptRunConfig(
+        folder,
+        command=wanted["command"],
+        compute_target=wanted["target"],
+        environment=image,
+        distributed_job_config=getattr(config, spread["kind"])(*spread["arguments"])
+        if spread
+        else None,
+        docker_runtime_config=config.DockerConfiguration(
+            use_docker=True, shm_size=wanted["shm_size"]
+        ),
+        max_run_duration_seconds=wanted["max_run_duration_seconds"],
     )
 
     def location(given: dict[str, Any]) -> Any:
-        path = given["dataPath"]
-        data_path = config.DataPath(path["datastoreName"], path["relativePath"])
-        return config.DataLocation(data_path=data_path)
+        path = config.DataPath(given["datastore"], given["path"])
+        return config.DataLocation(data_path=path)
 
-    made.data = {
+    made.run_config.environment_variables = wanted["environment_variables"]
+    made.run_config.data = {
         name: config.Data(
-            data_location=location(each["dataLocation"]),
-            create_output_directories=each["createOutputDirectories"],
+            data_location=location(each),
+            create_output_directories=False,
             mechanism=each["mechanism"],
-            environment_variable_name=each["environmentVariableName"],
+            environment_variable_name=name,
         )
-        for name, each in wanted["data"].items()
+        for name, each in wanted["inputs"].items()
     }
-    made.output_data = {
+    made.run_config.output_data = {
         name: config.OutputData(
-            output_location=location(each["outputLocation"]),
+            output_location=location(each),
             mechanism=each["mechanism"],
-            additional_options=each["additionalOptions"],
+            additional_options=config.OutputOptions(
+                registration_options=config.RegistrationOptions(
+                    dataset_registration_options=config.DatasetRegistrationOptions()
+                ),
+                mount_options=config.MountOptions(disable_metadata_cache=False),
+            ),
         )
-        for name, each in wanted["outputData"].items()
+        for name, each in wanted["outputs"].items()
     }
-    commands: Any = import_module("azureml._execution._commands")
-    # It would send this machine's system and Python with each run.
-    commands._get_telemetry_values = no_telemetry  # noqa: SLF001
-    found = commands._serialize_run_config_to_dict(made)  # noqa: SLF001
-    differing = sorted(n for n in {*found, *wanted} if found.get(n) != wanted.get(n))
-    if differing:
-        message = f"azureml-core would send other values of: {', '.join(differing)}"
-        raise ValueError(message)
     return made
 
 

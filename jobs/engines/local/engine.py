@@ -11,20 +11,29 @@ from re import Pattern
 
 import msgspec
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.contracts.spec import Environment, JobSpec, LogLine, Plan, RunHandle, RunState, RunStatus
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.spec import (
+    DatasetVersion,
+    Environment,
+    JobSpec,
+    LogLine,
+    Plan,
+    RunHandle,
+    RunState,
+)
 from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.engines.local.launchers import gang_request
 from jobs.engines.local.loopback import rank_library, why_unguarded
+from jobs.engines.local.runs import LocalRuns, has_record
 from jobs.engines.local.submission import inherited_environment, submit_run
 from jobs.host import console
-from jobs.host.processes import kill_leftovers, remains, send, supervisors_of
+from jobs.host.processes import kill_leftovers, send, supervisors_of
 from jobs.host.project import sources_folder
 from jobs.jobfile.resolve import require_cluster
 from jobs.runs import supervision
 from jobs.runs.fetch import fetch_run
 from jobs.runs.logs import read_logs
-from jobs.runs.store import RunStore, is_over, read_status
+from jobs.runs.store import is_over
 from jobs.runs.supervision import Handover
 
 KILL_TIMEOUT_S = 5.0
@@ -49,7 +58,7 @@ class LocalEngine:
     ) -> None:
         self.environment = environment
         self._num_gpus = num_gpus
-        self.store = RunStore.of(environment)
+        self.store = LocalRuns.of(environment)
         self._runtime = runtime
 
     def plan(self, spec: JobSpec) -> Plan:
@@ -60,8 +69,44 @@ class LocalEngine:
         notes = ["no node of this machine fails alone: retry has no effect"] if is_useless else []
         if unguarded := why_unguarded(spec.launcher, os.environ):
             notes.append(unguarded)
-        builtins = msgspec.to_builtins(request)
-        return Plan(engine="local", spec=spec, request=builtins, notes=tuple(notes))
+        encoded = msgspec.Raw(msgspec.json.encode(request))
+        return Plan(engine="local", spec=spec, request=encoded, notes=tuple(notes))
+
+    def image_reference(self, image: str) -> str:
+        """Give the image's name: this machine realises images by name."""
+        return image
+
+    def image_digest(self, image: str) -> str | None:
+        """Give the name of the runtime's folder, which is by all that goes into it."""
+        from jobs.images.runtimes import runtime_root
+
+        try:
+            return runtime_root(image, sources_folder()).name
+        except LaunchError:  # starting the run will say it
+            return None
+
+    def code_listing(self, plan: Plan) -> None:
+        """List nothing: ranks read the run's own copy of the code."""
+
+    def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
+        """Tell nothing: the request is plain."""
+        del plan
+        return {}
+
+    def require_ready(self, spec: JobSpec) -> None:
+        """Raise LaunchError where no interpreter here realises the image."""
+        self._runtime(spec.image)
+
+    def register_dataset(self, dataset: DatasetVersion) -> None:
+        """Do nothing: runs read the blob store."""
+
+    def withdraw_dataset(self, dataset: DatasetVersion) -> None:
+        """Do nothing: runs read the blob store."""
+
+    def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
+        """Give no address beside the URL."""
+        del dataset
+        return {}
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""
@@ -77,11 +122,6 @@ class LocalEngine:
             secrets=dict(secrets),
         )
         return submit_run(self.store, plan, handover)
-
-    def status(self, handle: RunHandle) -> RunStatus:
-        """Say where the run stands; see `Engine.status`."""
-        run_dir = Path(handle.run_dir)
-        return read_status(run_dir) if _has_record(run_dir) else _status_without_record(handle)
 
     def logs(
         self,
@@ -104,11 +144,11 @@ class LocalEngine:
         Returns at once: the supervisor needs some seconds to end the ranks.
         """
         run_dir = Path(handle.run_dir)
-        if not _has_record(run_dir):
+        if not has_record(run_dir):
             _end_without_record(run_dir)
             return
         try:
-            state = self.status(handle).state
+            state = self.store.status(handle).state
         except (
             EnvironmentFailure
         ):  # a damaged record; the lock tells whether the run is looked after
@@ -124,10 +164,6 @@ class LocalEngine:
         return fetch_run(Path(handle.run_dir), into)
 
 
-def _has_record(run_dir: Path) -> bool:
-    return os.path.lexists(run_dir / "run.json")
-
-
 def _end_without_record(run_dir: Path) -> None:
     """End a run whose folder was deleted, where the wish for it would be left."""
     supervisors = supervisors_of(run_dir)
@@ -135,22 +171,3 @@ def _end_without_record(run_dir: Path) -> None:
         send(process, signal.SIGTERM)
     if not supervisors:
         kill_leftovers(None, run_dir, timeout_s=KILL_TIMEOUT_S)
-
-
-def _status_without_record(handle: RunHandle) -> RunStatus:
-    """Say of a run whose folder was deleted whether processes of it live; no more is known."""
-    return RunStatus(
-        id=handle.id,
-        name="",
-        state=RunState.RUNNING if remains(Path(handle.run_dir)) else RunState.LOST,
-        reason="its folder was deleted",
-        exit_code=None,
-        stack="",
-        cluster="",
-        nodes=0,
-        world_size=0,
-        created="",
-        started=None,
-        ended=None,
-        run_dir=handle.run_dir,
-    )

@@ -22,6 +22,7 @@ from jobs.blobs.store import BlobStore, Incoming, open_data_store
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec
 from jobs.datasets.datasets import Datasets, materialise
+from jobs.datasets.packed import INDEX_FILE, not_packed
 from jobs.datasets.paths import DatasetFile, Inside, disk_errors
 from jobs.datasets.records import require_digest
 from jobs.engines.local.launchers import stream_cache_bytes
@@ -30,7 +31,6 @@ from jobs.host.private import locked, make_folder
 from jobs.rank.world import stream_file
 from jobs.runs.signatures import signature_file, write_signature
 
-INDEX_FILE = "index.json"
 STREAM_SCHEMA = 1
 # The longest that Azure signs for an identity; a run's limit may be longer only where we sign.
 AZURE_SAS_VALID_S = 7 * 86400
@@ -78,17 +78,6 @@ def give_inputs(spec: JobSpec, environment: Environment, run_dir: Path) -> dict[
         )
         for name, each in spec.inputs.items()
     }
-
-
-def require_packed(inputs: Mapping[str, InputSpec], environment: Environment) -> None:
-    """Raises LaunchError where an input is to be streamed and is no packed dataset."""
-    streamed = {name: each for name, each in inputs.items() if each.mode == "stream"}
-    store = open_data_store(environment) if streamed else None
-    for name, each in streamed.items():
-        assert store is not None
-        blob = each.dataset.content_prefix + INDEX_FILE
-        if not any(found.name == blob for found in store.list(blob)):
-            raise _not_packed(name, each.dataset)
 
 
 # --- streams ----------------------------------------------------------------------------------
@@ -145,7 +134,7 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
             (partial / "files").mkdir(parents=True)
         index = [file for file in files if file.path == INDEX_FILE]
         if not index:
-            raise _not_packed(name, dataset)
+            raise not_packed(name, dataset)
         _receive(store, dataset, index, partial / "files")
         shards = _shards_of(partial / "files" / INDEX_FILE, dataset)
         others = (file for file in files if file.path not in {INDEX_FILE, *shards})
@@ -222,12 +211,6 @@ def _address(environment: Environment, dataset: DatasetVersion) -> str:
     storage = environment.storage
     prefix = dataset.content_prefix.rstrip("/")
     return f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{quote(prefix)}"
-
-
-def _not_packed(name: str, dataset: DatasetVersion) -> LaunchError:
-    message = f"input `{name}`: `{_ref(dataset)}` is not packed, so it cannot be streamed"
-    hint = "mode: download, or launch data pack DIR --to PACKED and push that"
-    return LaunchError(message, hint=hint)
 
 
 def _ref(dataset: DatasetVersion) -> str:

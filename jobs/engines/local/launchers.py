@@ -7,19 +7,19 @@ at the end; they are pure, too.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError
-from jobs.contracts.spec import Cluster, JobSpec, Launcher, Limits
+from jobs.contracts.spec import Cluster, JobSpec, Launcher, Plan
+from jobs.engines.frameworks import elastic_environment, patience_s
 from jobs.rank.program import PROGRAM_FILE
 
 LOOPBACK = "127.0.0.1"
-LONGEST_PATIENCE_S = 14 * 86400  # in milliseconds just less than 31 bits, which gloo counts in
 STREAM_CACHE = "TRAINYARD_STREAM_CACHE_BYTES"
 # Quick start: no site, no environment of the interpreter's own. A rank needs neither.
 RANK_ARGV = ("python", "-I", "-S", PROGRAM_FILE, "rank.json")
@@ -58,6 +58,11 @@ class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     setup: tuple[str, ...]
     env: dict[str, str]
     ranks: tuple[RankRequest, ...]
+
+
+def read_request(plan: Plan) -> GangRequest:
+    """Decode the request of a local plan."""
+    return msgspec.json.decode(plan.request, type=GangRequest)
 
 
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
@@ -104,33 +109,6 @@ def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
         message = f"`env: {STREAM_CACHE}`: `{text}` is no number of bytes"
         raise LaunchError(message, hint=f"{STREAM_CACHE}: '20000000000' for 20 GB")
     return int(text)
-
-
-def patience_s(limits: Limits) -> int:
-    """Give the seconds for which frameworks wait for a rank that stands still.
-
-    Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks would give
-    up first and look like the guilty ones, and Horovod's warnings about a stall would pass for signs
-    of life.
-    """
-    if limits.hang_s is None:
-        return LONGEST_PATIENCE_S
-    return min(math.ceil(limits.hang_s) + 60, LONGEST_PATIENCE_S)
-
-
-def elastic_environment(*, has_store: bool) -> dict[str, str]:
-    """Give the variables that torchrun sets for all workers; rank/world.py adds each one's own.
-
-    Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
-    them, not by rank 0. Left out are the files and signals of torchrun's own agent.
-    """
-    return {
-        "ROLE_NAME": "default",
-        "TORCHELASTIC_MAX_RESTARTS": "0",
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_USE_AGENT_STORE": str(has_store),
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
-    }
 
 
 def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:

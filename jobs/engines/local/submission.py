@@ -17,6 +17,7 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Plan, RunHandle
+from jobs.engines.local.launchers import read_request
 from jobs.engines.local.queue import Slots
 from jobs.host.cache import cache_root
 from jobs.runs import supervision
@@ -44,7 +45,7 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
     _remove_abandoned(store)
     handle, lock = _claim(store)
     run_dir = Path(handle.run_dir)
-    slots = Slots(store.workspace, plan.request["compute"])
+    slots = Slots(store.workspace, read_request(plan).compute)
     try:
         try:
             _copy_code(plan, run_dir, exclude=store.workspace)

@@ -19,7 +19,7 @@ import msgspec
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunRecord, RunState
 from jobs.engines.local.attempt import AttemptRunner, Outcome
-from jobs.engines.local.launchers import GangRequest
+from jobs.engines.local.launchers import read_request
 from jobs.engines.local.preparation import prepare
 from jobs.engines.local.queue import Slots
 from jobs.engines.local.wakeup import Interrupted, Wakeup
@@ -46,7 +46,7 @@ class Supervisor:
     ) -> None:
         self._run_dir = run_dir
         self._spec = record.plan.spec
-        self._request = msgspec.convert(record.plan.request, GangRequest)
+        self._request = read_request(record.plan)
         self._handover = handover
         self._wakeup = wakeup
         self._slots = Slots(run_dir.parent.parent, self._request.compute)
@@ -172,7 +172,7 @@ def main() -> int:
     watcher = os.getpid()
     supervisor = os.fork()
     if supervisor:
-        return watch(run_dir, supervisor, record.plan.request["compute"])
+        return watch(run_dir, supervisor, read_request(record.plan).compute)
     wakeup = Wakeup(run_dir, watcher)
     end_with_parent(watcher)
     # Too, so that orphans are still below it when the watcher was killed.

@@ -66,8 +66,8 @@ class Ranks:
             command=node_command(spec, code_name(made[LIST_FILE])),
             attempt=attempt,
         )
-        below = request["path"].removeprefix(self.environment.workspace.id)
-        answer = self.client.ask("PUT", below, request["body"])
+        below = request.path.removeprefix(self.environment.workspace.id)
+        answer = self.client.ask("PUT", below, msgspec.to_builtins(request.body))
         assert answer.status_code == 201, answer.text
         return run
 

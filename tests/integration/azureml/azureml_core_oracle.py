@@ -1,6 +1,7 @@
-"""What azureml-core makes of jobs as its documentation has people write them; prints JSON.
+"""Print as JSON what azureml-core sends for jobs as its documentation has people write them, and for ours.
 
-python azureml_core_oracle.py FOLDER < CASES; CASES and what is printed: one object by case.
+PYTHONPATH=WORKER_FOLDER python azureml_core_oracle.py FOLDER < CASES; CASES are one object by name,
+what is printed two: [theirs, ours].
 """
 
 import contextlib
@@ -8,6 +9,7 @@ import io
 import json
 import sys
 
+import worker
 from azureml._execution import _commands
 from azureml.core import Environment, ScriptRunConfig
 from azureml.core.runconfig import (
@@ -29,7 +31,7 @@ KINDS = {
 }
 
 
-def build(folder, case):
+def build_theirs(folder, case):
     image = Environment(case["image_name"])
     image.docker.base_image = case["image"]
     image.python.user_managed_dependencies = True
@@ -56,6 +58,10 @@ def build(folder, case):
         )
         for name, (path, mode) in case["inputs"].items()
     }
+    return made
+
+
+def body(made):
     config = get_run_config_from_script_run(made)
     _update_args_and_io(object(), config)
     # A command of words becomes one line.
@@ -66,7 +72,11 @@ def build(folder, case):
 def main():
     cases = json.load(sys.stdin)
     with contextlib.redirect_stdout(io.StringIO()):
-        built = {name: build(sys.argv[1], case) for name, case in cases.items()}
+        folder = sys.argv[1]
+        built = {
+            name: [body(build_theirs(folder, case)), body(worker.make_script(folder, case["ours"]))]
+            for name, case in cases.items()
+        }
     print(json.dumps(built))
 
 

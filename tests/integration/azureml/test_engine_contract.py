@@ -50,7 +50,7 @@ class Bench:
     def wait(self, handle: RunHandle) -> RunStatus:
         """Wait until the run is over."""
         deadline = time.monotonic() + WAIT_S
-        while not (status := self.engine.status(handle)).state.is_terminal():
+        while not (status := self.engine.store.status(handle)).state.is_terminal():
             assert time.monotonic() < deadline, f"not over after {WAIT_S} s: {status}"
             time.sleep(0.05)
         return status
@@ -149,4 +149,4 @@ class TestEngine:
         engine.cancel(handle)
         assert bench.wait(handle).state is RunState.CANCELLED
         engine.cancel(handle)
-        assert engine.status(handle).state is RunState.CANCELLED
+        assert engine.store.status(handle).state is RunState.CANCELLED

@@ -18,7 +18,7 @@ from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, RunState
 from jobs.engines.azure_ml.artifacts import Artifacts
-from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.logs import read_logs
 from jobs.engines.azure_ml.runs import CloudRuns
 from tests.fakes.azure_launch import AzureLaunch
@@ -172,7 +172,7 @@ def test_a_laptop_that_wakes_before_its_network_goes_on_following(
     job = launch.write_job(WAITING, script=None, command=command, code=".")
     run = launch.type("run", job, "-y", "-d").out.strip()
     laptop = Laptop(azure)
-    runs = CloudRuns(environment, wire=Wire(environment, credential=laptop))
+    runs = CloudRuns(environment, credential=laptop)
     handle = runs.find(run)
     lines = read_logs(runs, handle, None, follow=True)
     assert next(lines).text == "begun"
@@ -211,7 +211,7 @@ def test_a_datastore_elsewhere_is_shown_no_token(
     store["endpoint"] = "evil.example"
     try:
         with pytest.raises(EnvironmentFailure, match=r"blob\.evil\.example`, which is no store"):
-            Artifacts(Wire(environment))
+            Artifacts(ArmClient(environment))
     finally:
         store["endpoint"] = "core.windows.net"
     assert num_storage_tokens(azure) == before

@@ -12,7 +12,8 @@ import msgspec
 
 from jobs.contracts.spec import DatasetVersion, Environment, InputSpec, JobSpec, Limits
 from jobs.engines.azure_ml.code_listing import read_code
-from jobs.engines.azure_ml.request import RUN, run_request
+from jobs.engines.azure_ml.names import RUN
+from jobs.engines.azure_ml.request import run_request
 from tests.fakes.azureml import FakeAzure, JobTrouble
 from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.gangs import make_spec
@@ -91,7 +92,8 @@ def _spec(kind: str, code: Path) -> JobSpec:
 
 def _ours(spec: JobSpec, environment: Environment) -> dict[str, Any]:
     code = read_code(spec).listing.name
-    return run_request(spec, environment, run=RUN, code=code)["job"]["body"]["properties"]
+    request = run_request(spec, environment, run=RUN, code=code)
+    return msgspec.to_builtins(request.job.body.properties)
 
 
 def _write_yaml(folder: Path, kind: str, body: Mapping[str, Any], code: Path) -> Path:

@@ -29,8 +29,8 @@ from jobs.engines import load_engine, load_store
 from jobs.engines.azure_ml.node_job import node_command
 from jobs.engines.azure_ml.refusals import CloudRefusal
 from jobs.engines.azure_ml_v1.engine import AzureMlV1Engine
-from jobs.engines.azure_ml_v1.run_configuration import v1_request
-from jobs.engines.azure_ml_v1.session import Session
+from jobs.engines.azure_ml_v1.run_configuration import read_request, v1_request
+from jobs.engines.azure_ml_v1.session import WORKER, Session
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
@@ -126,11 +126,11 @@ def test_run_configurations_are_those_that_azureml_core_builds(
         "alone": ({"launcher": "none", "nodes": 1, "processes_per_node": 1}, ("", [])),
     }
     environment = make_cloud_environment(engine="azureml_v1")
-    ours, cases = {}, {}
+    cases: dict[str, Any] = {}
     for name, (changes, (kind, counts)) in specs.items():
         defaults = {"image": IMAGE, "compute": "cpu-1a2b3c", "launcher": "horovod", "nodes": 2}
         spec = make_spec(["python", "train.py"], **{**defaults, **changes})
-        ours[name] = v1_request(spec, environment, run="RUN", code="C")["configuration"]
+        configuration = v1_request(spec, environment, run="RUN", code="C").configuration
         program = node_command(spec, "C").partition(' "checkpoints=')[0]
         places = [f'"input.{each}=${{1}}"' for each in spec.inputs]
         node = " ".join([f"exec {program}", '"checkpoints=${0}"', *places])
@@ -148,7 +148,8 @@ def test_run_configurations_are_those_that_azureml_core_builds(
             "output": ["trainyard_checkpoints", "checkpoints/RUN/"],
             "lasts_s": spec.limits.wall_clock_s,
             "shm_size": spec.shm_size or "2g",
-            "variables": ours[name]["environmentVariables"],
+            "variables": configuration.environment_variables,
+            "ours": msgspec.to_builtins(configuration),
         }
     ended = subprocess.run(
         [str(sdk_python("azureml_core")), "-W", "ignore", str(ORACLE), str(tmp_path)],
@@ -158,10 +159,11 @@ def test_run_configurations_are_those_that_azureml_core_builds(
         check=False,
         timeout=120,
         # It keeps what it has looked up in the home folder.
-        env={**os.environ, "HOME": str(tmp_path)},
+        env={**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(WORKER.parent)},
     )
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout) == ours
+    for name, (theirs, ours) in json.loads(ended.stdout).items():
+        assert ours == theirs, name
 
 
 # --- A run -------------------------------------------------------------------------------------
@@ -187,11 +189,13 @@ def test_a_run_is_submitted_followed_and_fetched(
         0: ["rank 0 of 2 hello", "five"],
         1: ["rank 1 of 2 hello", "five"],
     }
-    status = engine.status(handle)
+    status = engine.store.status(handle)
     assert (status.state, status.exit_code, status.id) == (RunState.COMPLETED, 0, handle.id)
     (sent,) = azure.requests(path=f"/experiments/{plan.spec.name}/snapshotrun")
     record = engine.store.record(handle)
-    assert sent.json["Configuration"] == record.plan.request["configuration"]
+    asked = read_request(record.plan).configuration
+    assert sent.json["Configuration"]["command"] == asked.command
+    assert sent.json["Configuration"]["environmentVariables"] == asked.environment_variables
     assert sent.json["TelemetryValues"] == {}
     assert azure.records.jobs[handle.id].tags == {"team": "vision", "trainyard": "1"}
     into = engine.fetch(handle, tmp_path / "fetched")
@@ -313,7 +317,7 @@ def test_a_token_that_ends_is_renewed_for_azureml_core(
 
 
 class Workspace:
-    """A wire that knows of a workspace only."""
+    """A client that knows of a workspace only."""
 
     workspace = "W"
 
@@ -325,7 +329,7 @@ class Workspace:
 
 
 def test_a_private_workspace_is_refused_with_the_reason(engine: AzureMlV1Engine) -> None:
-    wire: Any = Workspace(publicNetworkAccess="Disabled", v1LegacyMode=False)
-    session = Session(make_cloud_environment(engine="azureml_v1"), wire)
+    client: Any = Workspace(publicNetworkAccess="Disabled", v1LegacyMode=False)
+    session = Session(make_cloud_environment(engine="azureml_v1"), client)
     with pytest.raises(Refused, match=r"workspace `W` is private: .* needs v1LegacyMode"):
         session.details("20200101-000000-0000")

@@ -246,13 +246,13 @@ def test_on_azure_a_version_becomes_a_data_asset(
 ):
     made = []
 
-    def make_asset(dataset, environment):
+    def make_asset(dataset, wire):
         made.append(f"{dataset.name}@{dataset.version}")
         if engine_fails:
             message = "`d@1` is in the store, but has no data asset: no"
             raise EnvironmentFailure(message, hint="type the same again")
 
-    def archive_asset(dataset, environment):
+    def archive_asset(dataset, wire):
         made.append(f"no {dataset.name}@{dataset.version}")
 
     monkeypatch.setattr("jobs.engines.azure_ml.data_assets.make_asset", make_asset)

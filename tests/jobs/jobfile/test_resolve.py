@@ -25,11 +25,10 @@ DIGITS = DatasetVersion(name="digits", version=3, digest="sha256:abc", files=4, 
 CODE = CodeLocation(folder="/home/me/project", only=("trainer",))
 
 
-def environment(engine="local", **clusters):
+def environment(**clusters):
     made = make_environment(Path("/w"), nodes=2, processes=4)
     clusters = clusters or {"cpu": made.clusters["cpu"]}
-    images = {"pytorch": "registry.example/pytorch@sha256:1"}
-    return msgspec.structs.replace(made, engine=engine, clusters=clusters, images=images)
+    return msgspec.structs.replace(made, clusters=clusters)
 
 
 def cluster(**changes):
@@ -37,7 +36,13 @@ def cluster(**changes):
 
 
 def decide(job, where=None, code=None):
-    return resolve(job, environment=where or environment(), datasets={"digits": DIGITS}, code=code)
+    return resolve(
+        job,
+        environment=where or environment(),
+        datasets={"digits": DIGITS},
+        code=code,
+        image_reference=str,
+    )
 
 
 def job(**changes):
@@ -204,28 +209,3 @@ def test_a_limit_on_cost_without_a_price_is_refused():
     with pytest.raises(LaunchError) as caught:
         decide(job(limits=JobLimits(cost=10)), where)
     assert caught.value.hint == "give `limits.wall_clock` instead"
-
-
-@pytest.mark.parametrize(
-    ("engine", "image", "resolved"),
-    [
-        ("local", "pytorch", "pytorch"),
-        ("azureml", "pytorch", "registry.example/pytorch@sha256:1"),
-        ("azureml", "other.example/x:1", "other.example/x:1"),
-    ],
-)
-def test_an_image_is_the_pinned_reference_where_images_are_pulled(engine, image, resolved):
-    assert decide(job(image=image), environment(engine)).image == resolved
-
-
-@pytest.mark.parametrize("stack", ["dev", "dev-alice"])
-def test_a_dev_stack_leaves_an_image_that_it_does_not_pin_to_its_workspace(stack):
-    where = msgspec.structs.replace(environment("azureml"), stack=stack)
-    assert decide(job(image="mine"), where).image == "mine"
-
-
-def test_an_unknown_image_names_the_nearest():
-    with pytest.raises(LaunchError) as caught:
-        decide(job(image="pytorhc"), environment("azureml"))
-    assert caught.value.message == "stack `local` has no image `pytorhc`"
-    assert caught.value.hint == "did you mean `pytorch`?"

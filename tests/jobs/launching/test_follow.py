@@ -15,6 +15,7 @@ class ScriptedEngine:
 
     def __init__(self, *states):
         self.states = list(states)
+        self.store = self
 
     def status(self, handle):
         state, reason = self.states.pop(0) if len(self.states) > 1 else self.states[0]

@@ -10,8 +10,9 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunHandle, RunStatus
-from jobs.engines.azure_ml.client import Wire
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml.request import plan_job
+from jobs.engines.azure_ml.sender import JobSender
 from jobs.engines.azure_ml.submission import submit_run
 from jobs.engines.base import Engine
 from jobs.launching.start import Wish, start
@@ -25,7 +26,14 @@ SPEC = make_spec(["python"], stack="dev", cluster="cpu", compute="cpu-1a2b3c", i
 
 
 class Unfollowed:
-    """An engine that starts runs, and cannot say how they stand."""
+    """An engine that starts runs, and cannot say how they stand: it is its own store."""
+
+    environment, workspace = ENVIRONMENT, Path("runs")
+
+    @property
+    def store(self) -> Unfollowed:
+        """See Engine."""
+        return self
 
     def submit(self, *_: Any) -> RunHandle:
         """See Engine."""
@@ -43,7 +51,7 @@ def test_a_run_that_cannot_be_followed_is_named_with_what_ends_it(
     plan = plan_job(SPEC, ENVIRONMENT)
     wish = Wish(yes=True, stack=("--env", "dev.json"), shown_by=())
     with pytest.raises(EnvironmentFailure, match="refuses us"):
-        start(plan, {}, ENVIRONMENT, cast("Engine", Unfollowed()), wish)
+        start(plan, {}, cast("Engine", Unfollowed()), wish)
     said = capsys.readouterr()
     assert said.out == f"{RUN}\n"
     assert f"{RUN} may go on; nobody follows it now" in said.err
@@ -56,8 +64,9 @@ def test_what_could_not_be_followed_is_not_started(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     workspace = msgspec.structs.replace(ENVIRONMENT.workspace, endpoint="https://evil.example")
     environment = make_cloud_environment(workspace=workspace)
+    client = ArmClient(environment, credential=object())
     with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
-        submit_run(environment, plan_job(SPEC, environment), Wire(environment, credential=object()))
+        submit_run(plan_job(SPEC, environment), JobSender(client))
     assert list(tmp_path.iterdir()) == []
 
 

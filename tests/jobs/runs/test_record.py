@@ -16,7 +16,9 @@ from tests.fakes.gangs import make_environment, make_spec
 def record_of(code: Path, run_dir: Path) -> RunRecord:
     run_dir.mkdir()
     snapshot(code, run_dir / "code")
-    plan = Plan(engine="local", spec=make_spec(["python"], code=str(code)), request={})
+    plan = Plan(
+        engine="local", spec=make_spec(["python"], code=str(code)), request=msgspec.Raw(b"{}")
+    )
     return make_record(run_dir, plan, make_environment(run_dir), image_digest=None)
 
 

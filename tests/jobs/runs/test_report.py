@@ -40,7 +40,9 @@ def make_run(
         schema=1,
         id=run_dir.name,
         created=CREATED,
-        plan=Plan(engine="local", spec=make_spec(["python"], name="digits"), request={}),
+        plan=Plan(
+            engine="local", spec=make_spec(["python"], name="digits"), request=msgspec.Raw(b"{}")
+        ),
         git=None,
         image_digest=None,
         environment_digest="",

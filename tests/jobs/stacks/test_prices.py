@@ -70,7 +70,9 @@ def test_a_price_of_the_stack_is_left_alone():
 
 
 def test_the_local_stack_has_no_list_price():
-    here = msgspec.structs.replace(environment(), engine="local")
+    made = environment()
+    folder = msgspec.structs.replace(made.workspace, endpoint="file:///workspace")
+    here = msgspec.structs.replace(made, engine="local", workspace=folder)
     assert with_list_prices(here) is here
 
 

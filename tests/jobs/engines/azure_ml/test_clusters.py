@@ -68,7 +68,7 @@ COMPUTE = {
 }
 
 
-class FakeWire:
+class FakeClient:
     """Answers as Azure would; keeps what was sent."""
 
     def __init__(self):
@@ -103,18 +103,18 @@ class FakeWire:
 
 
 def test_every_cluster_of_the_stack_is_told_also_one_that_azure_has_not():
-    cpu, gpu = read_clusters(FakeWire())
+    cpu, gpu = read_clusters(FakeClient())
     assert gpu == GPU
     assert (cpu.name, cpu.state, cpu.nodes, cpu.counts) == ("cpu", "missing", 0, NONE)
 
 
 def test_nodes_are_told_page_by_page_with_the_run_on_each():
     gpu = make_cloud_environment().clusters["gpu"]
-    nodes = [(each.id, each.state, each.run) for each in list_nodes(FakeWire(), gpu)]
+    nodes = [(each.id, each.state, each.run) for each in list_nodes(FakeClient(), gpu)]
     assert nodes == [("n0", "running", "r"), ("n1", "idle", None)]
 
 
-class OddWire(FakeWire):
+class OddClient(FakeClient):
     """Answers with a cluster that is just being made, or with something else."""
 
     def __init__(self, answer):
@@ -130,7 +130,7 @@ def test_a_cluster_that_is_being_made_tells_of_nothing_yet():
     live = {"vmSize": None, "scaleSettings": None, "nodeStateCounts": None, "errors": None}
     answer = {"properties": {"provisioningState": "Creating", "properties": live}}
     for each in (answer, {"properties": {"provisioningState": "Creating", "properties": None}}):
-        found = read_cluster(OddWire(each), gpu)
+        found = read_cluster(OddClient(each), gpu)
         assert (found.state, found.nodes, found.size) == ("creating", 0, gpu.size)
 
 
@@ -138,22 +138,22 @@ def test_a_cluster_that_is_being_made_tells_of_nothing_yet():
 def test_an_answer_that_is_no_cluster_is_one_line(answer):
     gpu = make_cloud_environment().clusters["gpu"]
     with pytest.raises(EnvironmentFailure, match=r"^looking at cluster `gpu`: Azure's answer"):
-        read_cluster(OddWire(answer), gpu)
+        read_cluster(OddClient(answer), gpu)
 
 
 def test_only_the_scale_is_sent_all_three_parts_of_it():
-    wire = FakeWire()
-    set_scale(wire, wire.environment.clusters["gpu"], GPU, min_nodes=0, max_nodes=5)
+    client = FakeClient()
+    set_scale(client, client.environment.clusters["gpu"], GPU, min_nodes=0, max_nodes=5)
     scale = {"minNodeCount": 0, "maxNodeCount": 5, "nodeIdleTimeBeforeScaleDown": "PT120S"}
     body = {"properties": {"properties": {"scaleSettings": scale}}}
-    assert wire.sent == [(f"{WORKSPACE}/computes/gpu-4d5e6f", body)]
+    assert client.sent == [(f"{WORKSPACE}/computes/gpu-4d5e6f", body)]
 
 
 def test_a_minimum_above_the_maximum_is_never_sent():
-    wire = FakeWire()
+    client = FakeClient()
     with pytest.raises(Refused, match="cannot keep 3 nodes and have 2 at most"):
-        set_scale(wire, wire.environment.clusters["gpu"], GPU, min_nodes=3, max_nodes=2)
-    assert wire.sent == []
+        set_scale(client, client.environment.clusters["gpu"], GPU, min_nodes=3, max_nodes=2)
+    assert client.sent == []
 
 
 def test_a_cluster_is_found_by_either_of_its_names():

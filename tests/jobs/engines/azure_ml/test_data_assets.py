@@ -10,8 +10,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion
-from jobs.datasets.asset import asset_body
-from jobs.engines.azure_ml.data_assets import archive_asset, make_asset
+from jobs.engines.azure_ml.data_assets import archive_asset, asset_body, make_asset
 from jobs.engines.azure_ml.refusals import explain
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
@@ -21,9 +20,9 @@ PATH = f"{WORKSPACE}/data/digits/versions/3"
 
 
 class Asked:
-    """A wire that keeps what is put, or refuses it."""
+    """A client that keeps what is put, or refuses it."""
 
-    workspace = WORKSPACE
+    workspace, environment = WORKSPACE, ENVIRONMENT
 
     def __init__(self, refusal: EnvironmentFailure | None = None) -> None:
         self.put_bodies: list[tuple[str, Any]] = []
@@ -41,10 +40,10 @@ def refused(status: int, message: str) -> EnvironmentFailure:
 
 
 def test_a_version_is_written_below_its_name_and_archived_there() -> None:
-    wire: Any = Asked()
-    make_asset(DIGITS, ENVIRONMENT, wire=wire)
-    archive_asset(DIGITS, ENVIRONMENT, wire=wire)
-    assert wire.put_bodies == [
+    client: Any = Asked()
+    make_asset(DIGITS, client)
+    archive_asset(DIGITS, client)
+    assert client.put_bodies == [
         (PATH, asset_body(DIGITS, ENVIRONMENT)),
         (PATH, asset_body(DIGITS, ENVIRONMENT, is_archived=True)),
     ]
@@ -62,9 +61,9 @@ def test_a_version_is_written_below_its_name_and_archived_there() -> None:
 def test_a_refusal_says_that_the_version_stays(
     error: EnvironmentFailure, message: str, hint: str
 ) -> None:
-    wire: Any = Asked(error)
+    client: Any = Asked(error)
     with pytest.raises(EnvironmentFailure) as raised:
-        make_asset(DIGITS, ENVIRONMENT, wire=wire)
+        make_asset(DIGITS, client)
     expected = f"`digits@3` is in the store, but has no data asset: {message}"
     assert raised.value.message == expected
     assert raised.value.hint
@@ -72,12 +71,13 @@ def test_a_refusal_says_that_the_version_stays(
     with pytest.raises(
         EnvironmentFailure, match="is removed, but its data asset is still"
     ) as raised:
-        archive_asset(DIGITS, ENVIRONMENT, wire=wire)
+        archive_asset(DIGITS, client)
     assert raised.value.hint
     assert raised.value.hint.endswith("az ml data archive --name digits --version 3")
 
 
 def test_a_name_that_azure_ml_does_not_allow_is_named() -> None:
     dataset = msgspec.structs.replace(DIGITS, name="digits.v2")
+    client: Any = Asked()
     with pytest.raises(EnvironmentFailure, match=r"`digits.v2@3` cannot be a data asset"):
-        make_asset(dataset, ENVIRONMENT)
+        make_asset(dataset, client)

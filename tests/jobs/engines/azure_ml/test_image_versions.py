@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from jobs.contracts.errors import NotFound
+from jobs.contracts.errors import LaunchError, NotFound
 from jobs.engines.azure_ml.image_versions import (
     CONTEXT,
     built_version,
+    image_reference,
     image_version,
     plain_dockerfile,
     version_for,
@@ -71,3 +72,22 @@ def test_a_builder_gets_a_dockerfile_that_needs_nothing_else(image):
     # Every line that goes on ends in a backslash, and none that does not.
     for line, following in zip(plain.splitlines(), plain.splitlines()[1:], strict=False):
         assert line.endswith("\\") == following.startswith("    "), line
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"), [("pytorch", IMAGE), ("other.example/x:1", "other.example/x:1")]
+)
+def test_an_image_is_the_pinned_reference(image: str, reference: str) -> None:
+    assert image_reference(image, make_cloud_environment(stack="prod")) == reference
+
+
+@pytest.mark.parametrize("stack", ["dev", "dev-alice"])
+def test_a_dev_stack_leaves_an_image_that_it_does_not_pin_to_its_workspace(stack: str) -> None:
+    assert image_reference("mine", make_cloud_environment(stack=stack)) == "mine"
+
+
+def test_an_unknown_image_names_the_nearest() -> None:
+    with pytest.raises(LaunchError) as caught:
+        image_reference("pytorhc", make_cloud_environment(stack="prod"))
+    assert caught.value.message == "stack `prod` has no image `pytorhc`"
+    assert caught.value.hint == "did you mean `pytorch`?"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jobs.contracts.spec import Environment
-from jobs.engines.azure_ml import client as wire
+from jobs.engines.azure_ml import client
 from jobs.engines.azure_ml import import_workspace as env_import
 from tests.fakes.cloud_stack import WORKSPACE
 
@@ -50,7 +50,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-class OddWire:
+class OddClient:
     """Answers as a workspace that others use."""
 
     def __init__(self, environment: Environment, **_: Any) -> None:
@@ -58,17 +58,17 @@ class OddWire:
         self.workspace = environment.workspace.id
 
     def get(self, path: str, **_: Any) -> Any:
-        """See Wire."""
+        """See ArmClient."""
         inside = path.removeprefix(WORKSPACE)
         return ANSWERS[inside if inside in ANSWERS else f"/{path.rpartition('/')[2]}"]
 
     def pages(self, path: str, **_: Any) -> Iterator[Any]:
-        """See Wire."""
+        """See ArmClient."""
         return iter(ANSWERS[path.removeprefix(WORKSPACE)])
 
 
 def test_what_others_made_does_not_end_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "Wire", OddWire)
+    monkeypatch.setattr(client, "ArmClient", OddClient)
     found = env_import.import_workspace(WORKSPACE, data=None, runs=None, engine="azureml")
     assert msgspec.to_builtins(found.storage.containers) == {"data": "data", "runs": "runs"}
     assert found.storage.blob_endpoint == "https://acc.blob.core.windows.net/"

@@ -26,7 +26,7 @@ from jobs.engines.azure_ml.intents import (
 )
 from jobs.engines.azure_ml.request import plan_job
 from jobs.engines.azure_ml.submission import SETTLE_S, claimed, settle_intents
-from jobs.engines.azure_ml.upload_cache import Known
+from jobs.engines.azure_ml.uploads import UploadCache
 from jobs.runs.cloud_folder import state_root, workspace_folder
 from jobs.runs.store import RunStore, run_id
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
@@ -124,10 +124,10 @@ def test_the_same_job_has_the_same_digest():
 
 
 def test_what_is_known_is_remembered_until_it_is_forgotten(tmp_path):
-    known = Known(tmp_path)
+    known = UploadCache(tmp_path)
     assert not known.has("a")
     known.add("a")
-    assert Known(tmp_path).has("a")
+    assert UploadCache(tmp_path).has("a")
     known.forget("a")
     known.forget("a")
     assert not known.has("a")
@@ -135,7 +135,7 @@ def test_what_is_known_is_remembered_until_it_is_forgotten(tmp_path):
 
 def test_a_full_disk_forgets(tmp_path):
     (tmp_path / "known").write_text("no folder")
-    known = Known(tmp_path)
+    known = UploadCache(tmp_path)
     known.add("a")
     assert not known.has("a")
 

@@ -6,8 +6,16 @@ import msgspec
 import pytest
 
 from jobs.contracts.errors import Refused
-from jobs.engines.azure_ml.quota import Quota, check_job, cluster_text, quotas_of, read_quotas
-from jobs.engines.azure_ml.quota_check import QuotaCheck, check_clusters, declared_environment
+from jobs.engines.azure_ml.quota import (
+    Quota,
+    QuotaCheck,
+    check_clusters,
+    check_job,
+    cluster_text,
+    declared_environment,
+    quotas_of,
+    read_quotas,
+)
 from jobs.engines.azure_ml.refusals import CloudRefusal
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_spec
@@ -44,7 +52,7 @@ USAGES = [
 ]
 
 
-class FakeWire:
+class FakeClient:
     """Answers as Azure would for one environment."""
 
     def __init__(self, environment, usages=USAGES, idle=0):
@@ -76,7 +84,7 @@ def spec(nodes, cluster="gpu"):
 
 
 def quotas(where):
-    return quotas_of(where.clusters["gpu"], where, read_quotas(FakeWire(where)))
+    return quotas_of(where.clusters["gpu"], where, read_quotas(FakeClient(where)))
 
 
 def test_dedicated_nodes_count_in_region_family_and_the_share_of_the_workspace():
@@ -112,7 +120,7 @@ def test_both_priorities_of_a_family_may_have_one_name(kind):
     dedicated = environment(family=name)
     low = environment("low_priority", family=name)
     found = [
-        quotas_of(each.clusters["gpu"], each, read_quotas(FakeWire(each, usages=usages)))
+        quotas_of(each.clusters["gpu"], each, read_quotas(FakeClient(each, usages=usages)))
         for each in (dedicated, low)
     ]
     assert found == [
@@ -125,7 +133,7 @@ def test_a_family_of_which_a_new_subscription_has_nothing_is_refused(monkeypatch
     monkeypatch.chdir(tmp_path)
     where = environment(cpus_per_node=4)
     with pytest.raises(Refused) as refused:
-        check_job(spec(1), where, FakeWire(where, usages=NEW_SUBSCRIPTION))
+        check_job(spec(1), where, FakeClient(where, usages=NEW_SUBSCRIPTION))
     assert refused.value.message == (
         "`j` needs 4 vCPUs (1 node of Standard_NC64as_T4_v3, dedicated), and the limit of "
         f"`{FAMILY_QUOTA}` is 0: 4 short"
@@ -134,7 +142,7 @@ def test_a_family_of_which_a_new_subscription_has_nothing_is_refused(monkeypatch
 
 def test_a_family_that_no_row_tells_of_is_said(capsys):
     where = environment(cpus_per_node=4)
-    check_job(spec(1), where, FakeWire(where, usages=NEW_SUBSCRIPTION[:2]))
+    check_job(spec(1), where, FakeClient(where, usages=NEW_SUBSCRIPTION[:2]))
     assert capsys.readouterr().err == (
         f"Azure tells no quota of `{FAMILY}`: where that is 0 the job waits for ever; see "
         "https://ml.azure.com/quota\n"
@@ -144,8 +152,8 @@ def test_a_family_that_no_row_tells_of_is_said(capsys):
 def test_an_odd_row_does_not_hide_the_others():
     where = environment()
     odd = [None, {}, {"name": None}, {"name": {"value": "x"}, "limit": "many"}]
-    wire = FakeWire(where, usages=[*odd, {"name": {"value": "x"}, "limit": 1}, *USAGES])
-    assert quotas_of(where.clusters["gpu"], where, read_quotas(wire)) == quotas(where)
+    client = FakeClient(where, usages=[*odd, {"name": {"value": "x"}, "limit": 1}, *USAGES])
+    assert quotas_of(where.clusters["gpu"], where, read_quotas(client)) == quotas(where)
 
 
 def test_low_priority_nodes_count_in_the_region_alone():
@@ -156,7 +164,7 @@ def test_a_job_that_no_limit_will_ever_hold_is_refused_with_what_fits(monkeypatc
     monkeypatch.chdir(tmp_path)
     where = environment()
     with pytest.raises(Refused) as refused:
-        check_job(spec(3), where, FakeWire(where))
+        check_job(spec(3), where, FakeClient(where))
     assert refused.value.message == (
         "`j` needs 192 vCPUs (3 nodes of Standard_NC64as_T4_v3, dedicated), and the limit of "
         f"`{FAMILY_QUOTA} of this workspace` is 128: 64 short"
@@ -178,7 +186,7 @@ def test_another_cluster_that_could_hold_the_job_is_named(monkeypatch, tmp_path)
     where = msgspec.structs.replace(where, clusters=where.clusters | {"t4": small})
     job = msgspec.structs.replace(spec(3), processes_per_node=4)
     with pytest.raises(Refused) as refused:
-        check_job(job, where, FakeWire(where))
+        check_job(job, where, FakeClient(where))
     assert "; --cluster t4 fits (9.00 USD/h); " in str(refused.value.hint)
 
 
@@ -188,13 +196,13 @@ def test_gpus_are_not_offered_to_a_job_for_cpus(monkeypatch, tmp_path):
     usages = [usage("vmFamily", "Standard DDSv4 Family Cluster Dedicated vCPUs", 0, 4)]
     job = msgspec.structs.replace(spec(2, "cpu"), processes_per_node=1)
     with pytest.raises(Refused) as refused:
-        check_job(job, where, FakeWire(where, usages=usages))
+        check_job(job, where, FakeClient(where, usages=usages))
     assert "--cluster" not in str(refused.value.hint)
 
 
 def test_a_job_that_has_to_wait_for_others_is_only_warned_of(capsys):
     where = environment()
-    check_job(spec(2), where, FakeWire(where))
+    check_job(spec(2), where, FakeClient(where))
     told = capsys.readouterr().err.splitlines()
     assert told == [
         "warning: it may wait in the queue: 128 vCPUs are needed, and of "
@@ -204,14 +212,14 @@ def test_a_job_that_has_to_wait_for_others_is_only_warned_of(capsys):
 
 def test_nodes_that_idle_are_the_jobs_already(capsys):
     where = environment()
-    check_job(spec(2), where, FakeWire(where, idle=1))
+    check_job(spec(2), where, FakeClient(where, idle=1))
     assert capsys.readouterr().err == ""
 
 
 def test_who_may_not_look_at_the_quota_starts_jobs_all_the_same(capsys):
     where = environment()
     refusal = CloudRefusal("no role", hint=None, status=403, code="AuthorizationFailed", text="")
-    check_job(spec(4), where, FakeWire(where, usages=refusal))
+    check_job(spec(4), where, FakeClient(where, usages=refusal))
     assert capsys.readouterr().err == "the quota was not looked at: no role\n"
 
 
@@ -236,7 +244,7 @@ def test_clusters_of_one_quota_are_added_up():
     where = environment("low_priority")
     second = msgspec.structs.replace(where.clusters["cpu"], priority="low_priority")
     where = msgspec.structs.replace(where, clusters=where.clusters | {"cpu": second})
-    assert check_clusters(FakeWire(where)) == [
+    assert check_clusters(FakeClient(where)) == [
         QuotaCheck(
             quota=LOW,
             clusters=("cpu", "gpu"),

@@ -12,14 +12,12 @@ import msgspec
 import pytest
 
 from jobs.contracts.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
+from jobs.engines.azure_ml.names import CODE, RUN, job_name, run_of_job
 from jobs.engines.azure_ml.node_job import environment_variables, node_command
 from jobs.engines.azure_ml.request import (
-    CODE,
-    RUN,
-    job_name,
+    AzureMLRequest,
     job_request,
     plan_job,
-    run_of_job,
     run_request,
 )
 from tests.fakes.cloud_stack import IMAGE, WORKSPACE, make_cloud_environment
@@ -51,13 +49,14 @@ def job(launcher: str = "horovod", **changes: Any) -> JobSpec:
 
 def properties_of(spec: JobSpec) -> dict[str, Any]:
     request = run_request(spec, ENVIRONMENT, run=RUN_ID, code="C")
-    return request["job"]["body"]["properties"]
+    return msgspec.to_builtins(request.job.body.properties)
 
 
 def test_a_horovod_job_is_an_mpi_job():
     """Everything that a job sends, once and whole."""
     spec = job()
-    assert run_request(spec, ENVIRONMENT, run=RUN_ID, code="C") == {
+    request = run_request(spec, ENVIRONMENT, run=RUN_ID, code="C")
+    assert msgspec.to_builtins(request) == {
         "environment": {
             "path": IMAGE_ID,
             "body": {"properties": {"image": IMAGE, "isAnonymous": False, "isArchived": False}},
@@ -181,8 +180,8 @@ def test_a_tag_cannot_pass_for_ours():
 
 def test_a_plan_is_the_request_with_two_places_left_open():
     plan = plan_job(job(), ENVIRONMENT)
-    text = msgspec.json.encode(plan.request).decode()
-    filled = msgspec.json.decode(text.replace(RUN, RUN_ID).replace(CODE, "C"))
+    text = bytes(plan.request).decode()
+    filled = msgspec.json.decode(text.replace(RUN, RUN_ID).replace(CODE, "C"), type=AzureMLRequest)
     assert filled == run_request(job(), ENVIRONMENT, run=RUN_ID, code="C")
     assert plan.notes == ()
 
@@ -223,8 +222,8 @@ def test_a_later_attempt_has_a_name_of_its_own_and_the_same_checkpoints():
     ids = {"code_id": "C", "image_id": "I", "command": "run"}
     first = job_request(job(), ENVIRONMENT, run=RUN_ID, **ids)
     second = job_request(job(), ENVIRONMENT, run=RUN_ID, **ids, attempt=2)
-    assert second["path"] == f"{first['path']}_2"
-    one, other = (each["body"]["properties"] for each in (first, second))
+    assert second.path == f"{first.path}_2"
+    one, other = (msgspec.to_builtins(each.body.properties) for each in (first, second))
     assert {key for key in one if one[key] != other[key]} == {"properties", "environmentVariables"}
     assert run_of_job(job_name(RUN_ID)) == (RUN_ID, 1)
     assert run_of_job(job_name(RUN_ID, 2)) == (RUN_ID, 2)

@@ -251,5 +251,5 @@ def test_an_attempt_starts_the_code_as_it_was_sent_by_the_command_it_was_sent_fo
 ) -> None:
     """An upload of an older `launch` has another way to be started."""
     runs, handle = preempted
-    sent = submit_attempt(runs.environment, runs.record(handle), 2, runs.wire)["properties"]
+    sent = submit_attempt(runs.environment, runs.record(handle), 2, runs.client)["properties"]
     assert (sent["command"], sent["codeId"]) == ("run", "code")

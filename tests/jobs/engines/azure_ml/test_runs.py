@@ -203,7 +203,7 @@ def test_a_silent_azure_is_waited_for_from_the_submit_on(
     runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handle = runs.add(SPEC, RUN, refusal(503), details("Completed", ended=70))
-    runs.watch.expect(handle)
+    runs.statuses.expect(handle)
     assert [runs.status(handle).state for _ in range(2)] == [RunState.QUEUED, RunState.COMPLETED]
     assert "trying on for 15 min, the run goes on" in capsys.readouterr().err
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from jobs.engines.azure_ml.refusals import CloudRefusal, explain
+from jobs.engines.azure_ml.sender import Sender
 from jobs.engines.azure_ml.submission import Submission
 from tests.fakes.cloud_stack import make_cloud_environment
 
 
-class Refused(Submission):
-    """Whose job is one that Azure ML does not understand."""
+class Refused:
+    """Sends a job that Azure ML does not understand."""
 
-    def _put(self, record: Any) -> None:
+    def put(self, *_: Any) -> None:
+        """See Sender."""
         body = b'{"error": {"code": "UserError", "message": "no such thing"}}'
-        raise explain(400, body, environment=self.environment, what="submitting", host="h")
+        environment = make_cloud_environment()
+        raise explain(400, body, environment=environment, what="submitting", host="h")
 
-    def _is_there(self, record: Any) -> bool:
+    def is_there(self, _: Any) -> bool:
+        """See Sender."""
         return False
 
-    def _mended(self, record: Any) -> bool:
+    def provide_missing(self, *_: Any) -> bool:
+        """See Sender."""
         return False
 
 
@@ -30,9 +35,9 @@ def test_who_sent_what_azure_ml_does_not_take_is_told_where_it_is_shown(tmp_path
     run_dir = tmp_path / "20261121-120000-0001"
     run_dir.mkdir()
     nothing: Any = None
-    way = Refused(make_cloud_environment(), run_dir, nothing, nothing)
+    sent = Submission(run_dir, nothing, cast("Sender", Refused()), may_be_on=False)
     with pytest.raises(CloudRefusal) as raised:
-        way.send(nothing)
+        sent.send(nothing)
     assert raised.value.message == "submitting: Azure answered 400 UserError: no such thing"
     assert raised.value.hint == "`launch plan JOB --json` has what was sent"
     assert not run_dir.exists()

@@ -33,9 +33,8 @@ def test_a_run_has_its_id_its_experiment_and_our_tag():
     request = v1_request(
         job(experiment="e", tags={"team": "vision"}), ENVIRONMENT, run="RUN", code="CODE"
     )
-    del request["configuration"]
-    expected = {"run_id": "RUN", "experiment": "e", "tags": {"team": "vision", "trainyard": "1"}}
-    assert request == expected
+    told = (request.run_id, request.experiment, request.tags)
+    assert told == ("RUN", "e", {"team": "vision", "trainyard": "1"})
 
 
 def test_places_are_words_that_azure_ml_replaces():
@@ -43,20 +42,20 @@ def test_places_are_words_that_azure_ml_replaces():
         "digits": InputSpec(dataset=DIGITS, mode="mount"),
         "shards": InputSpec(dataset=DIGITS, mode="stream"),
     }
-    request = v1_request(job(inputs=inputs), ENVIRONMENT, run="RUN", code="CODE")["configuration"]
-    words = shlex.split(request["command"])
+    request = v1_request(job(inputs=inputs), ENVIRONMENT, run="RUN", code="CODE").configuration
+    words = shlex.split(request.command)
     assert (words[:2], words[3:]) == (
         ["sh", "-c"],
         ["DatasetOutputConfig:trainyard_checkpoints", "DatasetConsumptionConfig:digits"],
     )
     assert words[2].startswith('exec python -I -S -c "import ')
     assert words[2].endswith('" "CODE" "checkpoints=${0}" "input.digits=${1}"')
-    assert list(request["data"]) == ["digits"]
+    assert list(request.inputs) == ["digits"]
 
 
 def test_secrets_are_names_only():
     request = v1_request(job(secrets={"KEY": "the-key"}), ENVIRONMENT, run="RUN", code="CODE")
-    variables = request["configuration"]["environmentVariables"]
+    variables = request.configuration.environment_variables
     told = msgspec.json.decode(base64.urlsafe_b64decode(variables["TRAINYARD_JOB"]))
     assert told["secrets"] == {"KEY": "the-key"}
     assert "KEY" not in variables
@@ -93,7 +92,7 @@ def test_a_plan_says_what_this_engine_does_not_do(
 def test_a_time_limit_is_in_whole_seconds(wall_clock_s: float | None, seconds: int) -> None:
     spec = job(limits=Limits(wall_clock_s=wall_clock_s, hang_s=600))
     request = v1_request(spec, ENVIRONMENT, run="RUN", code="CODE")
-    assert request["configuration"]["maxRunDurationSeconds"] == seconds
+    assert request.configuration.max_run_duration_seconds == seconds
 
 
 def test_plan_rejects_several_tensorflow_workers_on_a_node():

@@ -11,7 +11,9 @@ import pytest
 
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
 from jobs.engines.azure_ml_v1 import session
-from tests.fakes.cloud_stack import make_cloud_environment
+from jobs.engines.azure_ml_v1.run_configuration import v1_request
+from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
+from tests.fakes.gangs import make_spec
 
 FAILS = """
 from jobs.engines.azure_ml_v1 import worker
@@ -24,7 +26,7 @@ worker.main()
 """
 
 
-class Wire:
+class ArmClient:
     """An open workspace, and a token."""
 
     workspace = ""
@@ -49,12 +51,14 @@ def test_only_the_networks_silence_passes(
     worker.write_text(FAILS.replace("ERROR", raised))
     monkeypatch.setattr(session, "WORKER", worker)
     monkeypatch.setattr(session, "sdk_python", lambda: Path(sys.executable))
-    wire: Any = Wire()
-    asked = session.Session(make_cloud_environment(), wire)
-    request: dict[str, Any] = {"experiment": "x", "tags": {}, "configuration": {}}
+    client: Any = ArmClient()
+    asked = session.Session(make_cloud_environment(), client)
+    environment = make_cloud_environment()
+    job = make_spec(["python"], image=IMAGE, launcher="none", processes_per_node=1)
+    request = v1_request(job, environment, run="RUN", code="CODE")
     try:
         with pytest.raises(CloudRefusal) as caught:
-            asked.submit({"run_id": "RUN", **request}, tmp_path)
+            asked.submit(request, tmp_path)
     finally:
         asked.close()
     name = raised.partition("(")[0]

@@ -12,21 +12,22 @@ from jobs.engines.azure_ml import submission
 from jobs.engines.azure_ml.intents import Intent, read_intent, write_intent
 from jobs.engines.azure_ml.refusals import CloudRefusal, Passing
 from jobs.engines.azure_ml_v1.engine import AzureMlV1Engine
-from jobs.engines.azure_ml_v1.submission import V1Submission
+from jobs.engines.azure_ml_v1.submission import V1Sender
 from tests.fakes.azure_runs import RUN, MemoryRuns
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec
 
 
-class Fails(V1Submission):
-    """Where azureml-core fails so; Azure ML has no such run."""
+class Fails(V1Sender):
+    """Fails so in azureml-core; Azure ML has no such run."""
 
-    failure: CloudRefusal
+    def __init__(self, failure: CloudRefusal) -> None:
+        self._failure = failure
 
-    def _put(self, record: Any) -> None:
-        raise self.failure
+    def put(self, *_: Any) -> None:
+        raise self._failure
 
-    def _is_there(self, record: Any) -> bool:
+    def is_there(self, record: Any) -> bool:
         return False
 
 
@@ -52,12 +53,12 @@ def test_a_run_that_was_not_started_goes_and_one_that_may_be_on_stays(
     run_dir = tmp_path / "RUN"
     run_dir.mkdir()
     nothing: Any = None
-    way = Fails(make_cloud_environment(), run_dir, nothing, nothing, session=nothing)
-    way.failure = kind(
+    failure = kind(
         "the folder is too large", hint="x", status=status, code="SnapshotException", text=""
     )
+    sent = submission.Submission(run_dir, nothing, Fails(failure), may_be_on=False)
     with pytest.raises(CloudRefusal) as raised:
-        way.send(nothing)
+        sent.send(nothing)
     assert raised.value.message == said
     assert run_dir.exists() == said.startswith("whether")
 

@@ -98,7 +98,7 @@ class SnapshotException(Exception):
     "error",
     [
         SnapshotException(),
-        ValueError("azureml-core would send other values of: data"),
+        ValueError("x"),
         TypeError("x"),
         FileNotFoundError(errno.ENOENT, "No such file", "train.py"),
     ],

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import DatasetVersion, InputMode, InputSpec, JobSpec, Limits
 from jobs.datasets.datasets import Datasets
+from jobs.datasets.packed import require_packed
 from jobs.engines.local import inputs
-from jobs.engines.local.inputs import give_inputs, require_packed
+from jobs.engines.local.inputs import give_inputs
 from jobs.engines.local.launchers import gang_request
 from jobs.rank.world import RankJob, map_world, rank_environment, stream_file
 from jobs.runs import supervision
@@ -66,6 +67,7 @@ class Giving:
 def giving(tmp_path, monkeypatch) -> Giving:
     made = Giving(tmp_path)
     monkeypatch.setattr("jobs.engines.local.inputs.open_data_store", lambda _: made.store)
+    monkeypatch.setattr("jobs.datasets.packed.open_data_store", lambda _: made.store)
     monkeypatch.setattr("jobs.datasets.datasets.open_data_store", lambda _, **__: made.store)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return made

@@ -8,11 +8,11 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Limits
+from jobs.engines.frameworks import patience_s
 from jobs.engines.local.engine import LocalEngine
 from jobs.engines.local.launchers import (
     gang_request,
     mpirun_argv,
-    patience_s,
     share_cpus,
     share_gpus,
     tensorflow_environments,

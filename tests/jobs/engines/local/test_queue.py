@@ -124,10 +124,10 @@ def test_run_waits_says_for_what_and_starts_when_the_nodes_are_free(tmp_path: Pa
     second = gangs.submit(["true"], nodes=1)
     third = gangs.submit(["true"], nodes=1)
     deadline = time.monotonic() + 20
-    while gangs.engine.status(third).reason is None:
+    while gangs.engine.store.status(third).reason is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    status = gangs.engine.status(third)
+    status = gangs.engine.store.status(third)
     assert status.state is RunState.QUEUED
     assert status.reason == "1 run before it in the queue"
     assert [gangs.wait(each).state for each in (first, second, third)] == ["completed"] * 3
@@ -143,7 +143,7 @@ def test_large_run_is_not_starved_by_a_stream_of_small_ones(tmp_path: Path) -> N
     later = [gangs.submit(["true"], processes_per_node=1) for _ in range(3)]
     for each in (*small, large, *later):
         assert gangs.wait(each).state is RunState.COMPLETED
-    started = {each.id: gangs.engine.status(each).started or "" for each in (large, *later)}
+    started = {each.id: gangs.engine.store.status(each).started or "" for each in (large, *later)}
     assert min(started.values()) == started[large.id]
     gangs.end()
 
@@ -156,7 +156,7 @@ def test_nodes_of_a_killed_supervisor_and_watcher_become_free(tmp_path: Path) ->
     for pid in gangs.supervisors(first):
         os.kill(pid, 9)
     assert gangs.wait(second, 10).state is RunState.COMPLETED
-    assert gangs.engine.status(first).state is RunState.LOST
+    assert gangs.engine.store.status(first).state is RunState.LOST
     gangs.end()
 
 

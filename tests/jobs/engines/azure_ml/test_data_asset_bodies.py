@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from jobs.contracts.spec import DatasetVersion, Environment
-from jobs.datasets.asset import asset_body, datastore_uri
+from jobs.engines.azure_ml.data_assets import asset_body, datastore_uri
 from tests.fakes.gangs import make_environment
 
 # Data(...)._to_rest_object() of azure-ai-ml 1.35.2 for the same name, path, tags and description.
-GOLDEN = Path(__file__).parents[1] / "golden" / "data_asset_azure_ai_ml_1.35.2.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "data_asset_azure_ai_ml_1.35.2.json"
 DIGITS = DatasetVersion(name="digits", version=3, digest="ab" * 32, files=4, bytes=1000)
 
 

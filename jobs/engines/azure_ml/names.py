@@ -1,0 +1,30 @@
+"""Name what a run is in Azure ML: its jobs, its code, its checkpoints (pure)."""
+
+from __future__ import annotations
+
+# Stand in a plan for what is known only when it is submitted.
+RUN, CODE = "<RUN>", "<CODE>"
+CODE_VERSION = "1"
+# Tag that tells our jobs from a workspace's others.
+MARK = ("trainyard", "1")
+
+
+def job_name(run: str, attempt: int = 1) -> str:
+    """Name the job of an attempt; Azure ML's names have no dots."""
+    return run if attempt == 1 else f"{run}_{attempt}"
+
+
+def run_of_job(name: str) -> tuple[str, int]:
+    """Split the name of a job of ours into its run and its attempt."""
+    run, _, attempt = name.partition("_")
+    return run, int(attempt or 1)
+
+
+def checkpoints_prefix(run: str) -> str:
+    """Name the folder of a run's checkpoints in the container `runs`; the store's rules know it."""
+    return f"checkpoints/{run}/"
+
+
+def code_path(workspace: str, code: str) -> str:
+    """Give the path in Resource Manager of an upload of code."""
+    return f"{workspace}/codes/{code}/versions/{CODE_VERSION}"

@@ -1,0 +1,36 @@
+"""Tell frameworks what every engine tells them: how long to wait, and torchrun's variables (pure)."""
+
+from __future__ import annotations
+
+import math
+
+from jobs.contracts.spec import Limits
+
+LONGEST_PATIENCE_S = 14 * 86400  # in milliseconds just less than 31 bits, which gloo counts in
+
+
+def patience_s(limits: Limits) -> int:
+    """How long frameworks are to wait for a rank that stands still.
+
+    Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks would give
+    up first and look like the guilty ones, and Horovod's warnings about a stall would pass for signs
+    of life.
+    """
+    if limits.hang_s is None:
+        return LONGEST_PATIENCE_S
+    return min(math.ceil(limits.hang_s) + 60, LONGEST_PATIENCE_S)
+
+
+def elastic_environment(*, has_store: bool) -> dict[str, str]:
+    """What torchrun tells all its workers; rank/main.py adds what each of them has for itself.
+
+    Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
+    them, not by rank 0. Left out are the files and signals of torchrun's own agent.
+    """
+    return {
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": str(has_store),
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }
