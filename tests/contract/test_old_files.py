@@ -19,7 +19,7 @@ from jobs.contracts.spec import Environment, RunRecord
 from jobs.datasets.datasets import Datasets
 from jobs.engines import load_engine
 from tests.fakes.blob_store import MemoryStore
-from trainer.data.pictures import open_pictures
+from trainer.data.pictures.splits import open_pictures
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TYPED = json.loads((GOLDEN / "local" / "typed.json").read_text(encoding="utf-8"))
