@@ -123,7 +123,7 @@ class _MovingLine:
         from rich.text import Text
 
         line = Text.from_ansi(masked(text), no_wrap=True, overflow="ellipsis")
-        if share is None or self._console.width < len(line) + _BAR_WIDTH + 1:
+        if share is None or self._console.width < line.cell_len + _BAR_WIDTH + 1:
             self._live.update(line, refresh=True)
             return
         row = Table.grid(padding=(0, 1, 0, 0))

@@ -10,13 +10,11 @@ Standard library only: set-up calls it before any environment exists.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, cast
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.host.cache import cache_root
 from jobs.host.files import write_file
 from jobs.host.owners import why_foreign
 from jobs.host.private import locked, make_folder
@@ -40,6 +38,8 @@ def trust(project: Path) -> Path:
 
     Projects that are gone or have changed hands leave the list. Raises EnvironmentFailure.
     """
+    import json
+
     file = _list_file()
     try:
         make_folder(file.parent)
@@ -61,11 +61,15 @@ def trust(project: Path) -> Path:
 
 
 def _list_file() -> Path:
+    from jobs.host.cache import cache_root  # loads more than a project that is trusted needs
+
     return cache_root(os.environ) / _LIST
 
 
 def _read_list() -> dict[str, Any]:
     """Projects and the uids whose they were; none where the list is missing, damaged or not ours."""
+    import json
+
     file = _list_file()
     try:
         if why_foreign(file):

@@ -1,4 +1,4 @@
-"""The copy of a job's code that travels with a run: what .gitignore and .launchignore leave."""
+"""Copies the code that travels with a run: what .gitignore and .launchignore leave of a folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError, NotFound
-from jobs.contracts.spec import GitState
-from jobs.host.git import GitFailure, Repository
 from jobs.rank.folder import copy_content
 
 if TYPE_CHECKING:
@@ -25,8 +23,6 @@ NEVER_SENT = frozenset({".git", ".hg", ".svn", "__pycache__", ".secrets.env"})
 # In a folder that `launch` has brought what a run made to; that is no code of the next one.
 FETCHED = ".trainyard-fetched.json"
 _MADE = frozenset({"outputs", "logs", "metrics.jsonl", "summary.json", "error.json"})
-MAX_DIFF_CHARACTERS = 1 << 20
-_MOST_NAMES = 100
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -104,49 +100,6 @@ def _copy_file(source: Path, target: Path) -> None:
         finally:
             os.close(descriptor)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def git_state(folder: Path, copy: Path, only: Sequence[str] = ()) -> GitState | None:
-    """Read the commit that the folder is at, and its changes since; None outside of git.
-
-    Told is what changed in files that are in `copy`, the folder that travels, and of deleted ones
-    the name: nothing that stays here. `only` names the parts that travel (all when empty). Where
-    the commit is known and the changes are not, the diff says why.
-    """
-    repository = Repository(folder)
-    try:
-        repository.require_own()
-        commit = repository.commit()
-    except GitFailure:
-        return None
-    try:
-        diff = _dirty_diff(repository, copy, only)
-    except GitFailure as failure:
-        diff = f"not known: {failure}"
-    return GitState(commit=commit, dirty_diff=diff[:MAX_DIFF_CHARACTERS] or None)
-
-
-def _dirty_diff(repository: Repository, copy: Path, only: Sequence[str]) -> str:
-    listed = repository.diff([*only] or ["."], "--name-status", "-z", "--relative")
-    words = os.fsdecode(listed).split("\0")
-    changes = list(zip(words[::2], words[1::2], strict=False))  # after the last one is a "\0"
-    kept = [name for how, name in changes if how != "D" and os.path.lexists(copy / name)]
-    deleted = [
-        name for how, name in changes if how == "D" and NEVER_SENT.isdisjoint(name.split("/"))
-    ]
-    # A name stands for all that lies below it, too: git itself holds the two kinds apart.
-    parts = [repository.diff(names, "--diff-filter=d") for names in _few_at_once(kept)]
-    parts += [
-        repository.diff(names, "--diff-filter=D", "--irreversible-delete")
-        for names in _few_at_once(deleted)
-    ]
-    return b"".join(parts).decode(errors="replace")
-
-
-def _few_at_once(names: list[str]) -> Iterator[list[str]]:
-    """Cut names into as many as the arguments of a process may be."""
-    for start in range(0, len(names), _MOST_NAMES):
-        yield names[start : start + _MOST_NAMES]
 
 
 # --- What travels ------------------------------------------------------------------------------

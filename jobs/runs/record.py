@@ -1,17 +1,22 @@
-"""A run's record: what was asked for, with which code on which environment."""
+"""Records what a run was asked to do, with which code on which environment."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from jobs.contracts.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, RunRecord
+from jobs.host.git import GitFailure, Repository
 from jobs.host.units import now
-from jobs.runs.code import git_state
+from jobs.runs.code import NEVER_SENT
 from jobs.runs.store import read_record
+
+MAX_DIFF_CHARACTERS = 1 << 20
+_MOST_NAMES = 100
 
 
 def make_record(
@@ -36,3 +41,46 @@ def _git_of(code: Path, copy: Path, only: Sequence[str]) -> GitState | None:
     if code.name == "code" and (code.parent / "run.json").exists():
         return read_record(code.parent).git
     return git_state(code, copy, only)
+
+
+def git_state(folder: Path, copy: Path, only: Sequence[str] = ()) -> GitState | None:
+    """Read the commit that the folder is at, and its changes since; None outside of git.
+
+    Told is what changed in files that are in `copy`, the folder that travels, and of deleted ones
+    the name: nothing that stays here. `only` names the parts that travel (all when empty). Where
+    the commit is known and the changes are not, the diff says why.
+    """
+    repository = Repository(folder)
+    try:
+        repository.require_own()
+        commit = repository.commit()
+    except GitFailure:
+        return None
+    try:
+        diff = _dirty_diff(repository, copy, only)
+    except GitFailure as failure:
+        diff = f"not known: {failure}"
+    return GitState(commit=commit, dirty_diff=diff[:MAX_DIFF_CHARACTERS] or None)
+
+
+def _dirty_diff(repository: Repository, copy: Path, only: Sequence[str]) -> str:
+    listed = repository.diff([*only] or ["."], "--name-status", "-z", "--relative")
+    words = os.fsdecode(listed).split("\0")
+    changes = list(zip(words[::2], words[1::2], strict=False))  # after the last one is a "\0"
+    kept = [name for how, name in changes if how != "D" and os.path.lexists(copy / name)]
+    deleted = [
+        name for how, name in changes if how == "D" and NEVER_SENT.isdisjoint(name.split("/"))
+    ]
+    # A name stands for all that lies below it, too: git itself holds the two kinds apart.
+    parts = [repository.diff(names, "--diff-filter=d") for names in _few_at_once(kept)]
+    parts += [
+        repository.diff(names, "--diff-filter=D", "--irreversible-delete")
+        for names in _few_at_once(deleted)
+    ]
+    return b"".join(parts).decode(errors="replace")
+
+
+def _few_at_once(names: list[str]) -> Iterator[list[str]]:
+    """Cut names into as many as the arguments of a process may be."""
+    for start in range(0, len(names), _MOST_NAMES):
+        yield names[start : start + _MOST_NAMES]

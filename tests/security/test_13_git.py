@@ -16,7 +16,7 @@ import pytest
 
 from jobs.contracts.spec import GitState
 from jobs.host.git import GitFailure, Repository
-from jobs.runs.code import git_state
+from jobs.runs.record import git_state
 
 
 @pytest.fixture
