@@ -143,7 +143,7 @@ def start(settings: Settings, job: RankJob, environ: dict[str, str]) -> int:
     log = open_log(job, world, environ)
     if "OMPI_COMM_WORLD_RANK" in environ and not _fills_nodes(world):
         log.feed(_DEALT_OTHERWISE)
-    rank = Rank(job, world, environ, AzureNode(settings, job.run_dir, world, environ, log), log)
+    rank = Rank(job, world, environ, AzureNode(settings, job, world, environ, log), log)
     return rank.give_up("secrets", problem) if problem else rank.run()
 
 

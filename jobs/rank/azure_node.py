@@ -14,15 +14,12 @@ from jobs.rank.chief import served
 from jobs.rank.code import copy_sent, read_sent
 from jobs.rank.identity import Identity, RankError
 from jobs.rank.log import Log
-from jobs.rank.node import Unprepared, linger, wait_until
-from jobs.rank.record import Ending, Record, is_running, write_record
+from jobs.rank.node import Node, Unprepared, linger, wait_until
+from jobs.rank.record import Ending, Record, is_running
 from jobs.rank.services import Container
-from jobs.rank.settings import (
-    UNREAD_METRICS,
-    Settings,
-)
+from jobs.rank.settings import UNREAD_METRICS, Settings
 from jobs.rank.streams import Streams
-from jobs.rank.world import World
+from jobs.rank.world import RankJob, World
 
 SHAPE_FILE = ".trainyard/shape.json"  # what a store of blobs does not keep
 # What else this program is started as, beside the ranks.
@@ -32,19 +29,19 @@ LINGER_FOR_RESULTS_S = 10.0
 _BRINGING, _BROUGHT = "bringing", "brought"  # marks in the run directory
 
 
-class AzureNode:
+class AzureNode(Node):
     """A node that nobody else looks after: results and records are brought to the store from it."""
 
     def __init__(
         self,
         settings: Settings,
-        run_dir: str,
+        job: RankJob,
         world: World,
         environ: dict[str, str],
         log: Log,
     ) -> None:
-        self._settings, self._run_dir, self._world = settings, run_dir, world
-        self._environ, self._log = environ, log
+        super().__init__(job, world)
+        self._settings, self._environ, self._log = settings, environ, log
         # Held open as long as this process lives.
         self._uploads: _Helper | None = None
         if not world.local_rank:
@@ -55,10 +52,10 @@ class AzureNode:
 
     def prepare_folder(self, folder: str) -> None:
         """Fetch earlier metrics, lay the streams, copy the code; raises Unprepared."""
-        if not self._world.node:
+        if not self.world.node:
             self._fetch_metrics()
         if self._settings.streams:
-            streams = Streams(self._settings, self._run_dir, Identity(self._environ))
+            streams = Streams(self._settings, self.job.run_dir, Identity(self._environ))
             try:
                 streams.lay(self._environ)
             except (RankError, OSError) as error:
@@ -69,7 +66,7 @@ class AzureNode:
 
     def judge(self, ending: Ending) -> Ending:
         """Count a rank that served its chief to the end as a success."""
-        is_served = self._settings.chief and self._has_mark(served(self._world.rank))
+        is_served = self._settings.chief and self._has_mark(served(self.world.rank))
         return Ending(0, None) if is_served else ending
 
     def save_record(self, record: Record) -> None:
@@ -82,7 +79,7 @@ class AzureNode:
                 self._mark(_BRINGING)
             if record.exit_code != 0 or not record.rank:
                 self._send(record)
-        write_record(self._run_dir, record)
+        super().save_record(record)
 
     def before_leaving(self, code: int, is_told: Callable[[], bool]) -> None:
         """Stay until the node's results are in the store; after an error for the others, too."""
@@ -111,7 +108,7 @@ class AzureNode:
             self._mark(UNREAD_METRICS)
             self._log.feed(f"warning: earlier metrics are not there: {error}\n".encode())
             return
-        with open(f"{self._run_dir}/metrics.jsonl", "wb") as file:
+        with open(f"{self.job.run_dir}/metrics.jsonl", "wb") as file:
             file.write(content)
 
     def _send(self, record: Record) -> None:
@@ -139,19 +136,19 @@ class AzureNode:
         """Tell whether other ranks of this node are at work that end by themselves."""
         if self._settings.chief:
             return False
-        found = {int(name[:5]) for name in os.listdir(f"{self._run_dir}/ranks")}
-        others = (rank for rank in found - {self._world.rank} if rank < self._world.size)
-        return any(is_running(self._run_dir, rank) for rank in others)
+        found = {int(name[:5]) for name in os.listdir(f"{self.job.run_dir}/ranks")}
+        others = (rank for rank in found - {self.world.rank} if rank < self.world.size)
+        return any(is_running(self.job.run_dir, rank) for rank in others)
 
     def _are_results_brought(self) -> bool:
         return self._has_mark(_BROUGHT) or not self._has_mark(_BRINGING)
 
     def _mark(self, what: str) -> None:
-        with open(f"{self._run_dir}/{what}", "w", encoding="utf-8"):
+        with open(f"{self.job.run_dir}/{what}", "w", encoding="utf-8"):
             pass
 
     def _has_mark(self, what: str) -> bool:
-        return os.path.exists(f"{self._run_dir}/{what}")
+        return os.path.exists(f"{self.job.run_dir}/{what}")
 
 
 def _copy_code(folder: str) -> None:

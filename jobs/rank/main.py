@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
-from jobs.rank.node import LocalNode, Node, Unprepared
+from jobs.rank.node import Node, Unprepared
 from jobs.rank.record import Ending, Record
 from jobs.rank.world import RankJob, World, map_world, rank_environment
 
@@ -289,4 +289,4 @@ def main() -> int:
     environ = dict(os.environ)
     world = map_world(environ, job.processes_per_node)
     log = open_log(job, world, environ, path=f"{job.run_dir}/logs/rank-{world.rank:05d}.log")
-    return Rank(job, world, environ, LocalNode(job, world), log).run()
+    return Rank(job, world, environ, Node(job, world), log).run()

@@ -1,10 +1,9 @@
-"""Prepares a rank's node, keeps its record and lets it leave, on a machine with a supervisor."""
+"""Prepares a rank's folder, keeps its record and lets it leave, on a node with a supervisor."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from jobs.rank.folder import copy_tree
 from jobs.rank.record import Ending, Record, has_ended, write_record
@@ -20,51 +19,31 @@ class Unprepared(Exception):
     """The node's folder cannot be made: why, and what mends it."""
 
 
-class Node(Protocol):
-    """The interface between a rank and its node, in which engines differ."""
-
-    def prepare_folder(self, folder: str) -> None:
-        """Copy the code, and what comes with it, into the new folder; raises Unprepared."""
-        ...
-
-    def judge(self, ending: Ending) -> Ending:
-        """Say how the job's command is to count as ended."""
-        ...
-
-    def save_record(self, record: Record) -> None:
-        """Write the rank's record; it is over when `ended_s` is set."""
-        ...
-
-    def before_leaving(self, code: int, is_told: Callable[[], bool]) -> None:
-        """Wait for what has to be done before the rank's process ends, unless told to leave."""
-        ...
-
-
-class LocalNode:
-    """A node of this machine, whose supervisor makes the run's folders and ends its ranks."""
+class Node:
+    """A rank's node on a machine with a supervisor; engines without one override what differs."""
 
     def __init__(self, job: RankJob, world: World) -> None:
-        self._job, self._world = job, world
+        self.job, self.world = job, world
 
     def prepare_folder(self, folder: str) -> None:
-        """Copy the run's code."""
-        copy_tree(f"{self._job.run_dir}/code", folder)
+        """Copy the run's code, and what comes with it, into the new folder; raises Unprepared."""
+        copy_tree(f"{self.job.run_dir}/code", folder)
 
     def judge(self, ending: Ending) -> Ending:
-        """Leave the ending as it is."""
+        """Give the ending that the job's command is to be recorded with."""
         return ending
 
     def save_record(self, record: Record) -> None:
-        """Write the rank's file."""
-        write_record(self._job.run_dir, record)
+        """Write the rank's record; the rank is over if `ended_s` is set."""
+        write_record(self.job.run_dir, record)
 
     def before_leaving(self, code: int, is_told: Callable[[], bool]) -> None:
-        """Stay after an error until the other ranks have ended, if a launcher ends them otherwise."""
-        if code and self._job.leave_together:
-            linger(code, self._are_over, is_told)
+        """Wait for what has to be done before the rank's process ends, unless told to leave."""
+        if code and self.job.leave_together:
+            linger(code, self._are_others_over, is_told)
 
-    def _are_over(self) -> bool:
-        return all(has_ended(self._job.run_dir, rank) for rank in range(self._world.size))
+    def _are_others_over(self) -> bool:
+        return all(has_ended(self.job.run_dir, rank) for rank in range(self.world.size))
 
 
 def linger(code: int, is_over: Callable[[], bool], is_told: Callable[[], bool]) -> None:
