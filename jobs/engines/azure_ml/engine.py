@@ -8,7 +8,6 @@ from pathlib import Path
 from re import Pattern
 from typing import TYPE_CHECKING, Any
 
-from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment, JobSpec, LogLine, Plan, RunHandle
 from jobs.runs.cloud_folder import workspace_folder
 
@@ -46,7 +45,6 @@ class AzureMlEngine:
         """Give the request that `submit` will send; see `Engine.plan`."""
         from jobs.engines.azure_ml.request import plan_job
 
-        self.require_cluster(spec)
         return plan_job(spec, self.environment)
 
     def image_reference(self, image: str) -> str:
@@ -90,13 +88,6 @@ class AzureMlEngine:
         from jobs.engines.azure_ml.data_assets import datastore_uri
 
         return {"datastore": datastore_uri(dataset, self.environment)}
-
-    def require_cluster(self, spec: JobSpec) -> None:
-        """Raise LaunchError where the environment has no such cluster."""
-        if spec.cluster not in self.environment.clusters:
-            message = f"stack `{self.environment.stack}` has no cluster `{spec.cluster}`"
-            hint = f"it has: {', '.join(self.environment.clusters)}"
-            raise LaunchError(message, hint=hint)
 
     def check_quota(self, plan: Plan) -> None:
         """Hold the job against the quota of its cluster; see `Attended.check_quota`."""

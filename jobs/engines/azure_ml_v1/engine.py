@@ -27,7 +27,6 @@ class AzureMlV1Engine(AzureMlEngine):
         """Give the run configuration that `submit` will send; see `Engine.plan`."""
         from jobs.engines.azure_ml_v1.run_configuration import plan_run
 
-        self.require_cluster(spec)
         return plan_run(spec, self.environment)
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
