@@ -1,4 +1,4 @@
-"""The engines and their runs by name; each module loads only when its engine is used."""
+"""Load engines and their runs by name; each module loads only when its engine is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam between `launch` and where a job runs."""
+"""Define the seam between `launch` and the engines, which run jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CodeFile(Struct, frozen=True, kw_only=True):
 
 
 class CodeListing(Struct, frozen=True, kw_only=True):
-    """All code that travels with a job; `name` is the same for the same content.
+    """Listing of all code that travels with a job; `name` is the same for the same content.
 
     `left_out` are links to what does not travel, and folders (they end in a slash) of what was
     fetched from runs.
@@ -71,22 +71,22 @@ class Runs(Protocol):
         ...
 
     def find(self, name: str) -> RunHandle:
-        """The run that an id, a unique prefix of one or `last` names; its `run.json` is here then.
+        """Find the run that an id, a unique prefix of one or `last` names; its `run.json` is here then.
 
         Raises NotFound where there is none, LaunchError where a prefix fits several.
         """
         ...
 
     def handle(self, run_id: str) -> RunHandle:
-        """The handle of an id; does not look whether there is such a run."""
+        """Make the handle of an id; does not look whether there is such a run."""
         ...
 
     def record(self, handle: RunHandle) -> RunRecord:
-        """What the run was asked to do, and with what."""
+        """Read what the run was asked to do, and with what."""
         ...
 
     def events(self, handle: RunHandle) -> Sequence[RunEvent]:
-        """The states that the run went through, oldest first."""
+        """List the states that the run went through, oldest first."""
         ...
 
     def status(self, handle: RunHandle) -> RunStatus:
@@ -94,7 +94,7 @@ class Runs(Protocol):
         ...
 
     def error(self, handle: RunHandle) -> RankError | None:
-        """The rank that failed first, or None."""
+        """Find the rank that failed first, or None."""
         ...
 
     def bring(self, handle: RunHandle) -> None:
@@ -102,7 +102,7 @@ class Runs(Protocol):
         ...
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
-        """Its whole checkpoints, newest first."""
+        """List the run's whole checkpoints, newest first."""
         ...
 
     def reader_of(self, dataset: DatasetVersion) -> str | None:
@@ -114,12 +114,12 @@ class Runs(Protocol):
         ...
 
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
-        """Where the run and what it makes are found: what, and a path or an address."""
+        """Name the places of the run and of what it makes: a word, and a path or an address."""
         ...
 
 
 class Engine(Protocol):
-    """Where a job runs. Everything but `plan` may block on the disk or the network.
+    """Place to run jobs. Everything but `plan` may block on the disk or the network.
 
     Made by `jobs.engines.load_engine(environment)`; holds the environment it was made for.
     """
@@ -234,5 +234,5 @@ class Attended(Protocol):
         ...
 
     def preparation_news(self, handle: RunHandle) -> Sequence[str]:
-        """What the building of the image has said since the last call."""
+        """Read what the image's build has said since the last call."""
         ...

@@ -10,7 +10,7 @@ LONGEST_PATIENCE_S = 14 * 86400  # in milliseconds just less than 31 bits, which
 
 
 def patience_s(limits: Limits) -> int:
-    """How long frameworks are to wait for a rank that stands still.
+    """Give the time that frameworks are to wait for a rank that stands still.
 
     Longer than the limit after which we end a hang ourselves: otherwise the waiting ranks would give
     up first and look like the guilty ones, and Horovod's warnings about a stall would pass for signs
@@ -22,7 +22,7 @@ def patience_s(limits: Limits) -> int:
 
 
 def elastic_environment(*, has_store: bool) -> dict[str, str]:
-    """What torchrun tells all its workers; rank/main.py adds what each of them has for itself.
+    """Make the variables that torchrun gives all its workers; rank/main.py adds each one's own.
 
     Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
     them, not by rank 0. Left out are the files and signals of torchrun's own agent.

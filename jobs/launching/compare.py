@@ -1,4 +1,4 @@
-"""What parts two runs: arguments, code, data, image, environment, and their final figures (pure)."""
+"""Compare two runs: arguments, code, data, image, environment, and final figures (pure)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FigurePair(Struct, frozen=True, kw_only=True):
 
 
 class RunSide(Struct, frozen=True, kw_only=True):
-    """All that is compared of one run."""
+    """One run's part of a comparison."""
 
     status: RunStatus
     record: RunRecord
@@ -88,7 +88,7 @@ def compare(a: RunSide, b: RunSide) -> RunDiff:
 
 
 def facts_of(record: RunRecord) -> dict[str, str]:
-    """All that could part a run from another, one text a key."""
+    """List what may differ between runs, one text a key."""
     spec = record.plan.spec
     command, args = split_argv(spec.command)
     facts = {"command": " ".join(command)}
@@ -115,7 +115,7 @@ def facts_of(record: RunRecord) -> dict[str, str]:
 
 
 def changed_files(diff: str) -> tuple[str, ...]:
-    """The files that a diff of git changes, by the names they have after it."""
+    """List the files that a diff of git changes, by the names they have after it."""
     named = (_HEADER.match(line) for line in diff.splitlines())
     return tuple(found["same"] or found["after"] for found in named if found)
 
@@ -125,7 +125,7 @@ def _dirty_diff(record: RunRecord) -> str:
 
 
 def _code_diff(a: RunRecord, b: RunRecord) -> str:
-    """How what was not committed differs: a diff of the two diffs."""
+    """Diff what was not committed: a diff of the two diffs."""
     dirty = [_dirty_diff(record).splitlines() for record in (a, b)]
     lines = difflib.unified_diff(*dirty, fromfile=a.id, tofile=b.id, lineterm="", n=1)
     return "\n".join(lines)

@@ -103,7 +103,7 @@ def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = 
 
 
 def state_line(status: RunStatus) -> str:
-    """Where a run stands, in one line."""
+    """Write a run's state in one line."""
     state = styled(status.state.value, COLOURS[status.state], stream=sys.stderr)
     return f"{status.id} {state}" + (f": {status.reason}" if status.reason else "")
 

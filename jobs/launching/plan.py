@@ -51,7 +51,7 @@ def plan_on(
     With `resume` it begins with the checkpoints of another run.
     """
     environment = engine.environment
-    # Refuse what cannot fit before the store is asked for anything.
+    # Refuse what cannot fit before the blob store is asked for anything.
     known = dict(pinned or {})
     datasets = {each.dataset for each in job.inputs.values()} - known.keys()
     if datasets:
@@ -105,7 +105,7 @@ def missing_notes(spec: JobSpec, engine: Engine, folders: Sequence[Path]) -> tup
 
 
 def secret_folders(folder: Path) -> list[Path]:
-    """Where `.secrets.env` is looked for: the working folder, then the job file's."""
+    """List the folders of `.secrets.env`: the working folder, then the job file's."""
     return list(dict.fromkeys([Path.cwd(), folder]))
 
 
@@ -123,7 +123,7 @@ def _version(environment: Environment, name: str) -> DatasetVersion:
 
 
 def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> str:
-    """What will be started, where, with what, for how much; names and values in two columns."""
+    """Write what will be started, where, with what, for how much; names and values in two columns."""
     spec = plan.spec
     cluster = environment.clusters[spec.cluster]
     pairs = [
@@ -155,7 +155,7 @@ def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> st
 
 
 def listing_text(listing: CodeListing) -> str:
-    """What would be sent, the largest files first, and why each of them."""
+    """Write which files would be sent, the largest first, and why each of them."""
     files = sorted(listing.files, key=lambda each: (-each.bytes, each.name))
     shown = files[:MOST_FILES]
     rows = [(size_text(each.bytes), each.name, each.reason) for each in shown]

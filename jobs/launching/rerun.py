@@ -1,4 +1,4 @@
-"""From a run's record back to a job: the same command, code copy and data versions."""
+"""Turn a run's record back into a job: the same command, code copy and data versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recorded:
 
 
 def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
-    """The job that was run. `cluster` is left open where the environment has it no more.
+    """Make the job that was run; leaves `cluster` open if the environment has it no more.
 
     Raises LaunchError for a run on Azure whose code is not here.
     """
@@ -79,7 +79,7 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
 
 
 def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> ResumePoint:
-    """Where a run that goes on from this one begins.
+    """Find the checkpoint that a run which goes on from this one begins with.
 
     Raises LaunchError while this one is on, and where it left nothing to go on from.
     """
@@ -111,7 +111,7 @@ def differences(record: RunRecord, run_dir: Path, engine: Engine) -> list[str]:
 
 
 def refuse_other_code(job: JobFile) -> None:
-    """A rerun is of the recorded code: `--set` cannot name another."""
+    """Refuse `--set` of other code: a rerun is of the recorded code."""
     given = [key for key in ("code", "module", "script") if getattr(job, key) is not None]
     if given:
         message = f"a rerun takes the code and the program of its run; `--set {given[0]}` cannot"
@@ -126,7 +126,7 @@ def _code(record: RunRecord, run_dir: Path, runs: Runs) -> CodeLocation | None:
     if copy.is_dir():
         return CodeLocation(folder=str(copy))
     if not runs.has_own_records:
-        # The record may be anybody's who can write to the store: its paths are none of ours.
+        # The record may be anybody's who can write to the blob store: its paths are none of ours.
         message = f"the code of {record.id} is not on this machine"
         raise LaunchError(message, hint="rerun it where it was launched, or launch run JOB")
     return CodeLocation(folder=spec.code, only=spec.code_only)

@@ -37,7 +37,7 @@ LARGE_CODE_BYTES = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """How the user wants a run started; `stack` are the words that name the stack.
+    """Options by which the user wants a run started; `stack` are the words that name the stack.
 
     `shown_by` is the command that shows what would be started, and starts nothing.
     """

@@ -1,1 +1,1 @@
-"""Everything that talks to Azure ML, for the engines and for the verbs."""
+"""Talk to Azure ML, for the engines and for the verbs."""

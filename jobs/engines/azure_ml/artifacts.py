@@ -1,4 +1,4 @@
-"""The container in which Azure ML keeps a job's logs: listed and read with our own identity."""
+"""List and read the container in which Azure ML keeps a job's logs, by our own identity."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Artifacts:
 
 
 def job_prefix(job: str) -> str:
-    """What the names of a job's artifacts begin with."""
+    """Give the prefix of the names of a job's artifacts."""
     return f"ExperimentRun/dcid.{job}/"
 
 

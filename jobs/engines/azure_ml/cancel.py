@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
-    """See Engine.cancel."""
+    """End a run for good; see `Engine.cancel`."""
     from jobs.engines.azure_ml.submission import cancel_job
 
     if _may_go_on(runs, handle):
@@ -45,7 +45,7 @@ def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
 
 
 def close_intent(runs: CloudRuns, handle: RunHandle) -> None:
-    """See to it that the same again is another run, where it was not known whether this one is on."""
+    """Close an open intent, so that the same job typed again is another run."""
     run_dir = Path(handle.run_dir)
     if read_intent(run_dir) is None:
         return

@@ -76,11 +76,11 @@ class ArmClient:
         self._require_azure(self.endpoint)
 
     def get(self, path: str, **how: Any) -> Any:
-        """What is there; raises where nothing is; see `send` for the keywords."""
+        """Read a resource; raises if there is none; see `send` for the keywords."""
         return self.send("GET", path, **how).body
 
     def find(self, path: str, **how: Any) -> Any:
-        """What is there, or None; raises PlaceMissing where not even what holds it is."""
+        """Read a resource, or None; raises PlaceMissing if its subscription or workspace is missing."""
         try:
             return self.get(path, **how)
         except PlaceMissing:
@@ -158,7 +158,7 @@ class ArmClient:
         headers: Mapping[str, str] | None = None,
         what: str = "",
     ) -> Reply:
-        """One request, tried again where that can help."""
+        """Send one request, tried again where that can help."""
         asked = {**(query or {}), **({"api-version": api_version} if api_version else {})}
         url = f"{host}{path}{'?' if asked else ''}{urlencode(asked)}"
         return self._follow(method, url, what, body, headers)
@@ -248,14 +248,14 @@ def _is_azures(url: str) -> bool:
 
 
 def _operation(reply: Reply) -> str | None:
-    """Where to ask how far it is."""
+    """Give the address that tells how far a long operation is; None if it is over."""
     if reply.status not in (201, 202):
         return None
     return reply.headers.get("azure-asyncoperation") or reply.headers.get("location")
 
 
 def _pause_s(asked: str) -> float:
-    """As long as Retry-After says in seconds; its other form, a date, says nothing here."""
+    """Read Retry-After in seconds; its other form, a date, is not read."""
     return min(float(asked), LONGEST_PAUSE_S) if asked.isdecimal() else LRO_POLL_S
 
 

@@ -1,4 +1,4 @@
-"""The stack's clusters as they stand in Azure: nodes, runs on them, and how far they may scale.
+"""Read the stack's clusters in Azure (nodes, runs on them), and change how far they scale.
 
 Only the scale is ever written, as a PATCH: a PUT would have to repeat all the rest of a cluster
 (identity, closed ports), and what it forgets is gone.
@@ -64,11 +64,11 @@ class LiveCluster(Struct, frozen=True, kw_only=True):
 
     @property
     def cost_per_hour(self) -> float | None:
-        """What the nodes that are there cost; None where the price is not known."""
+        """Cost of the nodes that are there; None if the price is not known."""
         return self.price(self.nodes)
 
     def price(self, num_nodes: int) -> float | None:
-        """What so many nodes cost an hour."""
+        """Give the price of so many nodes an hour."""
         return None if self.price_per_node_hour is None else self.price_per_node_hour * num_nodes
 
 
@@ -82,7 +82,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 def find_cluster(environment: Environment, name: str) -> Cluster:
-    """The cluster by its stable or physical name."""
+    """Find the cluster by its stable or physical name."""
     for key, cluster in environment.clusters.items():
         if name in (key, cluster.compute):
             return cluster
@@ -97,12 +97,12 @@ def require_scaling(environment: Environment) -> None:
 
 
 def read_clusters(client: ArmClient) -> list[LiveCluster]:
-    """All clusters of the environment; those that Azure has not are in the state `missing`."""
+    """Read all clusters of the environment; one that Azure lacks is in the state `missing`."""
     return parallel(partial(read_cluster, client), list(client.environment.clusters.values()))
 
 
 def read_cluster(client: ArmClient, cluster: Cluster) -> LiveCluster:
-    """How a cluster stands; raises CloudRefusal."""
+    """Read the state of a cluster; raises CloudRefusal."""
     name = _name_of(client.environment, cluster)
     path = f"{client.workspace}/computes/{cluster.compute}"
     what = f"looking at cluster `{name}`"
@@ -138,7 +138,7 @@ def read_cluster(client: ArmClient, cluster: Cluster) -> LiveCluster:
 
 
 def list_nodes(client: ArmClient, cluster: Cluster) -> list[Node]:
-    """The nodes that are there, and the job on each; raises CloudRefusal."""
+    """List the nodes that are there, and the job on each; raises CloudRefusal."""
     path = f"{client.workspace}/computes/{cluster.compute}/listNodes"
     what = "listing nodes"
     page = parse(client.post(path, what=what).body, _Nodes, what=what)
@@ -200,12 +200,12 @@ def wait_until_empty(
 
 
 def idle_seconds(duration: str | None) -> int:
-    """Of `PT2M` as Azure writes it; 0 where it says nothing."""
+    """Parse a duration as Azure writes it (`PT2M`); 0 if it is none."""
     return parse_iso_duration(duration or "") or 0
 
 
 def _name_of(environment: Environment, cluster: Cluster) -> str:
-    """The stable name."""
+    """Find the stable name of a cluster."""
     named = (key for key, each in environment.clusters.items() if each.compute == cluster.compute)
     return next(named, cluster.compute)
 
@@ -256,7 +256,7 @@ class _Error(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """One line of it."""
+        """Error as one line."""
         inner = self.error or _Reason(code=self.code, message=self.message)
         return (inner.message.strip().splitlines() or [inner.code])[0]
 

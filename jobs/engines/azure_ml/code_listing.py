@@ -1,4 +1,4 @@
-"""The code that travels with a job of Azure ML: which files, why, and under which name.
+"""List the code that travels with a job of Azure ML: which files, why, and under which name.
 
 The name is of the content, so equal code goes up once, and nodes run nothing else under it. What a blob has no place for (modes, links,
 empty folders) is written down in a file of its own, where there is any of it.
@@ -89,7 +89,7 @@ def code_name(files: bytes) -> str:
 
 
 class _Found:
-    """What a look at the code has found."""
+    """Files, links and folders found in the code."""
 
     def __init__(self) -> None:
         self.files: list[tuple[Outgoing, str]] = []

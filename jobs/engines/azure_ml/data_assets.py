@@ -62,12 +62,12 @@ def _write(
 
 
 def datastore_uri(dataset: DatasetVersion, environment: Environment) -> str:
-    """Where Azure ML finds a version."""
+    """Give the address by which Azure ML finds a version."""
     return datastore_path(environment, environment.storage.containers.data, dataset.content_prefix)
 
 
 def datastore_path(environment: Environment, container: str, path: str) -> str:
-    """What Azure ML calls a place in one of the two containers."""
+    """Give Azure ML's address of a path in one of the two containers."""
     assert environment.subscription_id
     assert environment.resource_group
     return (
@@ -78,19 +78,19 @@ def datastore_path(environment: Environment, container: str, path: str) -> str:
 
 
 def asset_path(workspace: str, dataset: DatasetVersion) -> str:
-    """The data asset of a version, below Resource Manager."""
+    """Give the path in Resource Manager of a version's data asset."""
     return f"{workspace}/data/{dataset.name}/versions/{dataset.version}"
 
 
 def can_be_asset(name: str) -> bool:
-    """Whether Azure ML allows a dataset's name."""
+    """Tell whether Azure ML allows a dataset's name."""
     return _ASSET_NAME.fullmatch(name) is not None
 
 
 def asset_body(
     dataset: DatasetVersion, environment: Environment, *, is_archived: bool = False
 ) -> dict[str, Any]:
-    """What is written there; the same each time, so that it can be written again."""
+    """Make the body of a version's data asset; equal each time, so that it can be written again."""
     files, size = count_text(dataset.files, "file"), size_text(dataset.bytes)
     return {
         "properties": {

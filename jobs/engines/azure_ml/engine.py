@@ -1,4 +1,4 @@
-"""The Azure ML engine: runs are command jobs of the workspace that the environment names."""
+"""Run jobs as command jobs of the Azure ML workspace that the environment names."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 What is here already is not asked for again: outputs by the ETag that their copy had, logs by their
 length and last bytes. A file has its name only once it is whole, of one version, and of the MD5 that
-the store has of it.
+the blob store has of it.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def fetch_run(runs: CloudRuns, handle: RunHandle, into: Path) -> Path:
 
 
 def local_path(into: Path, name: str) -> Path | None:
-    """Where a blob goes; None for a name that would lead out of the folder, or names no file."""
+    """Give the file of a blob; None for a name that leads out of the folder, or names no file."""
     return into.joinpath(*name.split("/")) if is_file_name(name) else None
 
 
 class _Copied(Struct, frozen=True, kw_only=True):
-    """What is known of a copy."""
+    """Size, version and path of a copied blob."""
 
     etag: str
     bytes: int

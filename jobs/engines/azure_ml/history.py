@@ -1,4 +1,4 @@
-"""What Azure ML's answers say of a run: of its attempts, and of the runs of a list (pure)."""
+"""Read a run's attempts, and the runs of a list, out of Azure ML's answers (pure)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 def attempt_of(number: int, details: Mapping[str, Any]) -> Attempt:
-    """An attempt, from the run's details in the run history; what is odd in them is left out."""
+    """Read an attempt from the run's details in the run history; leaves out what is odd in them."""
     warnings = [text_in(mapping(each), "message") for each in items(details.get("warnings"))]
     status = text_in(details, "status")
     return Attempt(
@@ -47,7 +47,7 @@ def attempt_of(number: int, details: Mapping[str, Any]) -> Attempt:
 
 
 def our_time(text: Any) -> str | None:
-    """A time of Azure as runs carry it: ISO 8601, UTC, microseconds; None for what is no time."""
+    """Convert a time of Azure to ISO 8601, UTC, microseconds; None for what is no time."""
     try:
         when = datetime.fromisoformat(text)
         when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
@@ -58,7 +58,7 @@ def our_time(text: Any) -> str | None:
 
 
 def created_of(run_id: str) -> str:
-    """When a run was made: its id says it. Raises ValueError for an id that is no time."""
+    """Read the time of creation from a run's id; raises ValueError for an id that is no time."""
     micros = int(run_id[16:], 36)
     if micros >= _SECOND:
         raise ValueError(run_id)
@@ -75,7 +75,7 @@ def is_run(name: str) -> bool:
 
 
 def events_of(created: str, attempts: Sequence[Attempt], run_id: str) -> list[RunEvent]:
-    """The states that a run went through, as `events.jsonl` has them."""
+    """Make the events of a run, as `events.jsonl` has them."""
     events = [RunEvent(ts=created, state=RunState.QUEUED)]
     for attempt in attempts:
         standing = attempt.standing
@@ -125,7 +125,7 @@ def listed_runs(jobs: Iterable[Any]) -> Iterable[Listed]:
 
 
 def status_of(listed: Listed, run_dir: str, attempt: Attempt | None = None) -> RunStatus:
-    """How a listed run stands; `attempt` has what the list does not tell: times, reason."""
+    """Make the status of a listed run; `attempt` has times and reason, which the list lacks."""
     standing = attempt.standing if attempt is not None else listed.standing
     return RunStatus(
         id=listed.run,
@@ -156,14 +156,14 @@ class _Body(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Job(Struct, frozen=True, kw_only=True):
-    """What is read of a job in a list."""
+    """Fields that are read of a job in a list."""
 
     name: str
     properties: _Body
 
 
 def _listed(row: Any) -> Listed | None:
-    """The run that a job is of; None for whatever others made, also under a name like ours."""
+    """Read the run that a job is of; None for others' jobs, also under a name like ours."""
     try:
         job = msgspec.convert(row, type=_Job)
     except msgspec.ValidationError:

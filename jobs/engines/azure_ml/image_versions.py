@@ -1,4 +1,4 @@
-"""An image as Azure ML knows it: one version of an `environment`, named by what is in it."""
+"""Name images as Azure ML knows them: versions of an `environment`, by what is in them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ImageVersion(Struct, frozen=True, kw_only=True):
     body: dict[str, Any]
 
     def path(self, workspace: str) -> str:
-        """Its path in Resource Manager, which is also the id that a job names."""
+        """Give the version's path in Resource Manager, which is also the id that a job names."""
         return f"{workspace}/environments/{self.name}/versions/{self.version}"
 
 
 def version_for(spec: JobSpec, environment: Environment) -> ImageVersion:
-    """The version that a job needs. Reads images/<name>/ of the project for a bare name.
+    """Make the version that a job needs; reads images/<name>/ of the project for a bare name.
 
     Raises NotFound where the project has no such image.
     """
@@ -46,7 +46,7 @@ def version_for(spec: JobSpec, environment: Environment) -> ImageVersion:
 
 
 def is_reference(image: str) -> bool:
-    """Whether it names an image of a registry, and no folder of images/."""
+    """Tell whether an image is one of a registry, and no folder of images/."""
     return any(mark in image for mark in "/:@")
 
 
@@ -69,7 +69,7 @@ def image_reference(image: str, environment: Environment) -> str:
 
 
 def image_version(reference: str) -> ImageVersion:
-    """The version of an image that a registry has (pure)."""
+    """Make the version of an image that a registry has (pure)."""
     repository = reference.partition("@")[0].rpartition("/")[2].partition(":")[0]
     return ImageVersion(
         name=image_name(repository),
@@ -79,7 +79,7 @@ def image_version(reference: str) -> ImageVersion:
 
 
 def built_version(recipe: Recipe) -> ImageVersion:
-    """The version of an image that the workspace builds from images/<name>/ (pure)."""
+    """Make the version of an image that the workspace builds from images/<name>/ (pure)."""
     build = {"contextUri": CONTEXT, "dockerfilePath": recipe.dockerfile}
     return ImageVersion(
         name=image_name(recipe.image),
@@ -89,7 +89,7 @@ def built_version(recipe: Recipe) -> ImageVersion:
 
 
 def plain_dockerfile(text: str, arguments: Mapping[str, str]) -> str:
-    """The same recipe for a builder that takes no arguments and may be without BuildKit (pure).
+    """Rewrite a recipe for a builder that takes no arguments and may be without BuildKit (pure).
 
     Arguments become the defaults of their ARG lines; secrets, which nobody gives there, are left
     out; a folder that is lent to one step is copied.

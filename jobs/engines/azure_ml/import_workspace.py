@@ -52,7 +52,7 @@ def import_workspace(
     engine: CloudEngine,
     credential: Any = None,
 ) -> Environment:
-    """The environment of a workspace; `data` and `runs` are containers of one storage account.
+    """Read the environment of a workspace; `data` and `runs` are containers of one account.
 
     Where neither is named and the workspace has none of stacks of ours, both are its own. Raises
     LaunchError for what is no workspace's id, NotFound for containers without a datastore,
@@ -80,7 +80,7 @@ def import_workspace(
 
 
 def _parse_id(resource_id: str) -> Environment:
-    """As much of the environment as the id says."""
+    """Make as much of the environment as the id says."""
     parts = _WORKSPACE_ID.fullmatch(resource_id.strip())
     if parts is None:
         message = f"`{resource_id}` is no workspace's resource id"
@@ -140,7 +140,7 @@ class _StoreRow(Struct, frozen=True, kw_only=True):
 
 
 def _find_storage(client: ArmClient, data: str | None, runs: str | None) -> Storage:
-    """The account that has both containers behind datastores."""
+    """Find the account that has both containers behind datastores."""
     listed = client.pages(f"{client.workspace}/datastores", what="listing datastores")
     rows = parse_rows(listed, _StoreRow)
     blobs = [each for each in rows if each.properties.datastore_type == "AzureBlob"]
@@ -158,7 +158,7 @@ def _find_storage(client: ArmClient, data: str | None, runs: str | None) -> Stor
 
 
 def _storage(stores: Sequence[_StoreRow], containers: Containers) -> Storage:
-    """Of datastores of one account."""
+    """Make the storage of datastores of one account."""
     datastores: dict[str, str] = {}
     for name in dict.fromkeys((containers.data, containers.runs)):
         called = sorted(each.name for each in stores if each.properties.container_name == name)
@@ -176,7 +176,7 @@ def _storage(stores: Sequence[_StoreRow], containers: Containers) -> Storage:
 def _no_storage(
     environment: Environment, rows: Sequence[_StoreRow], wanted: Containers, own: _StoreRow | None
 ) -> NotFound:
-    """Where one of the two is there, the other is to be made beside it."""
+    """Make the error of missing datastores; names the account if one of the two is there."""
     workspace = environment.workspace.name
     there = sorted(
         {(each.properties.container_name, each.properties.account_name) for each in rows}
@@ -206,7 +206,7 @@ def _no_storage(
 
 
 def _find_registry(client: ArmClient, resource_id: str | None) -> Registry | None:
-    """Its address has more in it than its name where Azure was asked to make that its own."""
+    """Find the registry's address, which may hold more than its name."""
     from jobs.engines.azure_ml.refusals import CloudRefusal
 
     if not resource_id:
@@ -232,7 +232,7 @@ def _last(resource_id: str) -> str:
 
 
 def _find_clusters(client: ArmClient) -> dict[str, Cluster]:
-    """The workspace's AmlComputes, by their own names."""
+    """Read the workspace's AmlComputes, by their own names."""
     computes = f"{client.workspace}/computes"
     rows = parse_rows(client.pages(computes, what="listing clusters"), _ComputeRow)
     names = sorted(each.name for each in rows if each.properties.compute_type == "AmlCompute")

@@ -1,4 +1,4 @@
-"""What `launch` means to start, on disk before Azure hears of it; so a crash starts no run twice.
+"""Write each submit's intent to disk before Azure hears of it, so that a crash starts no run twice.
 
 A run's folder holds `intent.json` from before the first request until Azure ML has the job; then it
 is renamed to `submitted.json`. Whoever finds an intent that nobody works on any more knows what was
@@ -60,7 +60,7 @@ def give_up(run_dir: Path) -> None:
 
 
 def read_intent(run_dir: Path) -> Intent | None:
-    """The intent, while it is open."""
+    """Read the intent while it is open; None if it is not."""
     try:
         return read_json(run_dir / INTENT, Intent)
     except (OSError, msgspec.DecodeError):

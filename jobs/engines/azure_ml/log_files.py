@@ -38,7 +38,7 @@ class LogName:
 
 
 def parse_name(name: str, num_ranks: int) -> LogName | None:
-    """Whose log this is; `name` begins with `user_logs/`. None for a log that is no rank's.
+    """Read a rank out of a log's name below `user_logs/`; None for a log that is no rank's.
 
     Parameter servers are numbered after all ranks, as launchers do it.
     """
@@ -58,7 +58,7 @@ def parse_name(name: str, num_ranks: int) -> LogName | None:
 
 
 def is_preparation(name: str) -> bool:
-    """Whether a log tells how image and nodes were made ready."""
+    """Tell whether a log is of how image and nodes were made ready."""
     return name.startswith(_PREPARATION)
 
 
@@ -84,17 +84,17 @@ class Reading:
 
     @property
     def place(self) -> tuple[int, bytes, bytes, str]:
-        """How far it was read."""
+        """Offset up to which it was read."""
         return self.offset, self.tail, self.rest, self.ts
 
     def next_range(self, longest: int = LONGEST_RANGE) -> tuple[int, int]:
-        """The bytes to ask for next: from, up to but without."""
+        """Give the range to ask for next: from, up to but without."""
         if self.size < self.offset:
             self.begin_anew()
         return self.offset - len(self.tail), min(self.size, self.offset + longest)
 
     def begin_anew(self) -> None:
-        """The file is another one under the same name."""
+        """Start at offset 0: another file has the same name now."""
         self.former = self.place
         self.offset, self.tail, self.rest = 0, b"", b""
 
@@ -103,7 +103,7 @@ class Reading:
         self.offset, self.tail, self.rest, self.ts = offset, tail, rest, ts
 
     def take(self, content: bytes, now: str) -> list[LogLine] | None:
-        """The whole lines of what `next_range` brought; None where it is another file.
+        """Decode the whole lines of what `next_range` brought; None if it is another file now.
 
         It then has been begun anew. `now` stands in for the time of a first line without one.
         """
@@ -125,7 +125,7 @@ class Reading:
         return [self._parse(line, now) for line in lines]
 
     def last_line(self, now: str) -> list[LogLine]:
-        """What is left at the end of a log that will not grow any more."""
+        """Decode the last line of a log that grows no more."""
         line, self.rest = self.rest, b""
         return [self._parse(line, now)] if line else []
 
@@ -165,7 +165,7 @@ def split_line(line: bytes) -> tuple[str, str]:
 def parse_block(
     content: bytes, rank: int, *, is_first: bool, now: str
 ) -> tuple[bytes, list[LogLine]]:
-    """The whole lines of a piece of a log, and what of it belongs to the piece before.
+    """Split a piece of a log into whole lines, and the start that belongs to the piece before.
 
     That is all before the first line that has a time: lines without one have that of the line
     before. Where there are LONGEST_RANGE bytes of such lines they are taken as they are.
@@ -207,7 +207,7 @@ class Readings:
         return sorted(news, key=lambda each: (each.read_at_s, *_order(each)))[:most]
 
     def in_order(self) -> list[Reading]:
-        """All files: of each rank what was written before a restart first."""
+        """Order files by rank, those from before a restart first."""
         return sorted(self._files.values(), key=_order)
 
     def _meet(self, name: str) -> Reading | None:

@@ -1,4 +1,4 @@
-"""The logs of all ranks of an Azure ML run: merged by time, by byte range, followed.
+"""Read the logs of all ranks of an Azure ML run: merged by time, by byte range, followed.
 
 While a run is followed its logs are listed every PERIOD_S (one request for up to 2,000 ranks), and of
 those that have grown only what is new is read, at most MOST_READ of them at a time. So a terminal
@@ -88,7 +88,7 @@ class AttemptLogs:
         self._readings = readings
 
     def look(self) -> None:
-        """See which logs there are, and how long they are."""
+        """List the logs with their lengths."""
         start = len(job_prefix(self._job))
         listed = self._runs.artifacts.list(self._job, _USER_LOGS)
         self._readings.see((blob.name[start:], blob.bytes) for blob in listed)
@@ -158,7 +158,7 @@ class AttemptLogs:
         return merged(chain.from_iterable(self._read(due, LONGEST_RANGE)))
 
     def _rest(self) -> list[LogLine]:
-        """All that is left once the attempt is over."""
+        """Read the rest of each log once the attempt is over."""
         lines: list[LogLine] = []
         num_vain = 0
         while num_vain < MOST_VAIN and (due := self._readings.due(MOST_READ)):
@@ -227,7 +227,7 @@ class AttemptLogs:
 
 
 def _share(num_files: int, most: int) -> int:
-    """How much of each file is held, so that all together are held in memory."""
+    """Share the memory for logs that are read from their end among the files."""
     return max(min(most, _MEMORY // max(num_files, 1)), 16 << 10)
 
 

@@ -21,7 +21,7 @@ def run_of_job(name: str) -> tuple[str, int]:
 
 
 def checkpoints_prefix(run: str) -> str:
-    """Name the folder of a run's checkpoints in the container `runs`; the store's rules know it."""
+    """Name the folder of a run's checkpoints in the container `runs`; the blob store's rules know it."""
     return f"checkpoints/{run}/"
 
 

@@ -1,4 +1,4 @@
-"""What an Azure ML job carries for its ranks: one file beside the code, a command, its environment.
+"""Make what an Azure ML job carries for its ranks: a file beside the code, a command, variables.
 
 Pure. The file (`snapshot_file`) is the same for every run, so that equal code is uploaded once; what
 is of one run travels as TRAINYARD_RUN, TRAINYARD_ATTEMPT and TRAINYARD_JOB. None holds a secret: names
@@ -62,7 +62,7 @@ sys.exit(main())
 
 
 class Stream(Struct, frozen=True, kw_only=True):
-    """An input whose shards stay in the store: where its list of files is, and where they are."""
+    """An input whose shards stay in the blob store: where its list of files is, and where they are."""
 
     files: str
     prefix: str
@@ -88,12 +88,12 @@ class NodeJob(Struct, frozen=True, kw_only=True):
 
 
 def snapshot_file() -> bytes:
-    """The content of SNAPSHOT_FILE: what starts each rank, as a program that Python runs as it is."""
+    """Build SNAPSHOT_FILE, which starts each rank, as a program that Python runs as it is."""
     return zip_program(_MAIN, _MODULES)
 
 
 def node_command(spec: JobSpec, code: str) -> str:
-    """The job's command: Azure ML starts it once for each rank, with the places filled in.
+    """Make the job's command: Azure ML starts it once for each rank, with the places filled in.
 
     `code` is the name of the upload, which says what has to be in it.
     """
@@ -110,7 +110,7 @@ def node_command(spec: JobSpec, code: str) -> str:
 def environment_variables(
     spec: JobSpec, environment: Environment, *, run: str, attempt: int
 ) -> dict[str, str]:
-    """All variables of the job: the job's own, the launcher's, and what rank/main.py has to know."""
+    """Make all variables of the job: its own, the launcher's, and what rank/main.py has to know."""
     job = msgspec.json.encode(node_job(spec, environment), order="deterministic")
     return {
         **_launcher_environment(spec, environment.clusters[spec.cluster], run),
@@ -124,7 +124,7 @@ def environment_variables(
 
 
 def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
-    """What TRAINYARD_JOB says."""
+    """Make the content of TRAINYARD_JOB."""
     storage = environment.storage
     return NodeJob(
         command=spec.command,
@@ -151,7 +151,7 @@ def _stream(dataset: DatasetVersion) -> Stream:
 
 
 def _launcher_environment(spec: JobSpec, cluster: Cluster, run: str) -> dict[str, str]:
-    """What the frameworks need here; which way ranks reach each other is Azure ML's to say."""
+    """Make the frameworks' variables; Azure ML says by which network ranks reach each other."""
     if spec.launcher in {"horovod", "mpi"}:
         # Else its warnings about a stall would come before ours.
         return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(patience_s(spec.limits))}

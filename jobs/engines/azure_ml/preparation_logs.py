@@ -35,7 +35,7 @@ def preparation_lines(runs: CloudRuns, handle: RunHandle) -> Iterator[tuple[str,
 
 
 class BuildNews:
-    """What the building of a run's image says, while it does."""
+    """Log of a run's image build, read while it grows."""
 
     def __init__(self, runs: CloudRuns, handle: RunHandle) -> None:
         self._runs, self._handle = runs, handle
@@ -43,7 +43,7 @@ class BuildNews:
         self._looked_s = float("-inf")
 
     def lines(self) -> list[str]:
-        """What is new, looked for every PERIOD_S; never raises: it is not what is waited for."""
+        """Read the new lines, every PERIOD_S; never raises: nobody waits for them."""
         now_s = time.monotonic()
         if now_s - self._looked_s < PERIOD_S:
             return []

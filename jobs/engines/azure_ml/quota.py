@@ -53,7 +53,7 @@ class Quota(Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> int:
-        """What can still be had; a limit may have been lowered below what is used."""
+        """vCPUs that can still be had; a limit may have been lowered below what is used."""
         return max(self.limit - self.used, 0)
 
 
@@ -76,16 +76,16 @@ class _Usage(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def words(self) -> str:
-        """What a person is told of it."""
+        """Name of the count for people."""
         return self.name.localized_value or self.name.value
 
     def is_total(self, priority: Priority) -> bool:
-        """Whether all the region's nodes of a priority count in it."""
+        """Tell whether all the region's nodes of a priority count in it."""
         is_of_family = "family" in self.type.lower() or "family" in _plain(self.name.value)
         return not is_of_family and _TOTALS[priority].lower() in self.type.lower().split("/")
 
     def is_of(self, family: str, priority: Priority) -> bool:
-        """Whether a family's nodes of a priority count in it."""
+        """Tell whether a family's nodes of a priority count in it."""
         whole = f"{_plain(family)}cluster{_SUFFIXES[priority]}vcpus"
         if whole in (_plain(self.name.value), _plain(self.name.localized_value)):
             return True
@@ -94,7 +94,7 @@ class _Usage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_quotas(client: ArmClient) -> list[_Usage]:
-    """All that Azure ML counts in the environment's region; raises CloudRefusal."""
+    """Read all counts of Azure ML in the environment's region; raises CloudRefusal."""
     environment = client.environment
     path = (
         f"/subscriptions/{environment.subscription_id}/providers"
@@ -104,7 +104,7 @@ def read_quotas(client: ArmClient) -> list[_Usage]:
 
 
 def quotas_of(cluster: Cluster, environment: Environment, usages: Iterable[_Usage]) -> list[Quota]:
-    """The limits that a cluster's nodes count against; those without a number are left out."""
+    """Pick the limits that a cluster's nodes count against; leaves out those without a number."""
     workspace = f"{environment.workspace.id}/usages".lower()
     found: list[Quota] = []
     for row in usages:
@@ -152,12 +152,12 @@ def check_job(spec: JobSpec, environment: Environment, client: ArmClient) -> Non
 
 
 def most_nodes(cluster: Cluster, quotas: Iterable[Quota]) -> int | None:
-    """How many nodes the limits leave the cluster, were it alone; None where there is none."""
+    """Count the nodes that the limits leave the cluster, were it alone; None without a limit."""
     return min((each.limit // cluster.cpus_per_node for each in quotas), default=None)
 
 
 def cluster_text(cluster: Cluster, max_nodes: int, quotas: Sequence[Quota]) -> str:
-    """Whether the limits hold so many of its nodes: by how many vCPUs they fall short."""
+    """Tell whether the limits hold so many nodes, or by how many vCPUs they fall short."""
     needed = max_nodes * cluster.cpus_per_node
     told = (
         f"{count_text(max_nodes, 'node')} x {cluster.cpus_per_node} = {needed} vCPUs "
@@ -207,7 +207,7 @@ def _refusal(
 def _fitting(
     spec: JobSpec, planned: Environment, environment: Environment, usages: Iterable[_Usage]
 ) -> Iterable[str]:
-    """What to type for each other cluster of the same kind that could hold the job, and its price."""
+    """Yield what to type for each other cluster of the same kind that holds the job, and its price."""
     from jobs.jobfile.resolve import process_slots
 
     mine = planned.clusters[spec.cluster]
@@ -231,7 +231,7 @@ def _price(cluster: Cluster, num_nodes: int) -> str:
 
 
 def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
-    """The same for all other stacks on Azure that are up and can be asked."""
+    """List what fits on other stacks on Azure that are up and can be asked."""
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.stacks.prices import with_list_prices
     from jobs.stacks.read import list_stacks, load_environment
@@ -272,7 +272,7 @@ class QuotaCheck(Struct, frozen=True, kw_only=True):
 
 
 def check_clusters(client: ArmClient) -> list[QuotaCheck]:
-    """Every limit that the environment's clusters count against; raises EnvironmentFailure."""
+    """Check every limit that the environment's clusters count against; raises EnvironmentFailure."""
     environment = client.environment
     if not environment.clusters:
         return []
@@ -302,7 +302,7 @@ class _Inner(Struct, frozen=True, kw_only=True):
 
 
 class _Inputs(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a stack declares of an AmlCompute."""
+    """Inputs of an AmlCompute that a stack declares."""
 
     compute_name: str
     resource_group_name: str
@@ -313,7 +313,7 @@ class _Inputs(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def declared_environment(preview: bytes, stack: str) -> Environment | None:
-    """What `pulumi up` would make, as much of it as a quota is asked with.
+    """Read what `pulumi up` would make out of its preview, as far as a quota needs it.
 
     None where no cluster on Azure is declared. Raises EnvironmentFailure.
     """
@@ -338,7 +338,7 @@ def declared_environment(preview: bytes, stack: str) -> Environment | None:
 
 
 def _place(compute: _Inputs, subscription: str, stack: str) -> Environment:
-    """Where the clusters are; of the rest a preview says too little, and no quota asks for it."""
+    """Make an environment without clusters at the place of a compute."""
     group, name = compute.resource_group_name, compute.workspace_name
     workspace = (
         f"/subscriptions/{subscription}/resourceGroups/{group}/providers"

@@ -1,4 +1,4 @@
-"""What an answer of Azure that is an error means here, and which command or role mends it (pure)."""
+"""Explain an error that Azure answers: its meaning, and the command or role that mends it (pure)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Passing(CloudRefusal, Unreached):
 
 
 class PlaceMissing(CloudRefusal):
-    """What holds all that is asked for is not there, or not for this login."""
+    """Error that the subscription, group or workspace is missing, or hidden from this login."""
 
 
 class WorkspaceGone(PlaceMissing):
@@ -78,7 +78,7 @@ class WorkspaceGone(PlaceMissing):
 def explain(
     status: int, body: bytes, *, environment: Environment, what: str, host: str
 ) -> CloudRefusal:
-    """The error that an answer comes to; `what` says what was tried, as `cancelling ID`."""
+    """Make the error of an answer; `what` says what was tried, as `cancelling ID`."""
     code, text = reason(body)
     kind, message, hint = _meaning(status, code, text, environment, host)
     said = f"{what}: {message}" if what else message
@@ -94,7 +94,7 @@ def unreachable(error: Exception, *, environment: Environment, host: str) -> Clo
 
 
 def reason(body: bytes) -> tuple[str, str]:
-    """The code, outermost where there are several, and the first line of what Azure says."""
+    """Read the outermost code, and the first line of what Azure says."""
     try:
         error = parse_json(body, dict[str, Any])["error"]
     except (msgspec.DecodeError, KeyError):
@@ -107,7 +107,7 @@ def reason(body: bytes) -> tuple[str, str]:
 
 
 def role_for(action: str) -> str:
-    """The built-in role that allows an action of Azure ML."""
+    """Name the built-in role that allows an action of Azure ML."""
     return next((role for begin, role in _ROLES if action.startswith(begin)), "Contributor")
 
 

@@ -1,4 +1,4 @@
-"""A job as Azure ML takes it: the exact bodies that are sent, as data, without Azure.
+"""Make the exact bodies that Azure ML is sent for a job, as data, without Azure.
 
 Pure, but that an image which the workspace is to build (dev) is read for its name.
 
@@ -178,7 +178,7 @@ def job_request(
 
 
 def _distribution(spec: JobSpec) -> dict[str, str | int] | UnsetType:
-    """How Azure ML starts the ranks."""
+    """Say how Azure ML starts the ranks."""
     per_node = spec.processes_per_node
     if spec.launcher in {"horovod", "mpi"}:
         return {"distributionType": "Mpi", "processCountPerInstance": per_node}
@@ -194,13 +194,13 @@ def _distribution(spec: JobSpec) -> dict[str, str | int] | UnsetType:
 
 
 def _input(given: InputSpec, environment: Environment) -> JobFolder:
-    """By place, not by data asset: content is there for good, an asset may be archived."""
+    """Name an input by its place, not by data asset: an asset may be archived."""
     uri = datastore_uri(given.dataset, environment)
     return JobFolder(job_input_type="uri_folder", uri=uri, mode=_MODES[given.mode])
 
 
 def _checkpoints(environment: Environment, run: str) -> JobFolder:
-    """Mounted: what an attempt has saved is there when the next one begins."""
+    """Mount the checkpoints, so that each attempt finds what the one before saved."""
     uri = datastore_path(environment, environment.storage.containers.runs, checkpoints_prefix(run))
     return JobFolder(job_output_type="uri_folder", uri=uri, mode="ReadWriteMount")
 
@@ -226,7 +226,7 @@ def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
 
 
 def hang_notes(limits: Limits) -> list[str]:
-    """What becomes of a `limits.hang` that was given."""
+    """Note what becomes of a `limits.hang` that was given."""
     if limits.hang_s in (None, hang_s(JobLimits())):
         return []
     note = "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends what hangs"

@@ -1,4 +1,4 @@
-"""What a run's nodes have left in the container `runs`: ranks' records, figures, checkpoints."""
+"""Read what a run's nodes left in the container `runs`: ranks' records, figures, checkpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FOLDER = re.compile(r"([^/]+)/(.+)")
 
 
 def rank_reports(blobs: BlobStore, run: str, attempt: int) -> list[tuple[str, bytes]]:
-    """The records of an attempt's ranks, by file name, as far as they left one.
+    """Read the records of an attempt's ranks, by file name, as far as they left one.
 
     Whoever is on a node may write there: other names, and what is longer than a record, are left.
     """
@@ -54,12 +54,12 @@ def rank_reports(blobs: BlobStore, run: str, attempt: int) -> list[tuple[str, by
 
 
 def rank_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:
-    """The rank that failed first, judged as on a machine of one's own."""
+    """Find the rank that failed first, judged as on a machine of one's own."""
     return _judge(rank_reports(blobs, run, attempt))
 
 
 def own_error(blobs: BlobStore, run: str, attempt: int) -> RankError | None:
-    """The rank that surely failed by itself: by no peer's end, no signal and no checkpoint of its own."""
+    """Find the rank that failed by itself: not by a peer's end, a signal or its own checkpoint."""
     reports = _decode(rank_reports(blobs, run, attempt))
     own = [each for each in reports if not each.is_about_a_peer and not _was_ended(each)]
     return root_cause(own, stopped_s=None)
@@ -139,7 +139,7 @@ def _read(blobs: BlobStore, name: str, longest: int) -> bytes | None:
 
 
 def _was_ended(report: RankReport) -> bool:
-    """Whether a rank left after a checkpoint, or by a signal that comes from outside."""
+    """Tell whether a rank left after a checkpoint, or by a signal that comes from outside."""
     by_signal = report.signal in _FROM_OUTSIDE and not report.out_of_memory
     return by_signal or report.exit_code == PREEMPTED_EXIT_CODE
 
@@ -148,7 +148,7 @@ def _was_ended(report: RankReport) -> bool:
 
 
 def cloud_checkpoints(blobs: BlobStore, run: str) -> list[Checkpoint]:
-    """All that have a manifest, newest first."""
+    """List the checkpoints that have a manifest, newest first."""
     found: list[Checkpoint] = []
     for name, files in _folders(blobs, run).items():
         if MANIFEST not in files:
@@ -163,7 +163,7 @@ def cloud_checkpoints(blobs: BlobStore, run: str) -> list[Checkpoint]:
 
 
 def _folders(blobs: BlobStore, run: str) -> dict[str, dict[str, Blob]]:
-    """The files of each checkpoint."""
+    """List the files of each checkpoint."""
     prefix = checkpoints_prefix(run)
     found: dict[str, dict[str, Blob]] = {}
     for blob in blobs.list(prefix):

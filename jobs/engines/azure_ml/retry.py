@@ -39,7 +39,7 @@ class NextAttempt(Struct, frozen=True, kw_only=True):
 
 
 def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
-    """See Attended.begin_again."""
+    """Submit another attempt if one is due; see `Attended.begin_again`."""
     from jobs.engines.azure_ml.submission import cancel_job, submit_attempt
 
     record = runs.record(handle)
@@ -65,7 +65,7 @@ def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
 
 
 def next_attempt(spec: JobSpec, attempts: Sequence[Attempt], now: datetime) -> NextAttempt | None:
-    """The attempt that is to follow these; None where none is.
+    """Decide which attempt is to follow these; None if none is.
 
     The same whoever asks: only Azure ML's times count, but for whether it is too late.
     """

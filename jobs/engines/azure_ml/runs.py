@@ -1,4 +1,4 @@
-"""The runs of an Azure ML workspace: found, listed page by page, asked how they stand.
+"""Find and list the runs of an Azure ML workspace, page by page, and read their states.
 
 What this machine knows of a run lies in the run's folder (docs/run-directory.md); what has ended
 is kept there and not asked for again.
@@ -76,7 +76,7 @@ class CloudRuns:
 
     @property
     def has_own_records(self) -> bool:
-        """Whether this user alone writes the records: whoever may write to the store does."""
+        """Whether this user alone writes the records: whoever may write to the blob store does."""
         return False
 
     @property
@@ -86,12 +86,12 @@ class CloudRuns:
 
     @classmethod
     def of(cls, environment: Environment) -> CloudRuns:
-        """Those of an environment; nothing is asked yet."""
+        """Open the runs of an environment; asks nothing yet."""
         return cls(environment)
 
     @cached_property
     def client(self) -> ArmClient:
-        """What asks Azure."""
+        """Client of Azure."""
         from jobs.engines.azure_ml.client import ArmClient
 
         return ArmClient(self.environment, credential=self._credential)
@@ -105,7 +105,7 @@ class CloudRuns:
 
     @cached_property
     def artifacts(self) -> Artifacts:
-        """Where Azure ML keeps logs."""
+        """Container in which Azure ML keeps logs."""
         from jobs.engines.azure_ml.artifacts import Artifacts
 
         return Artifacts(self.client)
@@ -155,9 +155,9 @@ class CloudRuns:
         return status if first is None else replace(status, started=first.started)
 
     def find(self, name: str) -> RunHandle:
-        """The run that an id, a unique prefix of one or `last` names.
+        """Find the run that an id, a unique prefix of one or `last` names.
 
-        Its record is here then, unless the store has none or is out of reach. Raises NotFound where
+        Its record is here then, unless the blob store has none or is out of reach. Raises NotFound where
         there is no such run, LaunchError where a prefix fits several.
         """
         if is_run(name):
@@ -185,11 +185,11 @@ class CloudRuns:
         return self.find(matches[0])
 
     def handle(self, run_id: str) -> RunHandle:
-        """The handle of an id; does not look whether there is such a run."""
+        """Make the handle of an id; does not look whether there is such a run."""
         return RunHandle(id=run_id, engine="azureml", run_dir=str(self.runs / run_id))
 
     def record(self, handle: RunHandle) -> RunRecord:
-        """What the run was asked to do, and with what."""
+        """Read what the run was asked to do, and with what."""
         record = self._records.get(handle.id)
         if record is None:
             self._bring_record(handle)
@@ -241,7 +241,7 @@ class CloudRuns:
     # --- How it stands -----------------------------------------------------------------------
 
     def status(self, handle: RunHandle) -> RunStatus:
-        """Where the run stands; asks Azure ML where that was not done just now.
+        """Make the status; asks Azure ML unless that was done just now.
 
         `lost` where Azure ML has no such job any more, or the workspace is gone.
         """
@@ -268,19 +268,19 @@ class CloudRuns:
         )
 
     def attempts(self, handle: RunHandle) -> Sequence[Attempt]:
-        """The run's attempts, oldest first; at least one."""
+        """List the run's attempts, oldest first; at least one."""
         return self.statuses.look(handle).attempts
 
     def newest_attempt(self, handle: RunHandle) -> int:
-        """The number of the newest attempt, from 1."""
+        """Give the number of the newest attempt, from 1."""
         return self.statuses.look(handle).attempts[-1].number
 
     def events(self, handle: RunHandle) -> list[RunEvent]:
-        """The states that the run went through, oldest first."""
+        """List the states that the run went through, oldest first."""
         return events_of(created_of(handle.id), self.attempts(handle), handle.id)
 
     def details(self, run: str, number: int) -> dict[str, Any] | None:
-        """What the run history says of an attempt; None where there is no such job."""
+        """Read an attempt's details in the run history; None if there is no such job."""
         name, client = job_name(run, number), self.client
         what = f"asking how {name} stands"
         path = f"{HISTORY}{client.workspace}/runs/{name}/details"
@@ -292,7 +292,7 @@ class CloudRuns:
         return None if job is None else {"status": mapping(job.get("properties")).get("status")}
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
-        """For what an attempt waits that has not begun, where its cluster tells."""
+        """Tell what an attempt that has not begun waits for, if its cluster tells."""
         spec = self.record(handle).plan.spec
         path = f"{self.client.workspace}/computes/{spec.compute}"
         compute = self.client.find(path, what=f"asking why {handle.id} waits")
@@ -305,7 +305,7 @@ class CloudRuns:
     # --- What it left ------------------------------------------------------------------------
 
     def error(self, handle: RunHandle) -> RankError | None:
-        """The rank that failed first, or None."""
+        """Find the rank that failed first, or None."""
         from jobs.engines.azure_ml.results import rank_error
 
         attempt = self.attempts(handle)[-1]
@@ -320,7 +320,7 @@ class CloudRuns:
         bring_results(self.blobs, handle, self.attempts(handle)[-1])
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
-        """The whole checkpoints, newest first."""
+        """List the whole checkpoints, newest first."""
         from jobs.engines.azure_ml.results import cloud_checkpoints
 
         return cloud_checkpoints(self.blobs, handle.id)
@@ -334,7 +334,7 @@ class CloudRuns:
         return {}
 
     def places(self, handle: RunHandle) -> list[tuple[str, str]]:
-        """Where the run and what it makes are found."""
+        """Name the addresses and folders of the run and of what it makes."""
         workspace, storage = self.environment.workspace, self.environment.storage
         name = job_name(handle.id, self.newest_attempt(handle))
         runs = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.runs}"

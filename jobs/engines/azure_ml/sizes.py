@@ -1,4 +1,4 @@
-"""What a region's VM sizes have, as Azure ML lists them, and the cluster that is made of one."""
+"""Read a region's VM sizes as Azure ML lists them, and make clusters of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _AmlCompute(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_sizes(client: ArmClient) -> dict[str, Size]:
-    """The sizes of the environment's region, by name in small letters; raises CloudRefusal."""
+    """Read the sizes of the environment's region, by name in small letters; raises CloudRefusal."""
     environment = client.environment
     path = (
         f"/subscriptions/{environment.subscription_id}/providers"
@@ -54,7 +54,7 @@ def read_sizes(client: ArmClient) -> dict[str, Size]:
 
 
 def cluster_of(compute: str, properties: Any, sizes: Mapping[str, Size]) -> Cluster | None:
-    """The cluster that a compute's properties make.
+    """Make the cluster of a compute's properties.
 
     None where it is no AmlCompute, of an unknown size, or never has a node.
     """

@@ -1,4 +1,4 @@
-"""What Azure ML says of a job, as a state of ours, with the reason and the line that shows it (pure).
+"""Translate Azure ML's states of a job into ours, with the reason and the line that shows it (pure).
 
 Azure ML's codes are coarse (`UserError` for a preempted node), so its words are read, too. They are
 documented nowhere: beside each sign stands who has it, or that it is guessed. What no sign fits is shown
@@ -90,7 +90,7 @@ _LONGEST = 300
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """Where a job stands. `evidence` is Azure ML's own line; `cause` is set where it failed."""
+    """State of a job. `evidence` is Azure ML's own line; `cause` is set if it failed."""
 
     state: RunState
     reason: str | None = None
@@ -100,7 +100,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 
 class JobError(Struct, frozen=True, kw_only=True):
-    """What is read of an error in the run history; further errors may be inside."""
+    """Fields that are read of an error in the run history; further errors may be inside."""
 
     code: str = ""
     message: str = ""
@@ -109,7 +109,7 @@ class JobError(Struct, frozen=True, kw_only=True):
 def judge(
     status: str, *, error: Mapping[str, Any] | None = None, warnings: tuple[str, ...] = ()
 ) -> Standing:
-    """Where a job stands whose history says this; `error` is that of the run's details."""
+    """Judge a job's state by its history; `error` is that of the run's details."""
     if status == "CancelRequested":
         return Standing(state=RunState.RUNNING, reason="it is being cancelled")
     if status == "NotResponding":
@@ -132,7 +132,7 @@ def judge(
 
 
 def why_it_waits(cluster: str, properties: Mapping[str, Any], *, is_building: bool) -> str | None:
-    """Why a job does not start, from the properties of its AmlCompute; None where nothing shows."""
+    """Explain by its AmlCompute why a job does not start; None if nothing shows."""
     errors = [_inner(mapping(each)) for each in items(properties.get("errors"))]
     for error in errors:
         cause = _cause_of(f"{error.code} {error.message}")
@@ -227,7 +227,7 @@ def _count(found: Mapping[str, Any], key: str) -> int:
 
 
 def _errors(error: Mapping[str, Any] | None) -> list[JobError]:
-    """The error and those inside it, the innermost last."""
+    """List the error and those inside it, the innermost last."""
     found: list[JobError] = []
     inner = mapping(error)
     while inner:

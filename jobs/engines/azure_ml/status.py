@@ -51,7 +51,7 @@ _WAITING = (RunState.QUEUED, RunState.PREPARING)
 
 
 class Look(Struct, kw_only=True):
-    """What was seen of a run, and when (monotonic)."""
+    """Attempts seen of a run, and when (monotonic)."""
 
     attempts: list[Attempt]
     seen_s: float
@@ -61,7 +61,7 @@ class Look(Struct, kw_only=True):
     silent_since_s: float | None = None
 
     def is_fresh(self, now_s: float) -> bool:
-        """Whether it need not be asked again yet."""
+        """Tell whether it need not be asked again yet."""
         last = self.attempts[-1]
         longest_s = WAITING_STALE_S if last.standing.state in _WAITING else STALE_S
         fresh_s = min(max((now_s - self.changed_s) / 20, FRESH_S), longest_s)
@@ -93,7 +93,7 @@ class StatusReader:
         self._told: set[str] = set()
 
     def look(self, handle: RunHandle) -> Look:
-        """How the run stands; raises Unreached where nobody has said so for long."""
+        """Read the attempts of a run; raises Unreached if Azure has been silent for long."""
         now_s = time.monotonic()
         look = self._looks.get(handle.id)
         if look is not None and look.is_fresh(now_s):
@@ -129,7 +129,7 @@ class StatusReader:
         self._looks.pop(handle.id, None)
 
     def attempt_of_listed(self, listed: Listed, run_dir: Path) -> Attempt | None:
-        """What a list does not tell of a run that has begun.
+        """Read what a list does not tell of a run that has begun.
 
         None, and a warning, where it cannot be told of this one run.
         """
@@ -157,7 +157,7 @@ class StatusReader:
         return self._as_cancelled(listed.run, attempt)
 
     def _ask(self, handle: RunHandle) -> list[Attempt]:
-        """All attempts. Another is looked for only where there may be one."""
+        """Read all attempts; looks for another only if there may be one."""
         retry = self._spec_of(handle.id).retry
         attempts: list[Attempt] = []
         for number in range(1, retry.max + 2):
@@ -172,7 +172,7 @@ class StatusReader:
         return attempts
 
     def _as_cancelled(self, run: str, attempt: Attempt) -> Attempt:
-        """An attempt that Azure ended, as the user's own end where no other is to follow it."""
+        """Turn an attempt that Azure ended into the user's own end, if no other is to follow it."""
         if not is_cancelled(self._blobs(), run):
             return attempt
         standing = replace(attempt.standing, state=RunState.CANCELLED, cause=None, exit_code=None)
@@ -236,7 +236,7 @@ class StatusReader:
 
 
 def kept_attempt(run_dir: Path, number: int) -> Attempt | None:
-    """An attempt that was seen to be over."""
+    """Read an attempt that was seen to be over."""
     try:
         return read_json(run_dir / KEPT / f"{number}.json", Attempt)
     except (OSError, msgspec.DecodeError):
@@ -244,7 +244,7 @@ def kept_attempt(run_dir: Path, number: int) -> Attempt | None:
 
 
 def _is_whole(attempt: Attempt) -> bool:
-    """Whether it is over, and told in full: at first only its state may be known."""
+    """Tell whether an attempt is over, and told in full: at first only its state may be known."""
     return attempt.standing.state.is_terminal() and attempt.ended is not None
 
 
@@ -259,7 +259,7 @@ def _keep(run_dir: Path, attempt: Attempt) -> None:
 
 
 def _by_limit(standing: Standing, limits: Limits) -> Standing:
-    """A run that its limit of time ended, by the name of the limit that was given."""
+    """Name the limit that ended a run, as it was given."""
     if limits.cost is None or limits.wall_clock_s is None:
         return standing
     made = f"{limits.cost:g} made a time limit of {duration_text(limits.wall_clock_s)}"
@@ -267,7 +267,7 @@ def _by_limit(standing: Standing, limits: Limits) -> Standing:
 
 
 def _without_job(run_dir: Path) -> Attempt:
-    """Of a run whose job Azure ML has not got."""
+    """Make the attempt of a run whose job Azure ML has not got."""
     intent = read_intent(run_dir)
     if intent is not None and time.time() - intent.since_s < RESUME_S:
         reason = "its submit is under way, or was cut off: the same `launch run` goes on with it"

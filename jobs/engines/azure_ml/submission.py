@@ -1,7 +1,7 @@
 """Puts a run on disk, then its job into the workspace; a crash at any point starts no run twice.
 
 The order is what makes it safe: the intent with the run's name, its record, what the job needs, the
-record in the store, and only then the job. An answer that was lost is asked for again by the name.
+record in the blob store, and only then the job. An answer that was lost is asked for again by the name.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def settle_intents(environment: Environment, is_there: Callable[[str], bool]) ->
 
 @contextmanager
 def claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
-    """The folder of the run, held, and whether it is a new one."""
+    """Claim and hold the folder of the run; tells whether it is a new one."""
     for run_dir, earlier in open_intents(store, RESUME_S):
         if (earlier.plan_digest, earlier.code) != (intent.plan_digest, intent.code):
             continue
@@ -218,7 +218,7 @@ class Submission:
         self._store: BlobStore | None = None  # that may have the record
 
     def prepare(self, plan: Plan) -> RunRecord:
-        """Everything that the job needs, here and in Azure; gives the run's record."""
+        """Make everything that the job needs, here and in Azure; gives the run's record."""
         self._copy_code(plan)
         record = self._record(plan)
         self.sender.provide(record, self.code, self.copy)
@@ -242,7 +242,7 @@ class Submission:
         console.warn(f"interrupted: {self._not_known()}; {_GO_ON}, {end}")
 
     def send(self, record: RunRecord) -> None:
-        """The job itself; raises LaunchError, and leaves nothing where it cannot be on."""
+        """Send the job; raises LaunchError, and leaves nothing if it cannot be on."""
         for num_tries in range(1, _BUSY_TRIES + 1):
             try:
                 self.sender.put(record, self.code, self.copy)
@@ -269,7 +269,7 @@ class Submission:
                 return
 
     def _copy_code(self, plan: Plan) -> None:
-        """What a rerun begins with; also what is sent, as the user may go on writing."""
+        """Copy the code: a rerun begins with it, and it is sent, as the user may go on writing."""
         shutil.rmtree(self.copy, ignore_errors=True)
         if plan.spec.code is None:
             self.copy.mkdir()
@@ -278,7 +278,7 @@ class Submission:
         snapshot(Path(plan.spec.code), self.copy, only=plan.spec.code_only, exclude=(workspace,))
 
     def _record(self, plan: Plan) -> RunRecord:
-        """Written once; its request is the very one that is sent."""
+        """Write the record once; its request is the very one that is sent."""
         run = self.run_dir.name
         if (self.run_dir / "run.json").exists():
             return read_record(self.run_dir)
@@ -291,7 +291,7 @@ class Submission:
         return record
 
     def _has_it(self, record: RunRecord, refusal: CloudRefusal) -> bool:
-        """Whether Azure ML has the job all the same: the answer may be to a second asking."""
+        """Tell whether Azure ML has the job all the same: the answer may be to a second asking."""
         try:
             return self.sender.is_there(record)
         except CloudRefusal as silence:
@@ -311,7 +311,7 @@ class Submission:
 
 
 def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:
-    """Copy another run's whole checkpoints inside the store; what makes each whole comes last."""
+    """Copy another run's whole checkpoints inside the blob store; what makes each whole comes last."""
     source, target = checkpoints_prefix(resume.run), checkpoints_prefix(run)
     blobs = list(store.list(source))
     manifests = {each.name for each in blobs if each.name.endswith("/manifest.json")}

@@ -72,7 +72,7 @@ class UploadCache:
 
 
 class _Place(NamedTuple):
-    """Where Azure ML wants an upload: a container's address, what opens it, a folder in it."""
+    """Address of a container, what opens it, and a folder in it."""
 
     container: str
     sas: str
@@ -223,7 +223,7 @@ def _ignore(_files: int, _bytes: int, _found: int = 0, /) -> None:
 
 
 def _is_built_so(properties: Mapping[str, Any], build: Mapping[str, str]) -> bool:
-    """Whether a version that is there is built from that context.
+    """Tell whether a version that is there is built from that context.
 
     An address in a form of Azure ML's own, which cannot be compared, passes.
     """

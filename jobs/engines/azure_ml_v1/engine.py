@@ -1,4 +1,4 @@
-"""The engine of Azure ML's first API, for workspaces that still need it: as azureml, less retries."""
+"""Run jobs through Azure ML's first API, for workspaces that still need it: as azureml, less retries."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ class AzureMlV1Engine(AzureMlEngine):
         self.store.statuses.forget(handle)
 
     def begin_again(self, handle: RunHandle) -> bool:
-        """Nothing, and a plan says so: `retry` is the engine azureml's."""
+        """Begin nothing, and a plan says so: `retry` is the engine azureml's."""
         del handle
         return False

@@ -44,7 +44,7 @@ class V1Folder(Struct, frozen=True, kw_only=True):
 
 
 class V1Configuration(Struct, frozen=True, kw_only=True):
-    """What is set of a RunConfiguration; the rest is as azureml-core has it."""
+    """Values that are set of a RunConfiguration; the rest is as azureml-core has it."""
 
     target: str
     max_run_duration_seconds: int
@@ -68,7 +68,7 @@ class V1Request(Struct, frozen=True, kw_only=True):
 
 
 def plan_run(spec: JobSpec, environment: Environment) -> Plan:
-    """The plan of a job; its request has RUN and CODE where the run's id and the code's go. Raises LaunchError."""
+    """Plan a job; its request has RUN and CODE for the run's id and the code's. Raises LaunchError."""
     if not is_reference(spec.image):
         message = f"image `{spec.image}` is in no registry, and azureml_v1 builds none"
         raise LaunchError(message, hint=f"launch image push {spec.image}, or the engine azureml")
@@ -139,7 +139,7 @@ def _distribution(spec: JobSpec, gpus_per_node: int) -> Distribution | None:
 
 
 def _command(spec: JobSpec, code: str) -> str:
-    """The node's command; the words that Azure ML replaces by paths stand by themselves."""
+    """Make the node's command; the words that Azure ML replaces by paths stand by themselves."""
     words: list[str] = []
 
     def place(found: re.Match[str]) -> str:

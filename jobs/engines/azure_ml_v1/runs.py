@@ -1,4 +1,4 @@
-"""The runs of a workspace as azureml-core tells of them: those that this machine started."""
+"""Read the runs of a workspace through azureml-core: those that this machine started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class V1Runs(CloudRuns):
-    """As the engine azureml has them, asked for through azureml-core; listed from what is here."""
+    """Runs as the engine azureml has them, asked for through azureml-core; listed from disk."""
 
     @cached_property
     def session(self) -> Session:
@@ -36,11 +36,11 @@ class V1Runs(CloudRuns):
 
     @cached_property
     def artifacts(self) -> Any:
-        """Where Azure ML keeps logs."""
+        """Logs that Azure ML keeps."""
         return V1Artifacts(self.session)
 
     def handle(self, run_id: str) -> RunHandle:
-        """The handle of an id; does not look whether there is such a run."""
+        """Make the handle of an id; does not look whether there is such a run."""
         handle = super().handle(run_id)
         return msgspec.structs.replace(handle, engine=ENGINE)
 
@@ -48,10 +48,10 @@ class V1Runs(CloudRuns):
         return self.session.details(job_name(run, number))
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
-        """Nothing: azureml-core does not tell."""
+        """Tell nothing: azureml-core does not."""
 
     def listed(self) -> Iterator[Listed]:
-        """Those of this machine: a list of azureml-core's asks every experiment apart."""
+        """Yield the runs of this machine: a list of azureml-core's asks every experiment apart."""
         for name in self.local.names():
             run_dir = self.runs / name
             if not (run_dir / "run.json").exists() or read_intent(run_dir) is not None:
@@ -88,6 +88,6 @@ class V1Artifacts:
             yield Blob(name=job_prefix(job) + name, bytes=size, md5=None, etag="")
 
     def read_parts(self, job: str, parts: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-        """What ranges of logs hold, in their order; empty for what is gone."""
+        """Read ranges of logs, in their order; empty for what is gone."""
         if parts:
             yield from self._session.read(job, parts)

@@ -21,7 +21,7 @@ LOCK = Path(__file__).with_name("requirements.txt")
 
 
 def sdk_python() -> Path:
-    """The interpreter that has azureml-core; raises EnvironmentFailure where there is none."""
+    """Find the interpreter that has azureml-core; raises EnvironmentFailure if there is none."""
     python = _interpreter(_root())
     if not python.exists():
         message = "azureml-core, which the engine azureml_v1 asks, is not installed"

@@ -1,4 +1,4 @@
-"""One workspace asked through azureml-core: a process of its own environment, spoken to in lines."""
+"""Ask one workspace through azureml-core: a process of its own environment, spoken to in lines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Session:
         self._ask("submit", what=what, folder=str(folder), **msgspec.to_builtins(request))
 
     def details(self, run_id: str) -> dict[str, Any] | None:
-        """What the run history says of a run, or None."""
+        """Read what the run history says of a run, or None."""
         return self._ask("details", what=f"asking how {run_id} stands", run_id=run_id)
 
     def cancel(self, run_id: str) -> None:
@@ -66,7 +66,7 @@ class Session:
         return [(name, size) for name, size in found]
 
     def read(self, run_id: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """What ranges of logs hold, in their order; empty for what is not there."""
+        """Read ranges of logs, in their order; empty for what is not there."""
         what = f"reading the logs of {run_id}"
         found = self._ask("read", what=what, run_id=run_id, ranges=ranges)
         return [base64.b64decode(each) for each in found]
@@ -184,5 +184,5 @@ def _names(environment: Environment) -> tuple[str, str, str]:
 
 
 def _worker_environment() -> dict[str, str]:
-    """Ours, without what logs in: tokens come from us."""
+    """Make the process's variables: ours, without what logs in, as tokens come from us."""
     return {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}

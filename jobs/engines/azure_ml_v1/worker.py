@@ -38,7 +38,7 @@ class Line:
         self._is_asked = False
 
     def read(self) -> Any:
-        """The next request, or None at the end."""
+        """Read the next request; None at the end."""
         request = self._read()
         with self._turn:
             self._is_asked = True
@@ -52,7 +52,7 @@ class Line:
             self._write(said)
 
     def token(self, _audience: str) -> str:
-        """A token of whoever is logged in; a thread that asks between requests waits for the next."""
+        """Ask for a token of whoever is logged in; between requests a thread waits for the next one."""
         with self._turn:
             self._turn.wait_for(lambda: self._is_asked)
             self._write({"token": True})
@@ -102,7 +102,7 @@ class Worker:
         core.Experiment(self._open(), experiment).submit(script, tags=tags, run_id=run_id)
 
     def do_details(self, run_id: str) -> dict[str, Any] | None:
-        """What the run history says; None where it knows no such run."""
+        """Read what the run history says; None if it knows no such run."""
         run = self._find(run_id)
         if run is None:
             return None
@@ -232,12 +232,12 @@ def make_script(folder: str, wanted: dict[str, Any]) -> Any:
 
 
 def no_telemetry(given: dict[str, Any] | None) -> dict[str, Any]:
-    """What is sent with a run, beside the run."""
+    """Give what is sent beside a run: only what was given."""
     return dict(given or {})
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """What an error of azureml-core says: the HTTP status, whose answer, a code, one line.
+    """Describe an error of azureml-core: HTTP status, whose answer, a code, one line.
 
     `silent` is whether there was no answer, for the network's sake.
     """
@@ -262,7 +262,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def _is_of_network(error: BaseException) -> bool:
-    """Those of `requests` are OSErrors; one of a file names it."""
+    """Tell whether an error is of the network: an OSError that names no file."""
     if isinstance(error, OSError):
         return error.filename is None
     return type(error).__module__.partition(".")[0] in {"http", "requests", "urllib3"}
@@ -273,7 +273,7 @@ def _not_numbers(args: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def bare(text: str) -> str:
-    """A text without the queries of its addresses: some of them open what they name."""
+    """Cut the queries of a text's addresses: some of them open what they name."""
     return re.sub(r"\?[^\s'\")>]+", "?...", text)
 
 
@@ -310,7 +310,7 @@ def _of_body(body: Any) -> tuple[str, str]:
 
 
 def _host(address: Any) -> str:
-    """Of an address only this: the rest may open something."""
+    """Cut an address to its host: the rest may open something."""
     return urlsplit(str(address or "")).netloc
 
 
