@@ -4,78 +4,32 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser, whole_number
+import typer
+
+from jobs.commands import completers, options
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import NotFound, Refused
 from jobs.host import console
 from jobs.stacks.cost import as_of_text, money_text
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
     from jobs.contracts.spec import Cluster
     from jobs.engines.azure_ml.client import Wire
     from jobs.engines.azure_ml.clusters import LiveCluster
 
-_ASKING = "What nodes cost is Azure's list price, without any discount of yours."
+ClusterName = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLUSTER", help="A cluster of the stack.", autocompletion=completers.clusters
+    ),
+]
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = _ASKING
-    listed = parser.add_command(
-        "ls", "List the clusters: nodes by what they do, and what they cost now.", list_clusters
-    )
-    options.add_json(listed)
-    options.add_environment(listed)
-
-    shown = parser.add_command(
-        "show", "Show a cluster: its nodes with their runs, its scale, quota and cost.", show
-    )
-    _add_cluster(shown)
-    options.add_json(shown)
-    options.add_environment(shown)
-
-    paused = parser.add_command(
-        "pause", "Keep no node warm, and wait until all are gone; runs go on to their end.", pause
-    )
-    paused.epilog = (
-        "Ctrl-C only ends the waiting. A run that is submitted later starts nodes again."
-    )
-    _add_cluster(paused)
-    options.add_environment(paused)
-
-    resumed = parser.add_command(
-        "resume", "Keep nodes warm, so that runs begin without waiting for machines.", resume
-    )
-    resumed.epilog = "They are paid for until `launch cluster pause`, whether or not a run is on."
-    _add_cluster(resumed)
-    resumed.add_argument(
-        "--nodes",
-        metavar="N",
-        type=whole_number(at_least=1),
-        help="How many; else the minimum of the stack's settings, or 1 where that is 0.",
-    )
-    resumed.add_argument("-y", "--yes", action="store_true", help="Do not ask.")
-    options.add_environment(resumed)
-
-    resized = parser.add_command(
-        "resize", "Change the most nodes that a cluster may have; prints the setting.", resize
-    )
-    _add_cluster(resized)
-    resized.add_argument("nodes", metavar="N", type=whole_number(at_least=1), help="How many.")
-    options.add_environment(resized)
-
-
-def _add_cluster(parser: ArgumentParser) -> None:
-    cluster = parser.add_argument("cluster", metavar="CLUSTER", help="A cluster of the stack.")
-    completion.offer(cluster, completion.clusters)
-
-
-def list_clusters(*, json: bool, stack: str, env: Path | None) -> None:
+def list_clusters(
+    *, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None
+) -> None:
     """List the clusters: nodes by what they do, and what they cost now."""
     from jobs.engines.azure_ml.clusters import read_clusters
 
@@ -96,7 +50,13 @@ def list_clusters(*, json: bool, stack: str, env: Path | None) -> None:
             console.warn(f"cluster `{each.name}`: {error}")
 
 
-def show(*, cluster: str, json: bool, stack: str, env: Path | None) -> None:
+def show(
+    *,
+    cluster: ClusterName,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
     """Show a cluster: its nodes with their runs, its scale, quota and cost."""
     from jobs.engines.azure_ml.clusters import list_nodes
 
@@ -138,8 +98,11 @@ def show(*, cluster: str, json: bool, stack: str, env: Path | None) -> None:
         console.out(console.table(["NODE", "STATE", "ADDRESS", "RUN"], rows))
 
 
-def pause(*, cluster: str, stack: str, env: Path | None) -> None:
-    """Keep no node warm, and wait until all are gone; runs go on to their end."""
+def pause(*, cluster: ClusterName, stack: options.Stack, env: options.EnvFile = None) -> None:
+    """Keep no node warm, and wait until all are gone; runs go on to their end.
+
+    Ctrl-C only ends the waiting. A run that is submitted later starts nodes again.
+    """
     from jobs.engines.azure_ml.clusters import list_nodes, set_scale, wait_until_empty
 
     wire = _open(stack, env)
@@ -160,8 +123,25 @@ def pause(*, cluster: str, stack: str, env: Path | None) -> None:
     console.out(f"cluster {live.name} has no node and costs nothing{was}")
 
 
-def resume(*, cluster: str, nodes: int | None, yes: bool, stack: str, env: Path | None) -> None:
-    """Keep nodes warm, so that runs begin without waiting for machines."""
+def resume(
+    *,
+    cluster: ClusterName,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=options.whole_number(at_least=1),
+            help="How many; else the minimum of the stack's settings, or 1 where that is 0.",
+        ),
+    ] = None,
+    yes: options.Yes = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
+    """Keep nodes warm, so that runs begin without waiting for machines.
+
+    They are paid for until `launch cluster pause`, whether or not a run is on.
+    """
     from jobs.engines.azure_ml.clusters import set_scale
 
     wire = _open(stack, env)
@@ -183,7 +163,18 @@ def resume(*, cluster: str, nodes: int | None, yes: bool, stack: str, env: Path 
     console.say(f"to end it: {words}")
 
 
-def resize(*, cluster: str, nodes: int, stack: str, env: Path | None) -> None:
+def resize(
+    *,
+    cluster: ClusterName,
+    nodes: Annotated[
+        int,
+        typer.Argument(
+            metavar="N", parser=options.whole_number(at_least=1), help="The most nodes."
+        ),
+    ],
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
     """Change the most nodes that a cluster may have; prints the setting."""
     from jobs.engines.azure_ml.clusters import set_scale
 
@@ -300,3 +291,9 @@ def _warm_text(live: LiveCluster, num_nodes: int) -> str:
 
 def _rate(price: float | None, live: LiveCluster) -> str:
     return "unknown" if price is None else f"{money_text(price, live.currency)}/h"
+
+
+app = make_app(
+    {"ls": list_clusters, "show": show, "pause": pause, "resume": resume, "resize": resize},
+    epilog="What nodes cost is Azure's list price, without any discount of yours.",
+)

@@ -3,72 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jobs.commands import completers as completion
-from jobs.commands import data_options, data_programs, data_versions, options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, data_options, data_programs, data_versions, options
+from jobs.commands.usage import make_app
 from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.datasets.pull import Confirm, Surplus
     from jobs.datasets.push import Pushed
     from jobs.datasets.records import DatasetRecord
-
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    data_programs.configure(parser)
-    _configure_push(parser)
-    _configure_pull(parser)
-    listed = parser.add_command(
-        "ls", "List datasets and their versions, the newest of each first.", list_versions
-    )
-    name = listed.add_argument("name", metavar="NAME", nargs="?", help="One; all without it.")
-    completion.offer(name, completion.datasets)
-    data_options.add_store(listed)
-    data_versions.configure(parser)
-
-
-def _configure_push(parser: CommandParser) -> None:
-    sent = parser.add_command(
-        "push",
-        "Send a folder to the store as a new version of a dataset; equal content is not sent.",
-        push,
-    )
-    folder = sent.add_argument("folder", metavar="DIR", type=Path, help="The folder to send.")
-    completion.offer(folder, completion.files)
-    name = sent.add_argument("name", metavar="NAME", help="The dataset's name.")
-    completion.offer(name, completion.datasets)
-    _add_transfer(sent, "Say what would be sent, and send nothing.")
-    data_options.add_store(sent)
-
-
-def _configure_pull(parser: CommandParser) -> None:
-    pulled = parser.add_command(
-        "pull", "Write a dataset's files into a folder; those that are there and equal stay.", pull
-    )
-    ref = pulled.add_argument("ref", metavar="NAME[@N]", help="A dataset, or one version.")
-    completion.offer(ref, completion.dataset_versions)
-    options.add_to(pulled)
-    pulled.add_argument(
-        "--delete",
-        action="store_true",
-        help="Take away what the version does not have, after showing it.",
-    )
-    pulled.add_argument("-y", "--yes", action="store_true", help="Do not ask before deleting.")
-    _add_transfer(pulled, "Say what would be received, and write nothing.")
-    data_options.add_store(pulled)
-
-
-def _add_transfer(parser: CommandParser, dry_run: str) -> None:
-    parser.add_argument("--dry-run", action="store_true", help=dry_run)
-    parser.add_argument(
-        "--limit-rate",
-        metavar="RATE",
-        type=bytes_per_s,
-        help="No more bytes a second than this, as in 500k or 20M.",
-    )
 
 
 def bytes_per_s(text: str) -> int:
@@ -82,23 +28,33 @@ def bytes_per_s(text: str) -> int:
     except (ValueError, OverflowError):
         rate = 0
     if rate < 1:
-        from argparse import ArgumentTypeError
-
         message = f"`{text}` is no rate: bytes a second, as in 500k or 20M"
-        raise ArgumentTypeError(message)
+        raise typer.BadParameter(message)
     return rate
+
+
+LimitRate = Annotated[
+    int | None,
+    typer.Option(
+        metavar="RATE",
+        parser=bytes_per_s,
+        help="No more bytes a second than this, as in 500k or 20M.",
+    ),
+]
 
 
 def push(
     *,
-    folder: Path,
-    name: str,
-    dry_run: bool,
-    limit_rate: int | None,
-    sas: Path | None,
-    stack: str,
-    env: Path | None,
-    json: bool,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to send.")],
+    name: data_options.Name,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
+    ] = False,
+    limit_rate: LimitRate = None,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
     """Send a folder to the store as a new version of a dataset; equal content is not sent."""
     from jobs.datasets.push import Reports
@@ -155,7 +111,17 @@ def _copied_text(pushed: Pushed) -> str:
 
 
 def list_versions(
-    *, name: str | None, sas: Path | None, stack: str, env: Path | None, json: bool
+    *,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="One; all without it.", autocompletion=completers.datasets
+        ),
+    ] = None,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
     """List datasets and their versions, the newest of each first."""
     from jobs.datasets.records import check_name
@@ -189,16 +155,23 @@ def list_versions(
 
 def pull(
     *,
-    ref: str,
-    to: Path,
-    delete: bool,
-    yes: bool,
-    dry_run: bool,
-    limit_rate: int | None,
-    sas: Path | None,
-    stack: str,
-    env: Path | None,
-    json: bool,
+    ref: data_options.Ref,
+    to: options.To,
+    delete: Annotated[
+        bool,
+        typer.Option(
+            "--delete", help="Take away what the version does not have, after showing it."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before deleting.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be received, and write nothing.")
+    ] = False,
+    limit_rate: LimitRate = None,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
     """Write a dataset's files into a folder; those that are there and equal stay."""
     from jobs.host.progress import ProgressLines
@@ -251,3 +224,19 @@ def _confirm_deleting(record: DatasetRecord, folder: Path, *, is_agreed: bool) -
         return is_agreed or console.confirm(f"Delete {files} from {folder}?")
 
     return confirm
+
+
+app = make_app(
+    {
+        "prepare": data_programs.prepare,
+        "pack": data_programs.pack,
+        "synthesize": data_programs.synthesize,
+        "push": push,
+        "pull": pull,
+        "ls": list_versions,
+        "show": data_versions.show,
+        "diff": data_versions.diff,
+        "rm": data_versions.remove,
+        "register": data_versions.register,
+    }
+)

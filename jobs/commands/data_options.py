@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers
 from jobs.host import console
 
 if TYPE_CHECKING:
@@ -17,17 +17,26 @@ if TYPE_CHECKING:
     from jobs.datasets.records import DatasetRecord
 
 
-def add_store(parser: CommandParser) -> None:
-    """`--sas`, `--json`, and the environment's options."""
-    sas = parser.add_argument(
-        "--sas",
+Sas = Annotated[
+    Path | None,
+    typer.Option(
         metavar="FILE",
-        type=Path,
+        parser=Path,
         help="A file with a SAS of the store, for those who got one instead of a login.",
-    )
-    completion.offer(sas, completion.files)
-    options.add_json(parser)
-    options.add_environment(parser)
+    ),
+]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The dataset's name.", autocompletion=completers.datasets),
+]
+Ref = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@N]",
+        help="A dataset, or one version.",
+        autocompletion=completers.dataset_versions,
+    ),
+]
 
 
 def open_datasets(environment: Environment, sas: Path | None) -> Datasets:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from jobs.commands import completers as completion
+import typer
+
 from jobs.commands import options
-from jobs.commands.parser import CommandParser, whole_number
 from jobs.host import console
 
 _UNITS = {
@@ -21,83 +21,13 @@ _UNITS = {
     "mib": 2**20,
     "gib": 2**30,
 }
-DATASETS = ("digits", "mnist", "hymenoptera", "coco", "imagenet")
+
+Events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after `launch data`."""
-    made = parser.add_command(
-        "prepare", "Make a dataset's folder from its archives; digits need none.", prepare
-    )
-    made.add_argument(
-        "dataset", metavar="NAME", choices=DATASETS, help=f"One of {', '.join(DATASETS)}."
-    )
-    archives = made.add_argument(
-        "--from", dest="source", metavar="DIR", type=Path, help="The folder of the archives."
-    )
-    completion.offer(archives, completion.files)
-    options.add_to(made)
-    made.add_argument(
-        "--download",
-        action="store_true",
-        help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
-    )
-    checksums = made.add_argument(
-        "--checksums",
-        metavar="FILE",
-        type=Path,
-        help="Of archives you packed yourself, as md5sum or sha256sum writes them.",
-    )
-    completion.offer(checksums, completion.files)
-    _add_events(made)
-
-    packed = parser.add_command(
-        "pack", "Pack class folders or a COCO folder into a few large shards.", pack
-    )
-    folder = packed.add_argument("folder", metavar="DIR", type=Path, help="The folder to pack.")
-    completion.offer(folder, completion.files)
-    options.add_to(packed)
-    packed.add_argument(
-        "--format",
-        dest="shard_format",
-        choices=("tar", "tfrecord"),
-        default="tar",
-        help="As WebDataset (tar, the default) or tf.data reads them.",
-    )
-    packed.add_argument(
-        "--shard-size",
-        metavar="SIZE",
-        type=num_bytes,
-        default=128 << 20,
-        help="About this each; 128MiB.",
-    )
-    _add_events(packed)
-
-    synthesized = parser.add_command(
-        "synthesize", "Make JPEGs of a dataset's layout and sizes, to try things with.", synthesize
-    )
-    synthesized.add_argument(
-        "dataset", metavar="NAME", choices=("imagenet",), help="What to be like: imagenet."
-    )
-    synthesized.add_argument(
-        "--images",
-        metavar="N",
-        type=whole_number(1),
-        required=True,
-        help="Pictures to train with; for validation 1 in 25 more.",
-    )
-    options.add_to(synthesized)
-    synthesized.add_argument(
-        "--classes", metavar="N", type=whole_number(1), default=1000, help="Classes; 1000."
-    )
-    synthesized.add_argument(
-        "--seed", metavar="N", type=whole_number(0), default=0, help="Another for others; 0."
-    )
-    _add_events(synthesized)
-
-
-def num_bytes(text: str) -> int:
-    """The type of `--shard-size`: 128MiB, 100 MB, 4096."""
+def num_bytes(given: str | int) -> int:
+    """Parse a number of bytes: 128MiB, 100 MB, 4096."""
+    text = str(given)  # typer parses defaults, too
     number = text.rstrip("BIKMGbikmg")
     found = _UNITS.get(text[len(number) :].lower())
     try:
@@ -105,25 +35,38 @@ def num_bytes(text: str) -> int:
     except (ValueError, OverflowError):
         size = 0
     if size < 1:
-        from argparse import ArgumentTypeError
-
         message = f"`{text}` is no size: a number and a unit, as in 128MiB"
-        raise ArgumentTypeError(message)
+        raise typer.BadParameter(message)
     return size
-
-
-def _add_events(parser: CommandParser) -> None:
-    parser.add_argument("--json", action="store_true", help="Print events as JSON lines.")
 
 
 def prepare(
     *,
-    dataset: str,
-    source: Path | None,
-    to: Path,
-    download: bool,
-    checksums: Path | None,
-    json: bool,
+    dataset: Annotated[
+        Literal["digits", "mnist", "hymenoptera", "coco", "imagenet"],
+        typer.Argument(metavar="NAME", help="One of digits, mnist, hymenoptera, coco, imagenet."),
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", parser=Path, help="The folder of the archives."),
+    ] = None,
+    to: options.To,
+    download: Annotated[
+        bool,
+        typer.Option(
+            "--download",
+            help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
+        ),
+    ] = False,
+    checksums: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            parser=Path,
+            help="Of archives you packed yourself, as md5sum or sha256sum writes them.",
+        ),
+    ] = None,
+    json: Events = False,
 ) -> None:
     """Make a dataset's folder from its archives; digits need none."""
     from jobs.datasets.programs import run_program
@@ -139,7 +82,22 @@ def prepare(
     _finish(done, [*([_packing(to)] if is_packable else []), _pushing(to, dataset)])
 
 
-def pack(*, folder: Path, to: Path, shard_format: str, shard_size: int, json: bool) -> None:
+def pack(
+    *,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to pack.")],
+    to: options.To,
+    shard_format: Annotated[
+        Literal["tar", "tfrecord"],
+        typer.Option("--format", help="As WebDataset (tar) or tf.data (tfrecord) reads them."),
+    ] = "tar",
+    shard_size: Annotated[
+        int,
+        typer.Option(
+            metavar="SIZE", parser=num_bytes, show_default=False, help="About this each; 128MiB."
+        ),
+    ] = 128 << 20,
+    json: Events = False,
+) -> None:
     """Pack class folders or a COCO folder into a few large shards."""
     from jobs.datasets.programs import run_program
 
@@ -151,7 +109,30 @@ def pack(*, folder: Path, to: Path, shard_format: str, shard_size: int, json: bo
     _finish(done, [_pushing(to, _name(folder))])
 
 
-def synthesize(*, dataset: str, images: int, to: Path, classes: int, seed: int, json: bool) -> None:
+def synthesize(
+    *,
+    dataset: Annotated[
+        Literal["imagenet"],
+        typer.Argument(metavar="NAME", help="The dataset to be like: imagenet."),
+    ],
+    images: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            parser=options.whole_number(1),
+            help="Pictures to train with; for validation 1 in 25 more.",
+        ),
+    ],
+    to: options.To,
+    classes: Annotated[
+        int, typer.Option(metavar="N", parser=options.whole_number(1), help="Classes.")
+    ] = 1000,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", parser=options.whole_number(0), help="Another for others."),
+    ] = 0,
+    json: Events = False,
+) -> None:
     """Make JPEGs of a dataset's layout and sizes, to try things with."""
     from jobs.datasets.programs import run_program
 

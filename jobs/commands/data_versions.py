@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from jobs.commands import completers as completion
-from jobs.commands import data_options, options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, data_options, options
 from jobs.host import console
 
 if TYPE_CHECKING:
@@ -25,43 +24,14 @@ NUM_CHANGES = 20
 NUM_RUNS = 200
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after `launch data`."""
-    shown = parser.add_command(
-        "show", "Show a version: its size, its largest folders, where it lies.", show
-    )
-    _add_ref(shown, "ref", "NAME[@N]")
-    shown.add_argument("--files", action="store_true", help="List the files, one a line.")
-    data_options.add_store(shown)
-
-    compared = parser.add_command("diff", "Show which files part two versions.", diff)
-    _add_ref(compared, "a", "NAME[@N]")
-    _add_ref(compared, "b", "NAME[@N]")
-    data_options.add_store(compared)
-
-    removed = parser.add_command("rm", "Remove a version; its number is never used again.", remove)
-    _add_ref(removed, "ref", "NAME@N")
-    removed.add_argument("-y", "--yes", action="store_true", help="Do not ask.")
-    data_options.add_store(removed)
-
-    registered = parser.add_command(
-        "register", "Make a version of data that is in the store already, where it lies.", register
-    )
-    name = registered.add_argument("name", metavar="NAME", help="The dataset's name.")
-    completion.offer(name, completion.datasets)
-    registered.add_argument(
-        "prefix", metavar="PREFIX", help="The folder in the container `data`, as in raw/photos."
-    )
-    data_options.add_store(registered)
-
-
-def _add_ref(parser: CommandParser, name: str, metavar: str) -> None:
-    ref = parser.add_argument(name, metavar=metavar, help="A dataset's version.")
-    completion.offer(ref, completion.dataset_versions)
-
-
 def show(
-    *, ref: str, files: bool, sas: Path | None, stack: str, env: Path | None, json: bool
+    *,
+    ref: data_options.Ref,
+    files: Annotated[bool, typer.Option("--files", help="List the files, one a line.")] = False,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
     """Show a version: its size, its largest folders, where it lies."""
     from jobs.datasets.compare import shares_of
@@ -116,7 +86,15 @@ def _print_files(record: DatasetRecord, files: FileList, *, is_json: bool) -> No
         console.out(f"{file.bytes:>12}  {file.path}")
 
 
-def diff(*, a: str, b: str, sas: Path | None, stack: str, env: Path | None, json: bool) -> None:
+def diff(
+    *,
+    a: data_options.Ref,
+    b: data_options.Ref,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
     """Show which files part two versions."""
     from jobs.datasets.compare import changes
 
@@ -181,7 +159,20 @@ def _stream_json(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
 
 
 def remove(
-    *, ref: str, yes: bool, sas: Path | None, stack: str, env: Path | None, json: bool
+    *,
+    ref: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME@N",
+            help="A dataset's version.",
+            autocompletion=completers.dataset_versions,
+        ),
+    ],
+    yes: options.Yes = False,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
     """Remove a version; its number is never used again."""
     from jobs.contracts.errors import Refused
@@ -227,7 +218,18 @@ def _run_that_uses(record: DatasetRecord, environment: Environment) -> str | Non
 
 
 def register(
-    *, name: str, prefix: str, sas: Path | None, stack: str, env: Path | None, json: bool
+    *,
+    name: data_options.Name,
+    prefix: Annotated[
+        str,
+        typer.Argument(
+            metavar="PREFIX", help="The folder in the container `data`, as in raw/photos."
+        ),
+    ],
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
     """Make a version of data that is in the store already, where it lies."""
     from jobs.host.progress import ProgressLines

@@ -4,119 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from jobs.commands import completers as completion
-from jobs.commands import env_import, options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, env_import, options
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
 from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import Cluster, Environment
-    from jobs.engines.azure_ml.import_workspace import CloudEngine
     from jobs.engines.azure_ml.quota_check import QuotaCheck
     from jobs.stacks.changes import Changes, Loss
     from jobs.stacks.reachability import PartCheck
 
-CHECK_CODES = (
-    "Ends with 3 where something would be replaced or deleted that --allow-replace does not name, "
-    "whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no "
-    "node, or the preview failed."
-)
 # Of what is told in one line.
 NUM_NAMES = 8
 NUM_REASONS = 3
 
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    listed = parser.add_command(
-        "ls",
-        "List the stacks that have settings, and which of them are up on this machine.",
-        list_environments,
-    )
-    options.add_json(listed)
-
-    shown = parser.add_command(
-        "show", "Show an environment: store, workspace, clusters, images.", show
-    )
-    options.add_environment(shown)
-    _add_refresh(shown)
-    options.add_json(shown)
-
-    exported = parser.add_command(
-        "export",
-        "Write an environment for somebody without Pulumi, who uses it by `--env FILE`.",
-        export,
-    )
-    options.add_stack(exported)
-    exported.add_argument(
-        "--engine",
-        choices=("azureml", "azureml_v1"),
-        help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's first API.",
-    )
-    options.add_output(exported, "Where to; stdout where not given.")
-    _add_refresh(exported)
-
-    env_import.configure(parser.add_command("import", env_import.TEXT))
-
-    checked = parser.add_command(
-        "check",
-        "Look whether each part can be used from here, and what `pulumi up` would destroy.",
-        check,
-    )
-    checked.epilog = CHECK_CODES
-    options.add_environment(checked)
-    _add_check(checked)
-    options.add_json(checked)
-
-    repaired = parser.add_command(
-        "repair",
-        "Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off.",
-        repair,
-    )
-    options.add_stack(repaired)
-    options.add_json(repaired)
-
-    trusted = parser.add_command(
-        "trust", "Take a project of another user's; start the programs of another clone.", trust
-    )
-    trusted.epilog = (
-        "As git's safe.directory: a project of another user, or one that others can write to, is "
-        "not taken, and of another clone than this `launch` came with nothing is started, until it "
-        "is named here. It ends when the folder or its Pulumi.yaml changes hands."
-    )
-    folder = trusted.add_argument(
-        "folder", metavar="DIR", type=Path, help="The folder of the project's Pulumi.yaml."
-    )
-    completion.offer(folder, completion.files)
+Refresh = Annotated[bool, typer.Option("--refresh", help="Ask Pulumi, whatever the cache has.")]
 
 
-def _add_check(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--only",
-        choices=("parts", "changes"),
-        help="Half of it: `changes` for a CI that cannot reach the parts, `parts` for who may not "
-        "preview.",
-    )
-    allowed = parser.add_argument(
-        "--allow-replace",
-        metavar="NAME",
-        action="append",
-        help="A cluster or resource that may be replaced or deleted, with all that is in it. May "
-        "be repeated.",
-    )
-    completion.offer(allowed, completion.clusters)
-
-
-def _add_refresh(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--refresh", action="store_true", help="Ask Pulumi, whatever the cache has."
-    )
-
-
-def list_environments(*, json: bool) -> None:
+def list_environments(*, json: options.Json = False) -> None:
     """List the stacks that have settings, and which of them are up on this machine."""
     from jobs.stacks.stack import list_stacks
 
@@ -128,7 +38,13 @@ def list_environments(*, json: bool) -> None:
     console.out(console.table(["STACK", "UP"], rows))
 
 
-def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
+def show(
+    *,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+    refresh: Refresh = False,
+    json: options.Json = False,
+) -> None:
     """Show an environment: store, workspace, clusters, images."""
     from jobs.stacks.stack import load_environment
 
@@ -141,7 +57,19 @@ def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
     _print(with_list_prices(environment))
 
 
-def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refresh: bool) -> None:
+def export(
+    *,
+    stack: options.Stack,
+    engine: Annotated[
+        options.CloudEngine | None,
+        typer.Option(
+            help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's "
+            "first API."
+        ),
+    ] = None,
+    output: options.Output = None,
+    refresh: Refresh = False,
+) -> None:
     """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
     from msgspec.structs import replace
 
@@ -162,9 +90,33 @@ def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refre
 
 
 def check(
-    *, stack: str, env: Path | None, only: str | None, allow_replace: list[str] | None, json: bool
+    *,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+    only: Annotated[
+        Literal["parts", "changes"] | None,
+        typer.Option(
+            help="Half of it: `changes` for a CI that cannot reach the parts, `parts` for who may "
+            "not preview."
+        ),
+    ] = None,
+    allow_replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A cluster or resource that may be replaced or deleted, with all that is in it. "
+            "May be repeated.",
+            autocompletion=completers.clusters,
+        ),
+    ] = None,
+    json: options.Json = False,
 ) -> int:
-    """Look whether each part can be used from here, and what `pulumi up` would destroy."""
+    """Look whether each part can be used from here, and what `pulumi up` would destroy.
+
+    Ends with 3 where something would be replaced or deleted that --allow-replace does not name,
+    whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no
+    node, or the preview failed.
+    """
     from jobs.stacks.changes import find_refusal
     from jobs.stacks.stack import preview
 
@@ -195,7 +147,7 @@ def check(
     return int(ExitCode.SUCCEEDED if usable else ExitCode.ENVIRONMENT)
 
 
-def repair(*, stack: str, json: bool) -> None:
+def repair(*, stack: options.Stack, json: options.Json = False) -> None:
     """Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off."""
     from jobs.stacks.stack import repair as repair_stack
 
@@ -209,8 +161,19 @@ def repair(*, stack: str, json: bool) -> None:
         console.say(f"next: uv run pulumi up -s {stack}")
 
 
-def trust(*, folder: Path) -> None:
-    """Take a project of another user's; start the programs of another clone."""
+def trust(
+    *,
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", parser=Path, help="The folder of the project's Pulumi.yaml."),
+    ],
+) -> None:
+    """Take a project of another user's; start the programs of another clone.
+
+    As git's safe.directory: a project of another user, or one that others can write to, is not taken,
+    and of another clone than this `launch` came with nothing is started, until it is named here. It
+    ends when the folder or its Pulumi.yaml changes hands.
+    """
     from jobs.host.project import trust_project
     from jobs.host.trust import owner_of
 
@@ -357,3 +320,16 @@ def _price(cluster: Cluster) -> str:
     if price is None:
         return "unknown"
     return "free" if price == 0 else money_text(price, cluster.currency) + as_of_text(cluster)
+
+
+app = make_app(
+    {
+        "ls": list_environments,
+        "show": show,
+        "export": export,
+        "import": env_import.import_environment,
+        "check": check,
+        "repair": repair,
+        "trust": trust,
+    }
+)

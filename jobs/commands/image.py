@@ -6,72 +6,22 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, Literal
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, options
+from jobs.commands.usage import make_app
 from jobs.host import console
 
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    installed = parser.add_command(
-        "install",
-        "Make an image's runtime on this machine: a virtual environment from the image's lock.",
-        install,
-    )
-    _add_name(installed)
-
-    built = parser.add_command(
-        "build",
-        "Build an image as a container, by buildah, podman or docker; its tag names its content.",
-        build,
-    )
-    _add_name(built)
-    _add_variant(built)
-
-    pushed = parser.add_command(
-        "push",
-        "Send a built image to a registry; prints the setting that pins it by digest.",
-        push,
-    )
-    _add_name(pushed)
-    _add_variant(pushed)
-    pushed.add_argument(
-        "--registry",
-        metavar="HOST/PATH",
-        help="Where to, instead of the environment's own registry.",
-    )
-    options.add_environment(pushed)
-
-    pinned = parser.add_command(
-        "pin", "Write today's digests of the images that a Dockerfile builds on into it.", pin
-    )
-    _add_name(pinned)
-
-    listed = parser.add_command(
-        "ls", "List the images: what is installed, and what is built as a container.", list_images
-    )
-    options.add_json(listed)
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="A folder of images/.", autocompletion=completers.images),
+]
+Variant = Annotated[Literal["cpu", "cuda"], typer.Option(help="For CPUs or for NVIDIA's GPUs.")]
 
 
-def _add_name(parser: CommandParser) -> None:
-    name = parser.add_argument("name", metavar="NAME", help="A folder of images/.")
-    completion.offer(name, completion.images)
-
-
-def _add_variant(parser: CommandParser) -> None:
-    from jobs.images.recipes import VARIANTS
-
-    parser.add_argument(
-        "--variant",
-        choices=VARIANTS,
-        default=VARIANTS[0],
-        help=f"{' or '.join(VARIANTS)} ({VARIANTS[0]} is the default).",
-    )
-
-
-def install(*, name: str) -> None:
+def install(*, name: Name) -> None:
     """Make an image's runtime on this machine: a virtual environment from the image's lock."""
     from jobs.images import runtimes as images
 
@@ -79,7 +29,7 @@ def install(*, name: str) -> None:
     console.out(str(root / "bin" / "python"))
 
 
-def build(*, name: str, variant: str) -> None:
+def build(*, name: Name, variant: Variant = "cpu") -> None:
     """Build an image as a container, by buildah, podman or docker; its tag names its content."""
     from jobs.host.build_progress import BuildProgress
     from jobs.images.build import build_image, build_log, record_folder
@@ -106,7 +56,17 @@ def build(*, name: str, variant: str) -> None:
     console.out(recipe.reference)
 
 
-def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path | None) -> None:
+def push(
+    *,
+    name: Name,
+    variant: Variant = "cpu",
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="HOST/PATH", help="The registry; else the environment's own."),
+    ] = None,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
     """Send a built image to a registry; prints the setting that pins it by digest."""
     from jobs.host.build_progress import BuildProgress
     from jobs.host.project import sources_folder
@@ -136,7 +96,7 @@ def _registry_of(stack: str, env: Path | None) -> str:
     return f"{environment.registry.login_server}/trainyard"
 
 
-def pin(*, name: str) -> None:
+def pin(*, name: Name) -> None:
     """Write today's digests of the images that a Dockerfile builds on into it."""
     from jobs.host.project import sources_folder
     from jobs.images.recipes import bases, dockerfile_of
@@ -160,7 +120,7 @@ def pin(*, name: str) -> None:
         console.say(f"wrote {path}; review and commit it")
 
 
-def list_images(*, json: bool) -> None:
+def list_images(*, json: options.Json = False) -> None:
     """List the images: what is installed, and what is built as a container."""
     from jobs.host.project import sources_folder
     from jobs.images.listing import list_all
@@ -194,3 +154,6 @@ def _step(title: str) -> Generator[None]:
     console.say(f"{title} ...")
     yield
     console.say(f"{console.duration_text(time.monotonic() - started):>12}  {title}")
+
+
+app = make_app({"install": install, "build": build, "push": push, "pin": pin, "ls": list_images})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jobs.commands import options
-from jobs.commands.parser import CommandParser, whole_number
+import typer
+
+from jobs.commands import completers, options
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import LaunchError
 from jobs.host import console
 
@@ -19,51 +20,47 @@ if TYPE_CHECKING:
     from jobs.engines.base import Engine
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C "
-        "leaves the run alone."
-    )
-    options.add_run(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run is over.")
-    parser.add_argument("--rank", metavar="N,N-M", help="These ranks only: 0,3 or 0-7.")
-    parser.add_argument("--grep", metavar="RE", help="Lines that match only.")
-    parser.add_argument("--since", metavar="TIME", help="Later lines only: 5m, 2h or an ISO time.")
-    parser.add_argument(
-        "--tail", metavar="N", type=whole_number(at_least=0), help="The last lines only."
-    )
-    parser.add_argument(
-        *("-t", "--timestamps"),
-        dest="times",
-        action="store_true",
-        help="Show each line's time (UTC).",
-    )
-    parser.add_argument(
-        "--preparation",
-        action="store_true",
-        help="Instead: how image and nodes were made ready (Azure ML).",
-    )
-    parser.add_argument("--json", action="store_true", help="Print a JSON object a line.")
-    options.add_environment(parser)
-    parser.set_defaults(act=logs)
-
-
 def logs(
     *,
-    run: str,
-    follow: bool,
-    rank: str | None,
-    grep: str | None,
-    since: str | None,
-    tail: int | None,
-    times: bool,
-    preparation: bool,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    run: options.Run = "last",
+    follow: options.Follow = False,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N-M",
+            help="These ranks only: 0,3 or 0-7.",
+            autocompletion=completers.ranks,
+        ),
+    ] = None,
+    grep: Annotated[str | None, typer.Option(metavar="RE", help="Lines that match only.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Later lines only: 5m, 2h or an ISO time."),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", parser=options.whole_number(at_least=0), help="The last lines only."
+        ),
+    ] = None,
+    times: Annotated[
+        bool, typer.Option("-t", "--timestamps", help="Show each line's time (UTC).")
+    ] = False,
+    preparation: Annotated[
+        bool,
+        typer.Option(
+            "--preparation", help="Instead: how image and nodes were made ready (Azure ML)."
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> int:
-    """Print the log lines of all ranks, merged by time."""
+    """Print the log lines of all ranks, merged by time.
+
+    With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C leaves the run
+    alone.
+    """
     import time
 
     from jobs.launching.follow import (
@@ -176,3 +173,6 @@ def _write_json(lines: Iterable[LogLine]) -> None:
 def _hint_at_nothing(status: RunStatus) -> None:
     if not status.state.is_terminal():
         console.say(f"{status.id} is {status.state.value}; -f goes on reading")
+
+
+app = make_app({"logs": logs})

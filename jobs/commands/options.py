@@ -1,124 +1,143 @@
-"""The arguments that verbs share, and what they stand for: an environment, an engine, a run."""
+"""Define the arguments that verbs share, and open what they name: environment, engine, run."""
 
 from __future__ import annotations
 
 import os
-from argparse import Action, ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from jobs.commands import completers as completion
+import typer
+
+from jobs.commands import completers
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import Environment, RunHandle
     from jobs.engines.base import Engine, Runs
 
 DEFAULT_STACK = "local"
+CloudEngine = Literal["azureml", "azureml_v1"]
 
 
-def add_stack(parser: ArgumentParser) -> None:
-    """`--stack`."""
-    _add_stack(parser.add_argument)
+def whole_number(at_least: int) -> Callable[[str | int], int]:
+    """Make the parser of a whole number that is not below a bound."""
+
+    def parse(given: str | int) -> int:
+        text = str(given)  # typer parses defaults, too
+        # Up to 18 digits: what is kept in 64 bits wherever it goes.
+        digits = text.removeprefix("-")
+        number = int(text) if digits.isdecimal() and len(digits) <= 18 else None
+        if number is None or number < at_least:
+            message = f"`{text[:60]}` has to be a whole number, {at_least} or more"
+            raise typer.BadParameter(message)
+        return number
+
+    return parse
 
 
-def _add_stack(add_argument: Callable[..., Action]) -> None:
-    stack = add_argument(
+def usual_stack() -> str:
+    """Give the stack of a command that names none."""
+    return os.environ.get("TRAINYARD_STACK") or DEFAULT_STACK
+
+
+Stack = Annotated[
+    str,
+    typer.Option(
         *("-s", "--stack"),
         metavar="NAME",
-        default=_usual_stack(),
+        default_factory=usual_stack,
+        show_default=False,
         help=f"The stack; else that of TRAINYARD_STACK, else {DEFAULT_STACK}.",
-    )
-    completion.offer(stack, completion.stacks)
-
-
-def add_environment(parser: ArgumentParser) -> None:
-    """`--stack`, and `--env` instead of it."""
-    either = parser.add_mutually_exclusive_group()
-    _add_stack(either.add_argument)
-    env = either.add_argument(
+        autocompletion=completers.stacks,
+    ),
+]
+EnvFile = Annotated[
+    Path | None,
+    typer.Option(
         "--env",
         metavar="FILE",
-        type=Path,
+        parser=Path,
         help="An environment written by `launch env export`, instead of a stack.",
-    )
-    completion.offer(env, completion.files)
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
+_RUN = "A run's id, the beginning of one, or `last`."
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help=_RUN, autocompletion=completers.runs),
+]
 
-def add_json(parser: ArgumentParser) -> None:
-    """`--json`."""
-    parser.add_argument("--json", action="store_true", help="Print JSON.")
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A job file, or the name of a job of the catalog.",
+        autocompletion=completers.jobs,
+    ),
+]
 
-
-def add_run(parser: ArgumentParser, name: str = "run", *, is_required: bool = False) -> None:
-    """A run, `last` where none is named."""
-    run = parser.add_argument(
-        name,
-        metavar="RUN",
-        nargs=None if is_required else "?",
-        default="last",
-        help="A run's id, the beginning of one, or `last`"
-        + ("." if is_required else " (the default)."),
-    )
-    completion.offer(run, completion.runs)
-
-
-def add_job(parser: ArgumentParser) -> None:
-    """A job file or a job of the catalog."""
-    job = parser.add_argument(
-        "job", metavar="JOB", help="A job file, or the name of a job of the catalog."
-    )
-    completion.offer(job, completion.jobs)
-
-
-def add_job_values(parser: ArgumentParser) -> None:
-    """The options that stand for a key of the job file, and `--set` for any key."""
-    parser.add_argument("--nodes", metavar="N", help="Nodes, or `max` for all of the cluster's.")
-    parser.add_argument(
-        "--processes-per-node", metavar="N", help="Ranks a node, or `gpu` for one a GPU."
-    )
-    cluster = parser.add_argument(
-        "--cluster", metavar="NAME", help="The cluster; else the first that fits."
-    )
-    completion.offer(cluster, completion.clusters)
-    priority = parser.add_argument("--priority", metavar="WORD", help="`low`, `normal` or `high`.")
-    completion.offer(priority, completion.priorities)
-    overrides = parser.add_argument(
+# The options that stand for a key of the job file, and `--set` for any key.
+Nodes = Annotated[
+    str | None,
+    typer.Option("--nodes", metavar="N", help="Nodes, or `max` for all of the cluster's."),
+]
+ProcessesPerNode = Annotated[
+    str | None,
+    typer.Option("--processes-per-node", metavar="N", help="Ranks a node, or `gpu` for one a GPU."),
+]
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="The cluster; else the first that fits.",
+        autocompletion=completers.clusters,
+    ),
+]
+Priority = Annotated[
+    str | None,
+    typer.Option(
+        "--priority",
+        metavar="WORD",
+        help="`low`, `normal` or `high`.",
+        autocompletion=completers.priorities,
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
         "--set",
-        dest="overrides",
         metavar="KEY=VALUE",
-        action="append",
         help="Give a key of the job file another value, e.g. args.epochs=1. May be repeated.",
-    )
-    completion.offer(overrides, completion.job_keys)
+        autocompletion=completers.job_keys,
+    ),
+]
 
-
-def add_start(parser: ArgumentParser) -> None:
-    """How a run is started: followed or not, asked for or not."""
-    parser.add_argument(
-        "-d", "--detach", action="store_true", help="Print the run's id and come back at once."
-    )
-    parser.add_argument(
+# How a run is started: followed or not, asked for or not.
+Detach = Annotated[
+    bool, typer.Option("-d", "--detach", help="Print the run's id and come back at once.")
+]
+NoFetch = Annotated[
+    bool,
+    typer.Option(
         "--no-fetch",
-        dest="fetch",
-        action="store_false",
         help="Leave in Azure what the run makes; else it is fetched at the end, into ./RUN.",
-    )
-    parser.add_argument("-y", "--yes", action="store_true", help="Do not ask where money is spent.")
+    ),
+]
+AskNothing = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask where money is spent.")]
 
-
-def add_output(parser: ArgumentParser, text: str) -> None:
-    """`--output`, a file."""
-    output = parser.add_argument("-o", "--output", metavar="FILE", type=Path, help=text)
-    completion.offer(output, completion.files)
-
-
-def add_to(parser: ArgumentParser) -> None:
-    """`--to`, the folder that a command makes."""
-    to = parser.add_argument(
-        "--to", metavar="DIR", type=Path, required=True, help="The folder to write to."
-    )
-    completion.offer(to, completion.files)
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run is over.")]
+To = Annotated[
+    Path, typer.Option("--to", metavar="DIR", parser=Path, help="The folder to write to.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", parser=Path, help="The file to write; else stdout."
+    ),
+]
 
 
 def open_environment(stack: str, env_file: Path | None) -> Environment:
@@ -180,8 +199,4 @@ def stack_words(stack: str, env_file: Path | None) -> list[str]:
     """What a command needs to be pasted with, to meet the same environment."""
     if env_file is not None:
         return ["--env", str(env_file)]
-    return ["-s", stack] if stack != _usual_stack() else []
-
-
-def _usual_stack() -> str:
-    return os.environ.get("TRAINYARD_STACK") or DEFAULT_STACK
+    return ["-s", stack] if stack != usual_stack() else []

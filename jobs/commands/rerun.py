@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from jobs.commands import options
-from jobs.commands.parser import CommandParser
+from jobs.commands.usage import make_app
 from jobs.host import console
-
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "With the copied code, the data versions and the arguments of its record. With --set "
-        "something can be changed, as in a job file. What cannot be the same is said. With "
-        "--resume the new run goes on where the recorded one left off."
-    )
-    options.add_run(parser)
-    parser.add_argument(
-        "--resume", action="store_true", help="Begin with the run's newest whole checkpoint."
-    )
-    options.add_job_values(parser)
-    options.add_start(parser)
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=rerun)
 
 
 def rerun(
     *,
-    run: str,
-    resume: bool,
-    nodes: str | None,
-    processes_per_node: str | None,
-    cluster: str | None,
-    priority: str | None,
-    overrides: list[str] | None,
-    detach: bool,
-    fetch: bool,
-    yes: bool,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    run: options.Run = "last",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Begin with the run's newest whole checkpoint.")
+    ] = False,
+    nodes: options.Nodes = None,
+    processes_per_node: options.ProcessesPerNode = None,
+    cluster: options.ClusterName = None,
+    priority: options.Priority = None,
+    overrides: options.Overrides = None,
+    detach: options.Detach = False,
+    no_fetch: options.NoFetch = False,
+    yes: options.AskNothing = False,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> int:
-    """Run a recorded run once more."""
+    """Run a recorded run once more.
+
+    With the copied code, the data versions and the arguments of its record. With --set something can
+    be changed, as in a job file. What cannot be the same is said. With --resume the new run goes on
+    where the recorded one left off.
+    """
     from msgspec import structs
 
     from jobs.jobfile.read import decode_job, override
@@ -76,10 +68,13 @@ def rerun(
     words = options.stack_words(stack, env)
     wish = Wish(
         detach=detach,
-        fetch=fetch,
+        fetch=not no_fetch,
         yes=yes,
         json=json,
         stack=words,
         shown_by=["launch", "show", handle.id, *words],
     )
     return start(planned, secrets, environment, engine, wish)
+
+
+app = make_app({"rerun": rerun})

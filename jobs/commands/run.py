@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from jobs.commands import options
-from jobs.commands.parser import CommandParser
-
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 "
-        "when it failed, 103 when it was cancelled."
-    )
-    options.add_job(parser)
-    options.add_job_values(parser)
-    options.add_start(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="Show the plan and start nothing; see `launch plan`."
-    )
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=run)
+from jobs.commands.usage import make_app
 
 
 def run(
     *,
-    job: str,
-    nodes: str | None,
-    processes_per_node: str | None,
-    cluster: str | None,
-    priority: str | None,
-    overrides: list[str] | None,
-    detach: bool,
-    fetch: bool,
-    dry_run: bool,
-    yes: bool,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    job: options.Job,
+    nodes: options.Nodes = None,
+    processes_per_node: options.ProcessesPerNode = None,
+    cluster: options.ClusterName = None,
+    priority: options.Priority = None,
+    overrides: options.Overrides = None,
+    detach: options.Detach = False,
+    no_fetch: options.NoFetch = False,
+    yes: options.AskNothing = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the plan and start nothing; see `launch plan`."),
+    ] = False,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> int:
-    """Run a job and follow its ranks' logs."""
+    """Run a job and follow its ranks' logs.
+
+    Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 when it
+    failed, 103 when it was cancelled.
+    """
     from jobs.commands import plan
     from jobs.jobfile.read import load_job
     from jobs.launching.plan import plan_job, secret_folders
@@ -70,10 +62,13 @@ def run(
     stack_words = options.stack_words(stack, env)
     wish = Wish(
         detach=detach,
-        fetch=fetch,
+        fetch=not no_fetch,
         yes=yes,
         json=json,
         stack=stack_words,
         shown_by=["launch", "plan", job, *options.job_words(values, overrides), *stack_words],
     )
     return start(planned, secrets, environment, engine, wish)
+
+
+app = make_app({"run": run})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.commands import options
-from jobs.commands.parser import CommandParser
+from jobs.commands.usage import make_app
 from jobs.host import console
 
 if TYPE_CHECKING:
@@ -19,19 +19,17 @@ if TYPE_CHECKING:
     from jobs.runs.report import Curve
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "How it stands and why, its attempts, ranks, checkpoints, last figures and folders."
-    )
-    options.add_run(parser)
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=show)
+def show(
+    *,
+    run: options.Run = "last",
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
+    """Show all that is known of a run.
 
-
-def show(*, run: str, json: bool, stack: str, env: Path | None) -> None:
-    """Show all that is known of a run."""
+    How it stands and why, its attempts, ranks, checkpoints, last figures and folders.
+    """
     from jobs.runs.attempts import attempts_of
     from jobs.runs.report import read_curves
     from jobs.stacks.cost import spent, spent_text
@@ -240,3 +238,6 @@ def _print_figures(curves: list[Curve]) -> None:
     ]
     console.out()
     console.out(console.table(["LAST FIGURE", "VALUE", "EPOCH"], rows, right=(1, 2)))
+
+
+app = make_app({"show": show})
