@@ -61,6 +61,7 @@ EnvFile = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Refresh = Annotated[bool, typer.Option("--refresh", help="Ask Pulumi, whatever the cache has.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 _RUN = "A run's id, the beginning of one, or `last`."

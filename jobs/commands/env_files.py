@@ -1,4 +1,4 @@
-"""`launch env import`: an environment file of a workspace that no stack made."""
+"""`launch env export|import`: write environment files for those without the stack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,40 @@ from typing import Annotated
 import typer
 
 from jobs.commands import options
+from jobs.contracts.errors import LaunchError
 from jobs.host import console
+
+
+def export(
+    *,
+    stack: options.Stack,
+    engine: Annotated[
+        options.CloudEngine | None,
+        typer.Option(
+            help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's "
+            "first API."
+        ),
+    ] = None,
+    output: options.Output = None,
+    refresh: options.Refresh = False,
+) -> None:
+    """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
+    from msgspec.structs import replace
+
+    from jobs.host.environment_file import write_environment
+    from jobs.stacks.stack import load_environment
+
+    environment = load_environment(stack, refresh=refresh)
+    if engine is not None:
+        if environment.engine == "local":
+            message = f"stack `{stack}` is this machine: --engine is for stacks on Azure"
+            raise LaunchError(message, hint=f"launch env export -s {stack}")
+        environment = replace(environment, engine=engine)
+    if output is None:
+        console.out_json(environment)
+        return
+    write_environment(environment, output)
+    console.say(f"wrote {output}; use it by `launch ... --env {output}`")
 
 
 def import_environment(
