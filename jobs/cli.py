@@ -36,7 +36,7 @@ VERBS = {
     "data": "Prepare, push, list and pull datasets.",
     "env": "Look at environments; hand one on; mend one.",
     "cluster": "Look at a stack's clusters; keep nodes warm, let them go, change how many.",
-    "image": "Install images on this machine; build, push and pin them as containers.",
+    "image": "Install images on this machine; build and push them as containers.",
     "schema": "Print the JSON Schema of a job file.",
     "doctor": "Say what this machine lacks.",
     "completion": "Print what makes a shell complete `launch`.",

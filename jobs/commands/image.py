@@ -1,4 +1,4 @@
-"""`launch image`: install images on this machine; build, push and pin them as containers."""
+"""`launch image`: install images on this machine; build and push them as containers."""
 
 from __future__ import annotations
 
@@ -96,47 +96,16 @@ def _registry_of(stack: str, env: Path | None) -> str:
     return f"{environment.registry.login_server}/trainyard"
 
 
-def pin(*, name: Name) -> None:
-    """Write today's digests of the images that a Dockerfile builds on into it."""
-    from jobs.host.project import sources_folder
-    from jobs.images.recipes import bases, dockerfile_of
-    from jobs.images.registry import ImageReference, pin_bases, resolve_digest
-
-    path = dockerfile_of(name, sources_folder())
-    text = path.read_text(encoding="utf-8")
-    before = {key: value for key, value in bases(text).items() if f"{key}={value}" in text}
-    after: dict[str, str] = {}
-    for key, value in before.items():
-        reference = ImageReference.parse(value)
-        after[key] = reference.pinned(resolve_digest(reference))
-        if after[key] == value:
-            console.out(f"{key} stays {value}")
-        else:
-            console.out(f"{key}\n  - {value}\n  + {after[key]}")
-    if after != before:
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(pin_bases(text, after), encoding="utf-8")
-        partial.replace(path)
-        console.say(f"wrote {path}; review and commit it")
-
-
 def list_images(*, json: options.Json = False) -> None:
     """List the images: what is installed, and what is built as a container."""
     from jobs.host.project import sources_folder
-    from jobs.images.listing import list_all
+    from jobs.images.listing import images_table, list_all
 
     rows = list_all(sources_folder())
     if json:
         console.out_json(rows)
         return
-    cells: list[list[str]] = []
-    for row in rows:
-        cells.append([row["name"], "runtime", "yes" if row["built"] else "no", row["runtime"]])
-        for each in row["containers"]:
-            built = {True: "yes", False: "no", None: "unknown"}[each["built"]]
-            state = built if each["current"] else "old"
-            cells.append([row["name"], each["variant"], state, each["reference"]])
-    console.out(console.table(["IMAGE", "KIND", "BUILT", "WHERE"], cells))
+    console.out(images_table(rows))
 
 
 def _trusted_folder() -> Path:
@@ -156,4 +125,4 @@ def _step(title: str) -> Generator[None]:
     console.say(f"{console.duration_text(time.monotonic() - started):>12}  {title}")
 
 
-app = make_app({"install": install, "build": build, "push": push, "pin": pin, "ls": list_images})
+app = make_app({"install": install, "build": build, "push": push, "ls": list_images})

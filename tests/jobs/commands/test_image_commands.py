@@ -10,7 +10,6 @@ import pytest
 from jobs.host import trust
 from jobs.images.recipes import read_recipe
 from tests.fakes import fake_container_engine
-from tests.jobs.images.test_registry import DIGEST, serving
 
 ROOT = Path(__file__).parents[3]
 
@@ -105,39 +104,6 @@ def test_a_stack_without_a_registry_is_refused_with_what_to_give(launching, proj
     assert typed.code == 2
     assert "has no registry" in typed.err
     assert typed.err.endswith("hint: --registry HOST/PATH, or -s a stack on Azure\n")
-
-
-def test_pin_writes_the_digests_of_today_and_shows_them(launching, project):
-    path = project / "images" / "pytorch" / "Dockerfile"
-    with serving() as host:
-        kept = f"{host}/yard/base:1@{DIGEST}"
-        path.write_text(
-            f"ARG BASE_IMAGE={host}/yard/base:1\nARG BUILD_IMAGE=${{BASE_IMAGE}}\n"
-            f"ARG CUDA_BASE_IMAGE={kept}\nFROM ${{BASE_IMAGE}}\n"
-        )
-        typed = launching.type_bare("image", "pin", "pytorch")
-        assert (typed.code, typed.err) == (0, f"wrote {path}; review and commit it\n")
-        assert typed.out == (
-            f"BASE_IMAGE\n  - {host}/yard/base:1\n  + {kept}\nCUDA_BASE_IMAGE stays {kept}\n"
-        )
-        assert path.read_text() == (
-            f"ARG BASE_IMAGE={kept}\nARG BUILD_IMAGE=${{BASE_IMAGE}}\n"
-            f"ARG CUDA_BASE_IMAGE={kept}\nFROM ${{BASE_IMAGE}}\n"
-        )
-        again = launching.type_bare("image", "pin", "pytorch")
-        assert (again.code, again.err) == (0, "")
-
-
-def test_pin_changes_nothing_when_one_tag_is_not_there(launching, project):
-    path = project / "images" / "pytorch" / "Dockerfile"
-    with serving() as host:
-        text = (
-            f"ARG BASE_IMAGE={host}/yard/base:1\nARG CUDA_BASE_IMAGE={host}/yard/base:2\nFROM x\n"
-        )
-        path.write_text(text)
-        typed = launching.type_bare("image", "pin", "pytorch")
-    assert typed.code == 102
-    assert path.read_text() == text
 
 
 def test_the_list_has_runtimes_and_containers_old_ones_too(launching, project, engine):
