@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.commands import cluster_scale, options
+from jobs.commands import cluster_scale, options, quantities
 from jobs.commands.cluster_scale import ClusterName, open_workspace, typed
 from jobs.commands.usage import make_app
 from jobs.contracts.errors import Refused
@@ -17,19 +17,19 @@ def list_clusters(
     *, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None
 ) -> None:
     """List the clusters: nodes by what they do, and what they cost now."""
-    from jobs.engines.azure_ml.cluster_view import as_json, clusters_table, total_text
+    from jobs.engines.azure_ml import cluster_view as view
     from jobs.engines.azure_ml.clusters import read_clusters
 
     wire = open_workspace(stack, env)
     clusters = read_clusters(wire)
     if json:
-        console.out_json([as_json(each) for each in clusters])
+        console.out_json([view.as_json(each) for each in clusters])
         return
     if not clusters:
         console.say(f"stack `{wire.environment.stack}` has no cluster")
         return
-    console.out(clusters_table(clusters))
-    if total := total_text(clusters):
+    console.out(view.clusters_table(clusters))
+    if total := view.total_text(clusters):
         console.say(total)
     for each in clusters:
         for error in each.errors:
@@ -44,26 +44,20 @@ def show(
     env: options.EnvFile = None,
 ) -> None:
     """Show a cluster: its nodes with their runs, its scale, quota and cost."""
-    from jobs.engines.azure_ml.cluster_view import (
-        as_json,
-        cluster_text,
-        nodes_table,
-        quota_text,
-        read_existing,
-    )
+    from jobs.engines.azure_ml import cluster_view as view
     from jobs.engines.azure_ml.clusters import list_nodes
 
     wire = open_workspace(stack, env)
-    declared, live = read_existing(wire, cluster)
+    declared, live = view.read_existing(wire, cluster)
     nodes = list_nodes(wire, declared) if live.nodes else []
-    quota = quota_text(wire, declared, live.max_nodes)
+    quota = view.quota_text(wire, declared, live.max_nodes)
     if json:
-        console.out_json({**as_json(live), "node_list": nodes, "quota": quota})
+        console.out_json({**view.as_json(live), "node_list": nodes, "quota": quota})
         return
-    console.out(cluster_text(live, declared, wire.environment.stack, quota))
+    console.out(view.cluster_text(live, declared, wire.environment.stack, quota))
     if nodes:
         console.out()
-        console.out(nodes_table(nodes))
+        console.out(view.nodes_table(nodes))
 
 
 def resize(
@@ -72,24 +66,18 @@ def resize(
     nodes: Annotated[
         int,
         typer.Argument(
-            metavar="N", parser=options.whole_number(at_least=1), help="The most nodes."
+            metavar="N", parser=quantities.whole_number(at_least=1), help="The most nodes."
         ),
     ],
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
     """Change the most nodes that a cluster may have; prints the setting."""
-    from jobs.engines.azure_ml.cluster_view import (
-        quota_text,
-        rate_text,
-        read_existing,
-        setting_texts,
-        warm_text,
-    )
+    from jobs.engines.azure_ml import cluster_view as view
     from jobs.engines.azure_ml.clusters import set_scale
 
     wire = open_workspace(stack, env)
-    declared, live = read_existing(wire, cluster)
+    declared, live = view.read_existing(wire, cluster)
     if nodes < live.min_nodes:
         message = f"cluster `{live.name}` keeps {live.min_nodes} nodes warm"
         hint = typed("pause", live.name, *options.stack_words(stack, env))
@@ -98,13 +86,13 @@ def resize(
     console.say(f"cluster `{live.name}` may have {nodes} nodes (it was {live.max_nodes})")
     most = live.price(nodes)
     if most is not None:
-        console.say(f"all of them cost {rate_text(most, live)}")
+        console.say(f"all of them cost {view.rate_text(most, live)}")
     if live.min_nodes:
-        console.say(f"kept warm: {warm_text(live, live.min_nodes)}")
-    console.say(f"quota: {quota_text(wire, declared, nodes)}")
+        console.say(f"kept warm: {view.warm_text(live, live.min_nodes)}")
+    console.say(f"quota: {view.quota_text(wire, declared, nodes)}")
     if not wire.environment.is_imported:
         who = "" if env is None else "for whoever owns the stack: "
-        same, setting = setting_texts(live.name, nodes, wire.environment.stack)
+        same, setting = view.setting_texts(live.name, nodes, wire.environment.stack)
         console.say(f"\n{who}{same}")
         console.out(setting)
 

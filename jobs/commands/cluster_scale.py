@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.commands import completers, options
+from jobs.commands import completers, options, quantities
 from jobs.contracts.errors import Refused
 from jobs.host import console
 
@@ -66,7 +66,7 @@ def resume(
         int | None,
         typer.Option(
             metavar="N",
-            parser=options.whole_number(at_least=1),
+            parser=quantities.whole_number(at_least=1),
             help="How many; else the minimum of the stack's settings, or 1 where that is 0.",
         ),
     ] = None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.commands import completers
+from jobs.commands import completers, quantities
 from jobs.host import console
 
 if TYPE_CHECKING:
@@ -23,6 +23,14 @@ Sas = Annotated[
         metavar="FILE",
         parser=Path,
         help="A file with a SAS of the store, for those who got one instead of a login.",
+    ),
+]
+LimitRate = Annotated[
+    int | None,
+    typer.Option(
+        metavar="RATE",
+        parser=quantities.bytes_per_s,
+        help="No more bytes a second than this, as in 500k or 20M.",
     ),
 ]
 Name = Annotated[
@@ -44,19 +52,6 @@ def open_datasets(environment: Environment, sas: Path | None) -> Datasets:
     from jobs.datasets.datasets import Datasets
 
     return Datasets.of(environment, sas_file=sas)
-
-
-def record_fields(record: DatasetRecord) -> dict[str, Any]:
-    """A version as `--json` gives it."""
-    fields: dict[str, Any] = {
-        "name": record.name,
-        "version": record.version,
-        "digest": record.digest,
-        "files": record.files,
-        "bytes": record.bytes,
-        "created": record.created,
-    }
-    return fields if record.prefix is None else {**fields, "prefix": record.prefix}
 
 
 def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:

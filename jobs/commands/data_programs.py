@@ -1,43 +1,15 @@
-"""`launch data prepare|pack|synthesize`: make a dataset's folder, from archives, folders, nothing."""
+"""`launch data prepare|pack`: make a dataset's folder from archives, or shards from a folder."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from jobs.commands import options
-from jobs.host import console
-
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-}
+from jobs.commands import options, quantities
 
 Events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
-
-
-def num_bytes(given: str | int) -> int:
-    """Parse a number of bytes: 128MiB, 100 MB, 4096."""
-    text = str(given)  # typer parses defaults, too
-    number = text.rstrip("BIKMGbikmg")
-    found = _UNITS.get(text[len(number) :].lower())
-    try:
-        size = int(float(number) * found) if found else 0
-    except (ValueError, OverflowError):
-        size = 0
-    if size < 1:
-        message = f"`{text}` is no size: a number and a unit, as in 128MiB"
-        raise typer.BadParameter(message)
-    return size
 
 
 def prepare(
@@ -69,6 +41,7 @@ def prepare(
     json: Events = False,
 ) -> None:
     """Make a dataset's folder from its archives; digits need none."""
+    from jobs.datasets.next_steps import next_steps, say_made
     from jobs.datasets.programs import run_program
 
     arguments = [dataset, f"--to={to}"]
@@ -79,7 +52,7 @@ def prepare(
     if json:
         return
     is_packable = dataset in {"hymenoptera", "coco", "imagenet"}
-    _finish(done, [*([_packing(to)] if is_packable else []), _pushing(to, dataset)])
+    say_made(done, next_steps(to, dataset, is_packable=is_packable))
 
 
 def pack(
@@ -93,12 +66,16 @@ def pack(
     shard_size: Annotated[
         int,
         typer.Option(
-            metavar="SIZE", parser=num_bytes, show_default=False, help="About this each; 128MiB."
+            metavar="SIZE",
+            parser=quantities.num_bytes,
+            show_default=False,
+            help="About this each; 128MiB.",
         ),
     ] = 128 << 20,
     json: Events = False,
 ) -> None:
     """Pack class folders or a COCO folder into a few large shards."""
+    from jobs.datasets.next_steps import name_of, next_steps, say_made
     from jobs.datasets.programs import run_program
 
     arguments = [f"--to={to}", f"--format={shard_format}", f"--shard-size={shard_size}"]
@@ -106,60 +83,4 @@ def pack(
     done = run_program("pack", arguments, failure=f"`{folder}` was not packed", as_json=json)
     if json:
         return
-    _finish(done, [_pushing(to, _name(folder))])
-
-
-def synthesize(
-    *,
-    dataset: Annotated[
-        Literal["imagenet"],
-        typer.Argument(metavar="NAME", help="The dataset to be like: imagenet."),
-    ],
-    images: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            parser=options.whole_number(1),
-            help="Pictures to train with; for validation 1 in 25 more.",
-        ),
-    ],
-    to: options.To,
-    classes: Annotated[
-        int, typer.Option(metavar="N", parser=options.whole_number(1), help="Classes.")
-    ] = 1000,
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", parser=options.whole_number(0), help="Another for others."),
-    ] = 0,
-    json: Events = False,
-) -> None:
-    """Make JPEGs of a dataset's layout and sizes, to try things with."""
-    from jobs.datasets.programs import run_program
-
-    arguments = [dataset, f"--to={to}", f"--images={images}"]
-    arguments += [f"--classes={classes}", f"--seed={seed}"]
-    done = run_program("synthesize", arguments, failure="no pictures were made", as_json=json)
-    if json:
-        return
-    _finish(done, [_packing(to), _pushing(to, _name(to))])
-
-
-def _finish(done: dict[str, Any], branches: list[tuple[str, str]]) -> None:
-    console.say(done["text"])
-    console.out(done["folder"])
-    console.say(console.tree("next", branches))
-
-
-def _packing(folder: Path) -> tuple[str, str]:
-    target = folder.with_name(f"{folder.absolute().name}-shards")
-    words = ["launch", "data", "pack", str(folder), "--to", str(target)]
-    return "pack it", shlex.join(words)
-
-
-def _pushing(folder: Path, name: str) -> tuple[str, str]:
-    return "send it", shlex.join(["launch", "data", "push", str(folder), name])
-
-
-def _name(folder: Path) -> str:
-    """A dataset's name after a folder's."""
-    return folder.absolute().name.lower() or "dataset"
+    say_made(done, next_steps(to, name_of(folder)))

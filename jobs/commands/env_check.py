@@ -104,12 +104,8 @@ def _check_quota(
     from jobs.engines.azure_ml.quota_table import quota_table, quotas_of
 
     try:
-        environment = (
-            options.open_environment(stack, env)
-            if previewed is None
-            else declared_environment(previewed, stack)
-        )
-        checks = quotas_of(environment)
+        declared = None if previewed is None else declared_environment(previewed, stack)
+        checks = quotas_of(options.open_environment(stack, env) if previewed is None else declared)
     except EnvironmentFailure as failure:
         hint = f"\nto have it looked at: {failure.hint}" if failure.hint else ""
         console.say(f"the quota was not looked at: {failure.message}{hint}")

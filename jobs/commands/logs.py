@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.commands import completers, options
+from jobs.commands import completers, options, quantities
 from jobs.commands.usage import make_app
 from jobs.host import console
 
@@ -33,7 +33,7 @@ def logs(
     tail: Annotated[
         int | None,
         typer.Option(
-            metavar="N", parser=options.whole_number(at_least=0), help="The last lines only."
+            metavar="N", parser=quantities.whole_number(at_least=0), help="The last lines only."
         ),
     ] = None,
     times: Annotated[

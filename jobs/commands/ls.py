@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.commands import options
+from jobs.commands import options, quantities
 from jobs.commands.usage import make_app
 from jobs.host import console
 
@@ -24,7 +24,7 @@ def list_runs(
         typer.Option(
             *("-n", "--limit"),
             metavar="N",
-            parser=options.whole_number(at_least=1),
+            parser=quantities.whole_number(at_least=1),
             help="The most runs to list.",
         ),
     ] = 20,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from jobs.commands import options
+from jobs.commands import job_options, options
 from jobs.commands.usage import make_app
 from jobs.host import console
 
 
 def plan(
     *,
-    job: options.Job,
-    nodes: options.Nodes = None,
-    processes_per_node: options.ProcessesPerNode = None,
-    cluster: options.ClusterName = None,
-    priority: options.Priority = None,
-    overrides: options.Overrides = None,
+    job: job_options.Job,
+    nodes: job_options.Nodes = None,
+    processes_per_node: job_options.ProcessesPerNode = None,
+    cluster: job_options.ClusterName = None,
+    priority: job_options.Priority = None,
+    overrides: job_options.Overrides = None,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
@@ -36,7 +36,7 @@ def plan(
     )
     from jobs.launching.plan_text import listing_text, plan_text
 
-    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
     environment = options.open_priced(stack, env)
     planned = plan_job(loaded, environment, options.open_engine(environment))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.commands import options
+from jobs.commands import job_options, options
 from jobs.commands.usage import make_app
 from jobs.host import console
 
@@ -18,14 +18,14 @@ def rerun(
     resume: Annotated[
         bool, typer.Option("--resume", help="Begin with the run's newest whole checkpoint.")
     ] = False,
-    nodes: options.Nodes = None,
-    processes_per_node: options.ProcessesPerNode = None,
-    cluster: options.ClusterName = None,
-    priority: options.Priority = None,
-    overrides: options.Overrides = None,
-    detach: options.Detach = False,
-    no_fetch: options.NoFetch = False,
-    yes: options.AskNothing = False,
+    nodes: job_options.Nodes = None,
+    processes_per_node: job_options.ProcessesPerNode = None,
+    cluster: job_options.ClusterName = None,
+    priority: job_options.Priority = None,
+    overrides: job_options.Overrides = None,
+    detach: job_options.Detach = False,
+    no_fetch: job_options.NoFetch = False,
+    yes: job_options.AskNothing = False,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
@@ -49,7 +49,7 @@ def rerun(
     handle = store.find(run)
     record, run_dir = store.record(handle), Path(handle.run_dir)
     recorded = recorded_job(record, run_dir, environment)
-    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
     job = decode_job(override(recorded.tree, overrides or (), values))
     refuse_other_code(job)
     begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None

@@ -6,21 +6,21 @@ from typing import Annotated
 
 import typer
 
-from jobs.commands import options
+from jobs.commands import job_options, options
 from jobs.commands.usage import make_app
 
 
 def run(
     *,
-    job: options.Job,
-    nodes: options.Nodes = None,
-    processes_per_node: options.ProcessesPerNode = None,
-    cluster: options.ClusterName = None,
-    priority: options.Priority = None,
-    overrides: options.Overrides = None,
-    detach: options.Detach = False,
-    no_fetch: options.NoFetch = False,
-    yes: options.AskNothing = False,
+    job: job_options.Job,
+    nodes: job_options.Nodes = None,
+    processes_per_node: job_options.ProcessesPerNode = None,
+    cluster: job_options.ClusterName = None,
+    priority: job_options.Priority = None,
+    overrides: job_options.Overrides = None,
+    detach: job_options.Detach = False,
+    no_fetch: job_options.NoFetch = False,
+    yes: job_options.AskNothing = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Show the plan and start nothing; see `launch plan`."),
@@ -53,7 +53,7 @@ def run(
             env=env,
         )
         return 0
-    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
     environment = options.open_priced(stack, env)
     engine = options.open_engine(environment)
@@ -66,7 +66,7 @@ def run(
         yes=yes,
         json=json,
         stack=stack_words,
-        shown_by=["launch", "plan", job, *options.job_words(values, overrides), *stack_words],
+        shown_by=["launch", "plan", job, *job_options.job_words(values, overrides), *stack_words],
     )
     return start(planned, secrets, environment, engine, wish)
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jobs.commands.completers import dataset_versions
-from jobs.commands.data import bytes_per_s
+from jobs.commands.quantities import bytes_per_s
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
 from jobs.datasets import datasets as data

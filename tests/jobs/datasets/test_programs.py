@@ -12,7 +12,7 @@ import time
 import pytest
 import typer
 
-from jobs.commands.data_programs import num_bytes
+from jobs.commands.quantities import num_bytes
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets.programs import run_program
 from trainer.data.synthetic import make_pictures
