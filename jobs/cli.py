@@ -25,21 +25,21 @@ VERBS = {
     "run": "Run a job and follow its ranks' logs.",
     "plan": "Show what `launch run` would start.",
     "ls": "List runs, newest first.",
-    "show": "Show all that is known of a run.",
+    "show": "Show a run's state, attempts, ranks and figures.",
     "logs": "Print the log lines of all ranks, merged by time.",
     "wait": "Wait for the end of a run.",
     "cancel": "End runs.",
-    "fetch": "Bring a run's outputs and logs home.",
-    "rerun": "Run a recorded run once more.",
-    "diff": "Show what parts two runs.",
-    "report": "Show the figures of runs; draw their curves.",
+    "fetch": "Download a run's outputs and logs.",
+    "rerun": "Start a recorded run again.",
+    "diff": "Compare two runs.",
+    "report": "Show the final figures of runs and draw their curves.",
     "data": "Prepare, push, list and pull datasets.",
-    "env": "Look at environments; hand one on; mend one.",
-    "cluster": "Look at a stack's clusters; keep nodes warm, let them go, change how many.",
+    "env": "List, show, export, check and repair environments.",
+    "cluster": "List a stack's clusters; keep nodes warm, release them, resize.",
     "image": "Install images on this machine; build and push them as containers.",
     "schema": "Print the JSON Schema of a job file.",
-    "doctor": "Say what this machine lacks.",
-    "completion": "Print what makes a shell complete `launch`.",
+    "doctor": "Check this machine and name what is missing.",
+    "completion": "Print the script by which a shell completes `launch`.",
 }
 
 # Set by typer's completion scripts.
@@ -47,7 +47,7 @@ COMPLETING = "_LAUNCH_COMPLETE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code (errors.ExitCode)."""
+    """Run the command line; return the exit code (errors.ExitCode)."""
     if argv is None and sys.getfilesystemencoding() != "utf-8":
         _begin_again_in_utf8()
     _open_missing_streams()
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _begin_again_in_utf8() -> None:
-    """Replace this process by one that can say every file's name, and so can what it starts.
+    """Start this process again in UTF-8, which it and its children need for file names.
 
     Where PYTHONUTF8=0 meets the language C there is ASCII alone.
     """
@@ -105,7 +105,7 @@ def _open_missing_streams() -> None:
 
 
 def _clean_up_when_told_to_end() -> None:
-    """Let SIGTERM and SIGHUP end this process as an exception does: what is half made goes."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that half-made files are removed."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         # One that nohup has us ignore stays ignored.
@@ -121,12 +121,12 @@ class Verbs(Group):
     """List every verb from the table; import the module of the one that was typed."""
 
     def lines(self, ctx: Context) -> Mapping[str, str]:
-        """Give the table."""
+        """Return the table VERBS."""
         del ctx
         return VERBS
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """Give the verbs in the order of the help."""
+        """Return the verbs in the order of the help."""
         del ctx
         return list(VERBS)
 
@@ -222,7 +222,7 @@ def _unexpected(error: Exception) -> LaunchError:
 
 
 def _complete(instruction: str) -> int:
-    """Answer the shell; whatever goes wrong, the line being typed stays undisturbed."""
+    """Answer the shell's request for completions; print nothing if anything fails."""
     try:
         from jobs.commands.completers import answer
 

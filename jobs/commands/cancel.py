@@ -1,4 +1,4 @@
-"""`launch cancel`: ends runs; one that is over already is left as it is."""
+"""`launch cancel`: end runs that are not over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`launch cluster pause|resume`: let a cluster's nodes go, or keep some warm."""
+"""`launch cluster pause|resume`: release a cluster's nodes, or keep some warm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_workspace(stack: str, env: Path | None) -> Wire:
 
 
 def pause(*, cluster: ClusterName, stack: options.Stack, env: options.EnvFile = None) -> None:
-    """Keep no node warm, and wait until all are gone; runs go on to their end.
+    """Keep no node warm, and wait until all are released; runs go on to their end.
 
     Ctrl-C only ends the waiting. A run that is submitted later starts nodes again.
     """

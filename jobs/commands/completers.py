@@ -58,7 +58,7 @@ def _end(_number: int, _frame: object) -> None:
 
 
 def _offered(completer: Completer) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
-    """Let typer offer the choices; those that a shell could take for more than a word are left out."""
+    """Offer a completer's choices, less those that a shell could take for more than a word."""
 
     @wraps(completer)
     def offer(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -101,7 +101,7 @@ def runs(ctx: typer.Context, incomplete: str) -> Choices:
 
 
 def _known_runs(environment: Environment) -> Choices:
-    """List those that this machine knows of a workspace: nobody waits for Azure at a TAB."""
+    """List the runs of a workspace that this machine has read before; ask nothing of Azure."""
     from jobs.runs.cloud_folder import workspace_folder
     from jobs.runs.store import RunStore
 
@@ -111,7 +111,7 @@ def _known_runs(environment: Environment) -> Choices:
 
 @_offered
 def ranks(ctx: typer.Context, incomplete: str) -> Choices:
-    """Offer the ranks of the run that was typed, those not named before; of a local one only."""
+    """Offer the ranks of the local run that was typed, less those typed before."""
     from jobs.runs.store import RunStore
 
     environment = _environment(ctx)
@@ -138,14 +138,14 @@ def stacks(ctx: typer.Context, incomplete: str) -> Choices:
 
 @_offered
 def datasets(ctx: typer.Context, incomplete: str) -> Choices:
-    """Offer the datasets of the stack, where they can be named without waiting."""
+    """Offer the datasets of a local store that is up."""
     del incomplete
     return {each.name: f"version {each.version}" for each in _datasets(ctx)}
 
 
 @_offered
 def dataset_versions(ctx: typer.Context, incomplete: str) -> Choices:
-    """Offer datasets with each of their versions, once a name is there the versions alone."""
+    """Offer datasets and each of their versions."""
     from jobs.host.console import size_text
 
     del incomplete
@@ -200,7 +200,7 @@ def priorities(ctx: typer.Context, incomplete: str) -> Choices:
 
 
 def _job_files(incomplete: str) -> Choices:
-    """Give the job files, then the folders, which go on."""
+    """List the job files, then the folders, of the path that is being typed."""
     folder, beginning = os.path.split(incomplete)
     with os.scandir(folder or ".") as entries:
         found = sorted(
@@ -220,7 +220,7 @@ def _is_job_file(path: str) -> bool:
 
 
 def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
-    """List those of a local store that is up: nobody waits for Azure, or starts a store, at a TAB."""
+    """List the datasets of a local store that is up; start no store, ask nothing of Azure."""
     from jobs.blobs.store import peek_data_store
     from jobs.datasets.datasets import Datasets
 
@@ -229,7 +229,7 @@ def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
 
 
 def _environment(ctx: typer.Context) -> Environment:
-    """Read what the file says, or what was last read of the stack: a TAB starts no Pulumi."""
+    """Read the environment file, or the cached environment of the stack; start no Pulumi."""
     from jobs.host.environment_file import known_environment, read_environment
 
     env, stack = ctx.params["env"], ctx.params["stack"]

@@ -26,9 +26,9 @@ def print_script(
         typer.Argument(help="The shell to complete in."),
     ],
 ) -> None:
-    """Print what makes a shell complete `launch`.
+    """Print the script by which a shell completes `launch`.
 
-    To be read at the start of the shell: docs/command-line.md has the line for each.
+    Read it when the shell starts; docs/command-line.md has the line for each shell.
     """
     from typer._completion_shared import get_completion_script
 

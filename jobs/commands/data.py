@@ -1,4 +1,4 @@
-"""`launch data`: a dataset's folder, pushed as a version, listed, pulled."""
+"""`launch data`: push a folder as a dataset's version; list, pull, compare, remove versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to send.")],
     name: data_options.Name,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
+        bool, typer.Option("--dry-run", help="Report what would be sent; send nothing.")
     ] = False,
     limit_rate: data_options.LimitRate = None,
     sas: data_options.Sas = None,
@@ -75,7 +75,7 @@ def register(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Make a version of data that is in the store already, where it lies."""
+    """Make a version of data that is in the store already, without a copy."""
     from jobs.datasets.dataset_text import record_fields, size_of
     from jobs.host.progress import ProgressLines
 

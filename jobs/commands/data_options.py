@@ -1,4 +1,4 @@
-"""What the verbs of `launch data` share: the store's options, a record as JSON, Azure ML's asset."""
+"""Define the options of `launch data`; open datasets and tell Azure ML of versions."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ Ref = Annotated[
 
 
 def open_datasets(environment: Environment, sas: Path | None) -> Datasets:
-    """The datasets of the environment's store."""
+    """Open the datasets of the environment's store."""
     from jobs.datasets.datasets import Datasets
 
     return Datasets.of(environment, sas_file=sas)
 
 
 def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
-    """Make the data asset of a version on Azure; the version stays where that fails."""
+    """Make the data asset of a version on Azure; warn if that fails."""
     if environment.engine == "local":
         return
     from jobs.engines.azure_ml.data_assets import make_asset
@@ -64,7 +64,7 @@ def tell_azure_ml(record: DatasetRecord, environment: Environment) -> None:
 
 
 def archive_asset(record: DatasetRecord, environment: Environment) -> None:
-    """Hide the data asset of a version that was removed; the version is gone where that fails."""
+    """Hide the data asset of a version that was removed; warn if that fails."""
     if environment.engine == "local":
         return
     from jobs.datasets.asset import can_be_asset

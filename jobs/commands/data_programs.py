@@ -35,7 +35,7 @@ def prepare(
         typer.Option(
             metavar="FILE",
             parser=Path,
-            help="Of archives you packed yourself, as md5sum or sha256sum writes them.",
+            help="Checksums of archives you packed yourself, as md5sum or sha256sum writes them.",
         ),
     ] = None,
     json: Events = False,
@@ -61,7 +61,9 @@ def pack(
     to: options.To,
     shard_format: Annotated[
         Literal["tar", "tfrecord"],
-        typer.Option("--format", help="As WebDataset (tar) or tf.data (tfrecord) reads them."),
+        typer.Option(
+            "--format", help="The format of shards: WebDataset (tar) or tf.data (tfrecord)."
+        ),
     ] = "tar",
     shard_size: Annotated[
         int,
@@ -69,7 +71,7 @@ def pack(
             metavar="SIZE",
             parser=quantities.num_bytes,
             show_default=False,
-            help="About this each; 128MiB.",
+            help="The approximate size of a shard; 128MiB.",
         ),
     ] = 128 << 20,
     json: Events = False,

@@ -22,12 +22,12 @@ def pull(
     delete: Annotated[
         bool,
         typer.Option(
-            "--delete", help="Take away what the version does not have, after showing it."
+            "--delete", help="Delete files that the version does not have, after listing them."
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before deleting.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be received, and write nothing.")
+        bool, typer.Option("--dry-run", help="Report what would be received; write nothing.")
     ] = False,
     limit_rate: data_options.LimitRate = None,
     sas: data_options.Sas = None,

@@ -1,4 +1,4 @@
-"""`launch data show|diff`: what a version holds, and which files part two."""
+"""`launch data show|diff`: show a version's content, compare two versions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def diff(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Show which files part two versions."""
+    """Compare the files of two versions."""
     from jobs.datasets.compare import changes
     from jobs.datasets.dataset_text import comparison_text, record_fields, stream_json
 

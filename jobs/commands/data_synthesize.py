@@ -21,20 +21,23 @@ def synthesize(
         typer.Option(
             metavar="N",
             parser=quantities.whole_number(1),
-            help="Pictures to train with; for validation 1 in 25 more.",
+            help="The number of training pictures; 1 in 25 more for validation.",
         ),
     ],
     to: options.To,
     classes: Annotated[
-        int, typer.Option(metavar="N", parser=quantities.whole_number(1), help="Classes.")
+        int,
+        typer.Option(metavar="N", parser=quantities.whole_number(1), help="The number of classes."),
     ] = 1000,
     seed: Annotated[
         int,
-        typer.Option(metavar="N", parser=quantities.whole_number(0), help="Another for others."),
+        typer.Option(
+            metavar="N", parser=quantities.whole_number(0), help="The seed of the random pictures."
+        ),
     ] = 0,
     json: Events = False,
 ) -> None:
-    """Make JPEGs of a dataset's layout and sizes, to try things with."""
+    """Make random JPEGs in a dataset's layout and sizes, for tests."""
     from jobs.datasets.next_steps import next_steps, say_made
     from jobs.datasets.programs import run_program
 

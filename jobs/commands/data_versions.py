@@ -1,4 +1,4 @@
-"""`launch data ls|rm|register`: list versions, remove one, adopt what lies in the store."""
+"""`launch data ls|rm`: list versions, remove one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def list_versions(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="One; all without it.", autocompletion=completers.datasets
+            metavar="NAME", help="The dataset; else all.", autocompletion=completers.datasets
         ),
     ] = None,
     sas: data_options.Sas = None,

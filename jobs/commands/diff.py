@@ -1,4 +1,4 @@
-"""`launch diff`: what parts two runs, and their final figures side by side."""
+"""`launch diff`: compare two runs and their final figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def diff(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Show what parts two runs.
+    """Compare two runs.
 
     Arguments, code, data, image and environment, and the final figures side by side.
     """
@@ -74,7 +74,7 @@ def _print(result: RunDiff) -> None:
 
 
 def _print_uncommitted(result: RunDiff) -> None:
-    """Which files; a diff of the two diffs is only for programs to read."""
+    """Print which files were not committed; only `--json` has the diff of the diffs."""
     rows = [
         [run.id, ", ".join(files) or "nothing"]
         for run, files in ((result.a, result.uncommitted.a), (result.b, result.uncommitted.b))
@@ -85,7 +85,7 @@ def _print_uncommitted(result: RunDiff) -> None:
 
 
 def _cell(text: str | None, other: str | None) -> str:
-    """The text, shortened around where it begins to differ."""
+    """Shorten the text around its first difference."""
     if text is None:
         return "-"
     if len(text) <= MAX_CELL:

@@ -1,4 +1,4 @@
-"""`launch doctor`: what is missing on this machine, and the command that mends it."""
+"""`launch doctor`: check this machine, name what is missing and the command that installs it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def doctor(*, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None) -> int:
-    """Say what this machine lacks.
+    """Check this machine and name what is missing.
 
-    And whether the stack is up. Under what is missing stands the command that mends it. Ends with 1
-    when something that is needed is missing.
+    Checks the stack, too. Each missing part is followed by the command that installs it. Ends with 1
+    if a required part is missing.
     """
     from jobs.stacks.doctor import Health, diagnose
 

@@ -47,7 +47,7 @@ def show(
 
 
 def repair(*, stack: options.Stack, json: options.Json = False) -> None:
-    """Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off."""
+    """Repair a stack whose `pulumi up` was killed: remove stale locks and pending operations."""
     from jobs.stacks.stack import repair as repair_stack
 
     done = repair_stack(stack)
@@ -67,11 +67,11 @@ def trust(
         typer.Argument(metavar="DIR", parser=Path, help="The folder of the project's Pulumi.yaml."),
     ],
 ) -> None:
-    """Take a project of another user's; start the programs of another clone.
+    """Trust a project of another user, or another clone.
 
-    As git's safe.directory: a project of another user, or one that others can write to, is not taken,
-    and of another clone than this `launch` came with nothing is started, until it is named here. It
-    ends when the folder or its Pulumi.yaml changes hands.
+    As git's safe.directory. A project of another user, or one that others can write to, is refused;
+    of another clone than this `launch` came with no program is started. To name its folder here
+    allows both, until the folder or its Pulumi.yaml changes hands.
     """
     from jobs.host.project import trust_project
     from jobs.host.trust import owner_of

@@ -1,4 +1,4 @@
-"""`launch env check`: whether each part can be used, and what `pulumi up` would destroy."""
+"""`launch env check`: test access to each part, list what `pulumi up` would destroy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check(
     ] = None,
     json: options.Json = False,
 ) -> int:
-    """Look whether each part can be used from here, and what `pulumi up` would destroy.
+    """Test access to each part, and list what `pulumi up` would destroy.
 
     Ends with 3 where something would be replaced or deleted that --allow-replace does not name,
     whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no
@@ -98,7 +98,7 @@ def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet
 def _check_quota(
     stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
 ) -> list[QuotaCheck] | None:
-    """What the quota holds of the clusters to come, or that are there; None where nobody tells."""
+    """Check the quota of the declared or existing clusters; None if Azure does not answer."""
     from jobs.engines.azure_ml.quota import LIMITS_PAGE
     from jobs.engines.azure_ml.quota_check import declared_environment
     from jobs.engines.azure_ml.quota_table import quota_table, quotas_of

@@ -24,7 +24,7 @@ def export(
     output: options.Output = None,
     refresh: options.Refresh = False,
 ) -> None:
-    """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
+    """Write an environment file, which needs no Pulumi: `launch ... --env FILE`."""
     from msgspec.structs import replace
 
     from jobs.host.environment_file import write_environment
@@ -74,7 +74,7 @@ def import_environment(
     ] = "azureml",
     output: options.Output = None,
 ) -> None:
-    """Write an environment for an Azure ML workspace that no stack of yours made.
+    """Write an environment file for an Azure ML workspace that no stack made.
 
     Reads only. The two containers are of one account, and the workspace has datastores for them.
     `images` is empty: put NAME and REFERENCE there for jobs that name an image by its folder.

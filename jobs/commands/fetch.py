@@ -1,4 +1,4 @@
-"""`launch fetch`: brings a run's outputs, metrics and logs home."""
+"""`launch fetch`: download a run's outputs, metrics and logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fetch(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Bring a run's outputs and logs home.
+    """Download a run's outputs and logs.
 
     Metrics and summary, too, and also while the run is on. Prints the folder.
     """

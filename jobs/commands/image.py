@@ -109,7 +109,7 @@ def list_images(*, json: options.Json = False) -> None:
 
 
 def _trusted_folder() -> Path:
-    """Give the project whose images are built, which runs programs of it."""
+    """Find the project whose images are built; raise Refused unless it is trusted."""
     from jobs.host.project import require_trusted, sources_folder
 
     project = sources_folder()

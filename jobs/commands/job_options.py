@@ -72,7 +72,7 @@ AskNothing = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask where 
 def job_values(
     nodes: str | None, processes_per_node: str | None, cluster: str | None, priority: str | None
 ) -> dict[str, str]:
-    """The options that stand for a key of the job file, those that were given."""
+    """Collect the options that were given for a key of the job file."""
     given = {
         "nodes": nodes,
         "processes_per_node": processes_per_node,
@@ -83,7 +83,7 @@ def job_values(
 
 
 def job_words(values: Mapping[str, str], overrides: Sequence[str] | None) -> list[str]:
-    """The options that gave `job_values`, and each `--set`, as they are typed."""
+    """Give back the words that were typed for job_values and each `--set`."""
     options = [(f"--{key.replace('_', '-')}", value) for key, value in values.items()]
     return [
         word for pair in (*options, *(("--set", each) for each in overrides or ())) for word in pair

@@ -1,4 +1,4 @@
-"""`launch logs`: the lines of all ranks, merged by time."""
+"""`launch logs`: print the lines of all ranks, merged by time."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ def logs(
         str | None,
         typer.Option(
             metavar="N,N-M",
-            help="These ranks only: 0,3 or 0-7.",
+            help="Print these ranks only: 0,3 or 0-7.",
             autocompletion=completers.ranks,
         ),
     ] = None,
-    grep: Annotated[str | None, typer.Option(metavar="RE", help="Lines that match only.")] = None,
+    grep: Annotated[
+        str | None, typer.Option(metavar="RE", help="Print matching lines only.")
+    ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Later lines only: 5m, 2h or an ISO time."),
+        typer.Option(metavar="TIME", help="Print later lines only: 5m, 2h or an ISO time."),
     ] = None,
     tail: Annotated[
         int | None,
         typer.Option(
-            metavar="N", parser=quantities.whole_number(at_least=0), help="The last lines only."
+            metavar="N",
+            parser=quantities.whole_number(at_least=0),
+            help="Print the last lines only.",
         ),
     ] = None,
     times: Annotated[
@@ -42,7 +46,7 @@ def logs(
     preparation: Annotated[
         bool,
         typer.Option(
-            "--preparation", help="Instead: how image and nodes were made ready (Azure ML)."
+            "--preparation", help="Print the logs of image and node preparation instead (Azure ML)."
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,

@@ -1,4 +1,4 @@
-"""`launch ls`: the runs, newest first."""
+"""`launch ls`: list runs, newest first."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _time_text(run: RunStatus, now_s: float) -> str:
 
 
 def _shortened(reason: str) -> str:
-    """`launch show` has the whole of it."""
+    """Shorten a reason to a table cell; `launch show` prints it whole."""
     return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 3]}..."
 
 

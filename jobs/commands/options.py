@@ -19,7 +19,7 @@ CloudEngine = Literal["azureml", "azureml_v1"]
 
 
 def usual_stack() -> str:
-    """Give the stack of a command that names none."""
+    """Return the stack of a command that names none."""
     return os.environ.get("TRAINYARD_STACK") or DEFAULT_STACK
 
 
@@ -44,7 +44,7 @@ EnvFile = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Refresh = Annotated[bool, typer.Option("--refresh", help="Ask Pulumi, whatever the cache has.")]
+Refresh = Annotated[bool, typer.Option("--refresh", help="Ask Pulumi instead of the cache.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 _RUN = "A run's id, the beginning of one, or `last`."
@@ -53,7 +53,7 @@ Run = Annotated[
     typer.Argument(metavar="RUN", help=_RUN, autocompletion=completers.runs),
 ]
 
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run is over.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow until the run is over.")]
 To = Annotated[
     Path, typer.Option("--to", metavar="DIR", parser=Path, help="The folder to write to.")
 ]
@@ -66,41 +66,41 @@ Output = Annotated[
 
 
 def open_environment(stack: str, env_file: Path | None) -> Environment:
-    """The environment of the stack, or of the file where one is given."""
+    """Load the environment of the stack, or of the file if one is given."""
     from jobs.stacks.stack import load_environment
 
     return load_environment(stack, env_file)
 
 
 def open_priced(stack: str, env_file: Path | None) -> Environment:
-    """The same, its clusters with Azure's list price where the stack gives none."""
+    """Load the environment; add Azure's list price to clusters without a price."""
     from jobs.stacks.prices import with_list_prices
 
     return with_list_prices(open_environment(stack, env_file))
 
 
 def open_engine(environment: Environment) -> Engine:
-    """The engine that the environment names."""
+    """Load the engine that the environment names."""
     from jobs.engines import load_engine
 
     return load_engine(environment)
 
 
 def open_store(environment: Environment) -> Runs:
-    """The environment's runs."""
+    """Open the environment's runs."""
     from jobs.engines import load_store
 
     return load_store(environment)
 
 
 def open_run(run: str, environment: Environment) -> tuple[Engine, RunHandle]:
-    """The run that was named, and the engine that looks after it."""
+    """Find the run that was named; return it with its engine."""
     engine = open_engine(environment)
     return engine, engine.store.find(run)
 
 
 def stack_words(stack: str, env_file: Path | None) -> list[str]:
-    """What a command needs to be pasted with, to meet the same environment."""
+    """Give the words by which a pasted command meets the same environment."""
     if env_file is not None:
         return ["--env", str(env_file)]
     return ["-s", stack] if stack != usual_stack() else []

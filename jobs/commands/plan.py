@@ -1,4 +1,4 @@
-"""`launch plan`: what would be started; nothing is."""
+"""`launch plan`: show what `launch run` would start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`launch report`: the final figures of runs as a table, their curves as one picture."""
+"""`launch report`: show the final figures of runs, draw their curves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def report(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Show the figures of runs; draw their curves.
+    """Show the final figures of runs and draw their curves.
 
     Final figures as a table, loss and accuracy as a picture.
     """
@@ -72,7 +72,7 @@ def report(
 
 
 def _read_each(store: Runs, handles: list[RunHandle]) -> list[RunReport]:
-    """Read the runs; of several one that cannot be read is told and left out."""
+    """Read the runs; warn of one that cannot be read, if there are others."""
     from jobs.runs.report import read_report
 
     reports: list[RunReport] = []

@@ -1,4 +1,4 @@
-"""`launch rerun`: a recorded run once more, with the same code, data and arguments."""
+"""`launch rerun`: start a recorded run again with its code, data and arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rerun(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> int:
-    """Run a recorded run once more.
+    """Start a recorded run again.
 
     With the copied code, the data versions and the arguments of its record. With --set something can
     be changed, as in a job file. What cannot be the same is said. With --resume the new run goes on

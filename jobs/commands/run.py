@@ -1,4 +1,4 @@
-"""`launch run`: shows the plan, starts the run, follows it to its end."""
+"""`launch run`: show the plan, start the run, follow it to its end."""
 
 from __future__ import annotations
 

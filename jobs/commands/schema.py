@@ -1,4 +1,4 @@
-"""`launch schema`: the JSON Schema of a job file or of an environment."""
+"""`launch schema`: print the JSON Schema of a job file or an environment."""
 
 from __future__ import annotations
 

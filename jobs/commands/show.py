@@ -1,4 +1,4 @@
-"""`launch show`: all that is known of a run."""
+"""`launch show`: show a run's state, attempts, ranks and figures."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def show(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Show all that is known of a run.
+    """Show a run's state, attempts, ranks and figures.
 
-    How it stands and why, its attempts, ranks, checkpoints, last figures and folders.
+    Also its reason, checkpoints, cost and folders.
     """
     from jobs.runs import show_text
     from jobs.runs.attempts import attempts_of

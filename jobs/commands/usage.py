@@ -29,7 +29,7 @@ Act = Callable[..., int | None]
 
 
 class Command(TyperCommand):
-    """Check what typer has no words for: surplus arguments, options that exclude each other."""
+    """Reject surplus arguments and options that exclude each other."""
 
     allow_extra_args = True
 
@@ -63,10 +63,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """List commands one a line, and name the nearest for an unknown one."""
+    """List commands one a line; suggest the nearest for an unknown one."""
 
     def lines(self, ctx: Context) -> Mapping[str, str]:
-        """Give each command's line of the help."""
+        """Return each command's line of the help."""
         del ctx
         return {
             name: (command.help or "").partition("\n")[0] for name, command in self.commands.items()
@@ -114,12 +114,12 @@ def make_app(commands: Mapping[str, Act], *, epilog: str | None = None) -> typer
 
 
 def mistake(message: str, ctx: Context | None) -> LaunchError:
-    """Give a mistake in what was typed, with the help to read as its hint."""
+    """Make the error of a mistake in the command line; its hint names the help."""
     return LaunchError(message, hint=_hint(ctx))
 
 
 def as_launch_error(error: UsageError) -> LaunchError:
-    """Translate an error of typer's parser."""
+    """Translate an error of typer's parser into ours."""
     ctx = error.ctx
     if isinstance(error, MissingParameter) and ctx is not None:
         missing = [

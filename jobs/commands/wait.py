@@ -1,4 +1,4 @@
-"""`launch wait`: blocks until a run is over; its exit code says how it ended."""
+"""`launch wait`: wait for the end of a run; the exit code says how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word all that is known of a run, for `launch show`."""
+"""Lay out a run's state, attempts, ranks and figures."""
 
 from __future__ import annotations
 
