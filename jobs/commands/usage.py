@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse the words; raise LaunchError for surplus ones and for --stack beside --env."""
-        try:
+        with _known(ctx):
             rest = super().parse_args(ctx, args)
-        except UsageError as error:
-            error.ctx = ctx  # an option without its value does not know its command
-            raise
         if ctx.resilient_parsing:
             return rest
         if rest:
@@ -64,6 +62,11 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """List commands one a line; suggest the nearest for an unknown one."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse the words up to the command's name."""
+        with _known(ctx):
+            return super().parse_args(ctx, args)
 
     def lines(self, ctx: Context) -> Mapping[str, str]:
         """Return each command's line of the help."""
@@ -139,7 +142,18 @@ def as_launch_error(error: UsageError) -> LaunchError:
         value, is_choice, known = error.message.removesuffix(".").partition(" is not one of ")
         text = f"invalid choice: {value} (choose from {known})" if is_choice else error.message
         return mistake(f"argument {_name(error.param)}: {text}", ctx)
-    return mistake(error.message, ctx)
+    # All that is left: words, but none that could name a command.
+    return mistake("no command is named", ctx)
+
+
+@contextmanager
+def _known(ctx: Context) -> Generator[None]:
+    """Tell an error its command, which that of an option without its value does not know."""
+    try:
+        yield
+    except UsageError as error:
+        error.ctx = error.ctx or ctx
+        raise
 
 
 def _name(param: Parameter) -> str:

@@ -160,6 +160,9 @@ def test_the_version_is_printed(launching):
             "the following arguments are required: --to",
             "see `launch data pull --help`",
         ),
+        (["--"], "no command is named", "see `launch --help`"),
+        (["data", "--"], "no command is named", "see `launch data --help`"),
+        (["--version=3"], "argument --version: takes no value", "see `launch --help`"),
         # An option is not abbreviated: a new one would change what a script means.
         (["ls", "--js"], None, "see `launch ls --help`"),
         (
@@ -833,6 +836,17 @@ def test_a_closed_stream_is_no_error(launching, redirection):
     command = f"{LAUNCH} ls --env {launching.env_file} {redirection}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["ls", "--help"], ["--version"], ["schema"]])
+def test_a_reader_that_left_ends_it_as_sigpipe_would(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [LAUNCH, *words], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_working_folder_that_is_gone_is_named(launching, tmp_path_factory, monkeypatch):
