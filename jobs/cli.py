@@ -1,53 +1,59 @@
-"""The command line `launch`: finds the verb, runs it, and catches errors, once."""
+"""Find the verb of `launch` that was typed, run it, and report errors once."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from argparse import Namespace
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Annotated
 
-from jobs.commands.parser import Act, CommandParser
-from jobs.contracts.errors import ExitCode, LaunchError, hint_for_file
+import typer
+from typer._click.core import Command, Context
+from typer._click.exceptions import NoArgsIsHelpError, UsageError
+from typer._click.shell_completion import CompletionItem
+from typer.main import get_command
+
+from jobs.commands.usage import SETTINGS, Group, as_launch_error
+from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.host import console
 
-# In the order of `launch --help`. A verb's module loads only when it is the one asked for; it is
-# jobs/commands/<verb>.py.
+# In the order of `launch --help`. A verb is jobs/commands/<verb>.py, which holds its `app` and
+# loads only when the verb is typed.
 VERBS = {
     "run": "Run a job and follow its ranks' logs.",
     "plan": "Show what `launch run` would start.",
     "ls": "List runs, newest first.",
-    "show": "Show all that is known of a run.",
+    "show": "Show a run's state, attempts, ranks and figures.",
     "logs": "Print the log lines of all ranks, merged by time.",
     "wait": "Wait for the end of a run.",
     "cancel": "End runs.",
-    "fetch": "Bring a run's outputs and logs home.",
-    "rerun": "Run a recorded run once more.",
-    "diff": "Show what parts two runs.",
-    "report": "Show the figures of runs; draw their curves.",
+    "fetch": "Download a run's outputs and logs.",
+    "rerun": "Start a recorded run again.",
+    "diff": "Compare two runs.",
+    "report": "Show the final figures of runs and draw their curves.",
     "data": "Prepare, push, list and pull datasets.",
-    "env": "Look at environments; hand one on; mend one.",
-    "cluster": "Look at a stack's clusters; keep nodes warm, let them go, change how many.",
+    "env": "List, show, export, check and repair environments.",
+    "cluster": "List a stack's clusters; keep nodes warm, release them, resize.",
     "image": "Install images on this machine; build and push them as containers.",
     "schema": "Print the JSON Schema of a job file.",
-    "doctor": "Say what this machine lacks.",
-    "completion": "Print what makes a shell complete `launch`.",
+    "doctor": "Check this machine and name what is missing.",
+    "completion": "Print the script by which a shell completes `launch`.",
 }
 
-# argcomplete's shell functions set it.
-COMPLETING = "_ARGCOMPLETE"
+# Set by typer's completion scripts.
+COMPLETING = "_LAUNCH_COMPLETE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code (errors.ExitCode)."""
+    """Run the command line; return the exit code (errors.ExitCode)."""
     if argv is None and sys.getfilesystemencoding() != "utf-8":
         _begin_again_in_utf8()
     _open_missing_streams()
     _clean_up_when_told_to_end()
     if COMPLETING in os.environ:
-        return _complete(os.environ.get("COMP_LINE", ""))
+        return _complete(os.environ[COMPLETING])
     words, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     try:
         result = _call(words)
@@ -72,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _begin_again_in_utf8() -> None:
-    """Replace this process by one that can say every file's name, and so can what it starts.
+    """Start this process again in UTF-8, which it and its children need for file names.
 
     Where PYTHONUTF8=0 meets the language C there is ASCII alone.
     """
@@ -99,7 +105,7 @@ def _open_missing_streams() -> None:
 
 
 def _clean_up_when_told_to_end() -> None:
-    """Let SIGTERM and SIGHUP end this process as an exception does: what is half made goes."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that half-made files are removed."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         # One that nohup has us ignore stays ignored.
@@ -111,59 +117,88 @@ def _end(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def build_parser(verbs: Collection[str]) -> CommandParser:
-    """The parser that lists every verb, and knows the arguments of those that are needed."""
-    parser = CommandParser(
-        "launch", "Run distributed training jobs on an environment made by `pulumi up`."
+class Verbs(Group):
+    """List every verb from the table; import the module of the one that was typed."""
+
+    def lines(self, ctx: Context) -> Mapping[str, str]:
+        """Return the table VERBS."""
+        del ctx
+        return VERBS
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """Return the verbs in the order of the help."""
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        """Import a verb's module and build its command; None if there is no such verb."""
+        del ctx
+        if cmd_name not in VERBS:
+            return None
+        command = get_command(import_module(f"jobs.commands.{cmd_name}").app)
+        command.help = command.help or VERBS[cmd_name]
+        return command
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
+        """Complete verbs without importing them."""
+        found = [
+            CompletionItem(verb, help=text)
+            for verb, text in VERBS.items()
+            if verb.startswith(incomplete)
+        ]
+        return found or super().shell_complete(ctx, incomplete)
+
+
+def build_app() -> typer.Typer:
+    """Build the app of `launch`: its own options, and the verbs of the table."""
+    app = typer.Typer(
+        cls=Verbs,
+        help="Run distributed training jobs on an environment made by `pulumi up`.",
+        epilog="`launch run digits` runs the demo's job; `launch COMMAND --help` tells more.",
+        context_settings=SETTINGS,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
     )
-    parser.epilog = "`launch run digits` runs the demo's job; `launch COMMAND --help` tells more."
-    parser.add_argument("--version", action="store_true", help="Print the version.")
-    parser.add_argument(
-        "--debug",
-        action="store_true",
-        help="Show the traceback of an error; may stand anywhere.",
-    )
-    for verb, text in VERBS.items():
-        if verb in verbs:
-            import_module(f"jobs.commands.{verb}").configure(parser.add_command(verb, text))
-        else:
-            parser.list_command(verb, text)
-    return parser
+    app.callback()(_own_options)
+    return app
 
 
-def _call(words: list[str]) -> int:
-    verb = _verb_in(words)
-    parser = build_parser({verb} & VERBS.keys())
-    try:
-        arguments = parser.parse_line(words)
-    except SystemExit:  # how argparse ends after it printed a help
-        return 0
-    if "act" not in arguments:
-        return _without_command(parser, parser.commands.get(verb, parser), arguments)
-    values = vars(arguments)
-    act: Act = values.pop("act")
-    try:
-        return int(act(**values) or 0)
-    except LaunchError as error:
-        if error.hint and (file := values.get("env")):
-            error.hint = hint_for_file(error.hint, file)
-        raise
-
-
-def _without_command(parser: CommandParser, asked: CommandParser, arguments: Namespace) -> int:
-    """Answer to a line that names no command: the version, or the help as for a mistake."""
-    if asked is parser and arguments.version:
+def _print_version(ctx: typer.Context, *, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
         from importlib.metadata import version
 
         console.out(f"launch {version('trainyard')}")
-        return 0
-    console.say(asked.format_help().rstrip())
-    return int(ExitCode.USAGE)
+        raise typer.Exit
 
 
-def _verb_in(words: Sequence[str]) -> str:
-    """The first word that is no option: before the verb no option takes a value."""
-    return next((word for word in words if not word.startswith("-")), "")
+def _own_options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+    ] = False,
+) -> None: ...
+
+
+def _call(words: list[str]) -> int:
+    try:
+        launch = get_command(build_app())
+        with launch.make_context("launch", words) as context:
+            return int(launch.invoke(context) or 0)
+    except typer.Exit as end:  # after a help or the version
+        return end.exit_code
+    except NoArgsIsHelpError as error:
+        console.say(error.message)
+        return int(ExitCode.USAGE)
+    except UsageError as error:
+        raise as_launch_error(error) from None
 
 
 def _take_debug(words: list[str]) -> tuple[list[str], bool]:
@@ -186,15 +221,14 @@ def _unexpected(error: Exception) -> LaunchError:
     return LaunchError(message, hint="this is a fault of launch; add --debug for its traceback")
 
 
-def _complete(line: str) -> int:
-    """Answer the shell; whatever goes wrong, the line being typed stays undisturbed."""
+def _complete(instruction: str) -> int:
+    """Answer the shell's request for completions; print nothing if anything fails."""
     try:
         from jobs.commands.completers import answer
 
-        answer(build_parser({_verb_in(line.split()[1:])} & VERBS.keys() or VERBS))
+        return answer(get_command(build_app()), instruction, COMPLETING)
     except Exception:  # noqa: BLE001 - see above
         return 0
-    return 0
 
 
 if __name__ == "__main__":

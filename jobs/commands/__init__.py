@@ -1,1 +1,1 @@
-"""One module a verb: `configure(parser)` says what can be typed, the rest does it and prints."""
+"""Define one verb of `launch` a module: its options, the call, and what it prints."""

@@ -1,12 +1,13 @@
-"""`launch cancel`: ends runs; one that is over already is left as it is."""
+"""`launch cancel`: end runs that are not over."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, options
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.contracts.spec import RunHandle, RunState, RunStatus
 from jobs.engines.base import Engine
@@ -16,21 +17,23 @@ from jobs.host import console
 TIMEOUT_S = 25.0
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "Waits until their processes are gone. A run that is over already is left as it is."
-    )
-    runs = parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="Ids, beginnings of ids, or `last`."
-    )
-    completion.offer(runs, completion.runs)
-    options.add_environment(parser)
-    parser.set_defaults(act=cancel)
+def cancel(
+    *,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="Ids, beginnings of ids, or `last`.",
+            autocompletion=completers.runs,
+        ),
+    ],
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> int:
+    """End runs.
 
-
-def cancel(*, runs: list[str], stack: str, env: Path | None) -> int:
-    """End runs."""
+    Waits until their processes are gone. A run that is over already is left as it is.
+    """
     from jobs.launching.follow import wait_until_over
 
     environment = options.open_environment(stack, env)
@@ -86,3 +89,6 @@ def _refusal(engine: Engine, handle: RunHandle) -> LaunchError | None:
     except LaunchError as error:
         return error
     return None
+
+
+app = make_app({"cancel": cancel})

@@ -1,158 +1,190 @@
-"""What the shell offers after Tab: jobs, runs, stacks, datasets. Quick, and never an error."""
+"""Offer jobs, runs, stacks and datasets to a shell at Tab: quick, and never an error."""
 
 from __future__ import annotations
 
 import os
-from argparse import Action, Namespace
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from jobs.contracts.errors import LaunchError
 
 if TYPE_CHECKING:
-    from jobs.commands.parser import CommandParser
+    from typer._click.core import Command
+
     from jobs.contracts.spec import DatasetVersion, Environment
 
 # What can be typed, and a word about each.
 Choices = dict[str, str]
-# By the beginning of the word, and by what was typed before.
-Completer = Callable[[str, Namespace], Choices]
+# By what was typed before, and by the beginning of the word.
+Completer = Callable[[typer.Context, str], Choices]
 
 NUM_RUNS = 30
 LONGEST_S = 2
 
-
-def offer(action: Action, completer: Completer) -> None:
-    """Let the shell offer the completer's choices for an argument."""
-
-    def choices(prefix: str, parsed_args: Namespace, **_: object) -> Mapping[str, str]:
-        try:
-            return completer(prefix, parsed_args)
-        except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
-            return {}
-
-    # Where argcomplete looks for it.
-    action.completer = choices  # pyright: ignore[reportAttributeAccessIssue]
+# Shells insert a choice as it is, and zsh evaluates it: whoever names a file would type commands.
+_PLAIN_WORD = re.compile(r"[\w./@%+=:,][\w./@%+=:,-]*")
+_NOT_PLAIN = re.compile(r"[^\w ./@%+=:,;()-]")
 
 
-def answer(parser: CommandParser) -> None:
-    """Write the choices for the line that argcomplete's shell function hands on; ends the process.
+def answer(launch: Command, instruction: str, variable: str) -> int:
+    """Print the choices for the line that typer's shell function hands on; give the exit code.
 
-    Options are offered once a `-` is typed, and files only where a file belongs.
+    Options are offered once a `-` is typed. Where nothing is offered, shells offer files.
     """
     import signal
 
-    from argcomplete import autocomplete
-    from argcomplete.completers import SuppressCompleter
+    from typer._completion_classes import completion_init
+    from typer.completion import shell_complete
 
+    if not instruction.startswith("complete_"):
+        return 0
     if hasattr(signal, "SIGALRM"):  # a store that hangs is not waited for
         signal.signal(signal.SIGALRM, _end)
         signal.alarm(LONGEST_S)
-    autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
+    # Else typer renders each choice's text by rich, which takes 0.1 s to load and reads markup.
+    sys.modules["rich"] = None  # pyright: ignore[reportArgumentType]
+    completion_init()
+    return shell_complete(launch, {}, "launch", variable, instruction)
 
 
 def _end(_number: int, _frame: object) -> None:
     os._exit(0)
 
 
-def jobs(incomplete: str, typed: Namespace) -> Choices:
-    """The catalog's names, and the job files of the folder that is being typed."""
-    del typed
-    return _catalog_jobs(incomplete) | _paths(incomplete, _is_job_file)
+def _offered(completer: Completer) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
+    """Offer a completer's choices, less those that a shell could take for more than a word."""
+
+    @wraps(completer)
+    def offer(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        try:
+            choices = completer(ctx, incomplete)
+        except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
+            return []
+        return [
+            (name, _NOT_PLAIN.sub("", text))
+            for name, text in choices.items()
+            if name.startswith(incomplete) and _PLAIN_WORD.fullmatch(name)
+        ]
+
+    return offer
 
 
-def runs(incomplete: str, typed: Namespace) -> Choices:
-    """Run ids, newest first, with their state and name, and `last`."""
+@_offered
+def jobs(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the catalog's names, and the job files of the folder that is being typed."""
+    from jobs.jobfile.read import catalog_names
+
+    del ctx
+    return dict.fromkeys(catalog_names(), "from the catalog") | _job_files(incomplete)
+
+
+@_offered
+def runs(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer run ids, newest first, with their state and name, and `last`."""
     from jobs.engines import load_store
 
-    return _beginning(incomplete, dict(load_store(_environment(typed)).known(NUM_RUNS)))
+    del incomplete
+    return dict(load_store(_environment(ctx)).known(NUM_RUNS))
 
 
-def stacks(incomplete: str, typed: Namespace) -> Choices:
-    """The stacks that have a file of settings."""
+@_offered
+def ranks(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the ranks of the local run that was typed, less those typed before."""
+    from jobs.runs.store import RunStore
+
+    environment = _environment(ctx)
+    if not environment.workspace.is_folder:
+        return {}
+    store = RunStore.of(environment)
+    spec = store.record(store.find(ctx.params["run"])).plan.spec
+    begun, comma, _ = incomplete.rpartition(",")
+    named = set(begun.split(","))
+    every = map(str, range(spec.nodes * spec.processes_per_node + spec.parameter_servers))
+    return {f"{begun}{comma}{rank}": "" for rank in every if rank not in named}
+
+
+@_offered
+def stacks(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the stacks that have a file of settings."""
     from jobs.host.project import project_root
 
-    del typed
+    del ctx, incomplete
     files = sorted(project_root().glob("Pulumi.*.yaml"))
     names = [file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files]
-    return _beginning(incomplete, dict.fromkeys(names, ""))
+    return dict.fromkeys(names, "")
 
 
-def datasets(incomplete: str, typed: Namespace) -> Choices:
-    """The datasets of the stack, where they can be named without waiting."""
-    found = _datasets(typed)
-    return _beginning(incomplete, {each.name: f"version {each.version}" for each in found})
+@_offered
+def datasets(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the datasets of a local store that is up."""
+    del incomplete
+    return {each.name: f"version {each.version}" for each in _datasets(ctx)}
 
 
-def dataset_versions(incomplete: str, typed: Namespace) -> Choices:
-    """Datasets with each of their versions, once a name is there the versions alone."""
+@_offered
+def dataset_versions(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer datasets and each of their versions."""
     from jobs.host.console import size_text
 
-    found = _datasets(typed)
+    del incomplete
+    found = _datasets(ctx)
     versions = {
         f"{each.name}@{each.version}": f"{each.files} files, {size_text(each.bytes)}"
         for each in found
     }
     names = {each.name: f"version {each.version}" for each in reversed(found)}
-    return _beginning(incomplete, names | versions)
+    return names | versions
 
 
-def clusters(incomplete: str, typed: Namespace) -> Choices:
-    """The clusters of the stack with their sizes."""
+@_offered
+def clusters(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the clusters of the stack with their sizes."""
     from jobs.host.console import count_text
 
-    found = _environment(typed).clusters
-    choices = {
+    del incomplete
+    found = _environment(ctx).clusters
+    return {
         name: f"{each.size}, up to {count_text(each.max_nodes, 'node')}"
         for name, each in found.items()
     }
-    return _beginning(incomplete, choices)
 
 
-def images(incomplete: str, typed: Namespace) -> Choices:
-    """The images that can be built here."""
+@_offered
+def images(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the images that can be built here."""
     from jobs.host.project import sources_folder
     from jobs.images.runtimes import list_images
 
-    del typed
-    return _beginning(incomplete, dict.fromkeys(list_images(sources_folder()), ""))
+    del ctx, incomplete
+    return dict.fromkeys(list_images(sources_folder()), "")
 
 
-def job_keys(incomplete: str, typed: Namespace) -> Choices:
-    """The keys of a job file, as `--set` takes them."""
+@_offered
+def job_keys(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the keys of a job file, as `--set` takes them."""
     from msgspec.structs import fields
 
     from jobs.contracts.spec import JobFile
 
-    del typed
-    return _beginning(incomplete, {f"{field.name}=": "" for field in fields(JobFile)})
+    del ctx, incomplete
+    return {f"{field.name}=": "" for field in fields(JobFile)}
 
 
-def priorities(incomplete: str, typed: Namespace) -> Choices:
-    """The words for a priority."""
-    del typed
-    return _beginning(incomplete, dict.fromkeys(("low", "normal", "high"), ""))
+@_offered
+def priorities(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the words for a priority."""
+    del ctx, incomplete
+    return dict.fromkeys(("low", "normal", "high"), "")
 
 
-def files(incomplete: str, typed: Namespace) -> Choices:
-    """The files and folders of the folder that is being typed."""
-    del typed
-    return _paths(incomplete, lambda _: True)
-
-
-def _beginning(incomplete: str, choices: Choices) -> Choices:
-    return {name: text for name, text in choices.items() if name.startswith(incomplete)}
-
-
-def _catalog_jobs(incomplete: str) -> Choices:
-    from jobs.jobfile.read import catalog_names
-
-    return _beginning(incomplete, dict.fromkeys(catalog_names(), "from the catalog"))
-
-
-def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> Choices:
-    """The wanted files, then the folders, which go on."""
+def _job_files(incomplete: str) -> Choices:
+    """List the job files, then the folders, of the path that is being typed."""
     folder, beginning = os.path.split(incomplete)
     with os.scandir(folder or ".") as entries:
         found = sorted(
@@ -161,7 +193,7 @@ def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> Choices:
             if entry.name.startswith(beginning)
             and (beginning.startswith(".") or not entry.name.startswith("."))
         )
-    wanted = [path for path, is_dir in found if not is_dir and is_wanted(path)]
+    wanted = [path for path, is_dir in found if not is_dir and _is_job_file(path)]
     folders = [f"{path}{os.sep}" for path, is_dir in found if is_dir]
     return dict.fromkeys([*wanted, *folders], "")
 
@@ -171,23 +203,24 @@ def _is_job_file(path: str) -> bool:
     return name.endswith((".yaml", ".yml")) and not name.startswith("Pulumi.")
 
 
-def _datasets(typed: Namespace) -> list[DatasetVersion]:
-    """Those of a local store that is up: nobody waits for Azure, or starts a store, at a TAB."""
+def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
+    """List the datasets of a local store that is up; start no store, ask nothing of Azure."""
     from jobs.blobs.store import peek_data_store
     from jobs.datasets.datasets import Datasets
 
-    store = peek_data_store(_environment(typed))
+    store = peek_data_store(_environment(ctx))
     return [record.pinned() for record in Datasets(store).versions(damaged=[])] if store else []
 
 
-def _environment(typed: Namespace) -> Environment:
-    """What the file says, or what was last read of the stack: a TAB starts no Pulumi."""
+def _environment(ctx: typer.Context) -> Environment:
+    """Read the environment file, or the cached environment of the stack; start no Pulumi."""
     from jobs.host.environment_file import known_environment, read_environment
 
-    if typed.env is not None:
-        return read_environment(typed.env)
-    known = known_environment(typed.stack)
+    env, stack = ctx.params["env"], ctx.params["stack"]
+    if env is not None:
+        return read_environment(env)
+    known = known_environment(stack)
     if known is None:
-        message = f"nothing is known of stack `{typed.stack}`"
+        message = f"nothing is known of stack `{stack}`"
         raise LaunchError(message, hint="launch env show")
     return known

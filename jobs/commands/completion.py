@@ -1,27 +1,39 @@
-"""`launch completion`: the script by which a shell completes `launch`."""
+"""`launch completion`: print the script by which a shell completes `launch`."""
 
 from __future__ import annotations
 
-from jobs.commands.parser import CommandParser
+from typing import Annotated, Literal
+
+import typer
+
+from jobs.commands.usage import make_app
 from jobs.host import console
 
-# What a shell reads at its start has to hold this line; docs/command-line.md names the file.
-LINES = {
-    "bash": 'eval "$(launch completion bash)"',
-    "zsh": 'eval "$(launch completion zsh)"',
-    "fish": "launch completion fish | source",
+# After typer's function: a word with `@` in it is one word, and after a folder or `KEY=` more is typed.
+BASH = """
+COMP_WORDBREAKS=${COMP_WORDBREAKS//@}
+_launch_words() {
+    _launch_completion "$@"
+    [[ ${#COMPREPLY[@]} -gt 1 || ${COMPREPLY-} != *[/=] ]] || compopt -o nospace
 }
+complete -o default -F _launch_words launch"""
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = "To be read at the start of the shell: " + "; ".join(LINES.values())
-    parser.add_argument("shell", choices=LINES, help="Which shell.")
-    parser.set_defaults(act=print_script)
+def print_script(
+    *,
+    shell: Annotated[
+        Literal["bash", "zsh", "fish", "powershell"],
+        typer.Argument(help="The shell to complete in."),
+    ],
+) -> None:
+    """Print the script by which a shell completes `launch`.
+
+    Read it when the shell starts; docs/command-line.md has the line for each shell.
+    """
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="launch", complete_var="_LAUNCH_COMPLETE", shell=shell)
+    console.out(script + BASH if shell == "bash" else script)
 
 
-def print_script(*, shell: str) -> None:
-    """Print the script; nothing is written to anybody's settings."""
-    from argcomplete.shell_integration import shellcode
-
-    console.out(shellcode(["launch"], shell=shell).rstrip("\n"))
+app = make_app({"completion": print_script})

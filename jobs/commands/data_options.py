@@ -1,14 +1,14 @@
-"""What the verbs of `launch data` share: the store's options, a record as JSON, Azure ML's asset."""
+"""Define the options of `launch data`; open datasets and tell Azure ML of versions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, quantities
 from jobs.host import console
 
 if TYPE_CHECKING:
@@ -17,46 +17,50 @@ if TYPE_CHECKING:
     from jobs.datasets.records import DatasetRecord
 
 
-def add_store(parser: CommandParser) -> None:
-    """`--sas`, `--json`, and the environment's options."""
-    sas = parser.add_argument(
-        "--sas",
+Sas = Annotated[
+    Path | None,
+    typer.Option(
         metavar="FILE",
-        type=Path,
+        parser=Path,
         help="A file with a SAS of the store, for those who got one instead of a login.",
-    )
-    completion.offer(sas, completion.files)
-    options.add_json(parser)
-    options.add_environment(parser)
+    ),
+]
+LimitRate = Annotated[
+    int | None,
+    typer.Option(
+        metavar="RATE",
+        parser=quantities.bytes_per_s,
+        help="No more bytes a second than this, as in 500k or 20M.",
+    ),
+]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The dataset's name.", autocompletion=completers.datasets),
+]
+Ref = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@N]",
+        help="A dataset, or one version.",
+        autocompletion=completers.dataset_versions,
+    ),
+]
 
 
 def open_datasets(environment: Environment, sas: Path | None) -> Datasets:
-    """The datasets of the environment's store."""
+    """Open the datasets of the environment's store."""
     from jobs.datasets.datasets import Datasets
 
     return Datasets.of(environment, sas_file=sas)
 
 
-def record_fields(record: DatasetRecord) -> dict[str, Any]:
-    """A version as `--json` gives it."""
-    fields: dict[str, Any] = {
-        "name": record.name,
-        "version": record.version,
-        "digest": record.digest,
-        "files": record.files,
-        "bytes": record.bytes,
-        "created": record.created,
-    }
-    return fields if record.prefix is None else {**fields, "prefix": record.prefix}
-
-
 def register_dataset(record: DatasetRecord, environment: Environment) -> None:
-    """Tell the engine of a version that was made; warn where that fails."""
+    """Tell the engine of a version that was made; warn if that fails."""
     _tell(options.open_engine(environment).register_dataset, record)
 
 
 def withdraw_dataset(record: DatasetRecord, environment: Environment) -> None:
-    """Tell the engine of a version that was removed; warn where that fails."""
+    """Tell the engine of a version that was removed; warn if that fails."""
     _tell(options.open_engine(environment).withdraw_dataset, record)
 
 

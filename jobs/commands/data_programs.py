@@ -1,118 +1,47 @@
-"""`launch data prepare|pack|synthesize`: make a dataset's folder, from archives, folders, nothing."""
+"""`launch data prepare|pack`: make a dataset's folder from archives, or shards from a folder."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser, whole_number
-from jobs.host import console
+import typer
 
-DATASETS = ("digits", "mnist", "hymenoptera", "coco", "imagenet")
+from jobs.commands import options, quantities
 
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after `launch data`."""
-    made = parser.add_command(
-        "prepare", "Make a dataset's folder from its archives; digits need none.", prepare
-    )
-    made.add_argument(
-        "dataset", metavar="NAME", choices=DATASETS, help=f"One of {', '.join(DATASETS)}."
-    )
-    archives = made.add_argument(
-        "--from", dest="source", metavar="DIR", type=Path, help="The folder of the archives."
-    )
-    completion.offer(archives, completion.files)
-    options.add_to(made)
-    made.add_argument(
-        "--download",
-        action="store_true",
-        help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
-    )
-    checksums = made.add_argument(
-        "--checksums",
-        metavar="FILE",
-        type=Path,
-        help="Of archives you packed yourself, as md5sum or sha256sum writes them.",
-    )
-    completion.offer(checksums, completion.files)
-    _add_events(made)
-
-    packed = parser.add_command(
-        "pack", "Pack class folders or a COCO folder into a few large shards.", pack
-    )
-    folder = packed.add_argument("folder", metavar="DIR", type=Path, help="The folder to pack.")
-    completion.offer(folder, completion.files)
-    options.add_to(packed)
-    packed.add_argument(
-        "--format",
-        dest="shard_format",
-        choices=("tar", "tfrecord"),
-        default="tar",
-        help="As WebDataset (tar, the default) or tf.data reads them.",
-    )
-    packed.add_argument(
-        "--shard-size",
-        metavar="SIZE",
-        type=num_bytes,
-        default=128 << 20,
-        help="About this each; 128MiB.",
-    )
-    _add_events(packed)
-
-    synthesized = parser.add_command(
-        "synthesize", "Make JPEGs of a dataset's layout and sizes, to try things with.", synthesize
-    )
-    synthesized.add_argument(
-        "dataset", metavar="NAME", choices=("imagenet",), help="What to be like: imagenet."
-    )
-    synthesized.add_argument(
-        "--images",
-        metavar="N",
-        type=whole_number(1),
-        required=True,
-        help="Pictures to train with; for validation 1 in 25 more.",
-    )
-    options.add_to(synthesized)
-    synthesized.add_argument(
-        "--classes", metavar="N", type=whole_number(1), default=1000, help="Classes; 1000."
-    )
-    synthesized.add_argument(
-        "--seed", metavar="N", type=whole_number(0), default=0, help="Another for others; 0."
-    )
-    _add_events(synthesized)
-
-
-def num_bytes(text: str) -> int:
-    """The type of `--shard-size`: 128MiB, 100 MB, 4096."""
-    from jobs.host.units import SIZE_UNITS, parse_bytes
-
-    size = parse_bytes(text, SIZE_UNITS)
-    if size is None:
-        from argparse import ArgumentTypeError
-
-        message = f"`{text}` is no size: a number and a unit, as in 128MiB"
-        raise ArgumentTypeError(message)
-    return size
-
-
-def _add_events(parser: CommandParser) -> None:
-    parser.add_argument("--json", action="store_true", help="Print events as JSON lines.")
+Events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
 
 
 def prepare(
     *,
-    dataset: str,
-    source: Path | None,
-    to: Path,
-    download: bool,
-    checksums: Path | None,
-    json: bool,
+    dataset: Annotated[
+        Literal["digits", "mnist", "hymenoptera", "coco", "imagenet"],
+        typer.Argument(metavar="NAME", help="One of digits, mnist, hymenoptera, coco, imagenet."),
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", parser=Path, help="The folder of the archives."),
+    ] = None,
+    to: options.To,
+    download: Annotated[
+        bool,
+        typer.Option(
+            "--download",
+            help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
+        ),
+    ] = False,
+    checksums: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            parser=Path,
+            help="Checksums of archives you packed yourself, as md5sum or sha256sum writes them.",
+        ),
+    ] = None,
+    json: Events = False,
 ) -> None:
     """Make a dataset's folder from its archives; digits need none."""
+    from jobs.datasets.next_steps import next_steps, say_made
     from jobs.datasets.programs import run_program
 
     arguments = [dataset, f"--to={to}"]
@@ -123,11 +52,32 @@ def prepare(
     if json:
         return
     is_packable = dataset in {"hymenoptera", "coco", "imagenet"}
-    _finish(done, [*([_packing(to)] if is_packable else []), _pushing(to, dataset)])
+    say_made(done, next_steps(to, dataset, is_packable=is_packable))
 
 
-def pack(*, folder: Path, to: Path, shard_format: str, shard_size: int, json: bool) -> None:
+def pack(
+    *,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to pack.")],
+    to: options.To,
+    shard_format: Annotated[
+        Literal["tar", "tfrecord"],
+        typer.Option(
+            "--format", help="The format of shards: WebDataset (tar) or tf.data (tfrecord)."
+        ),
+    ] = "tar",
+    shard_size: Annotated[
+        int,
+        typer.Option(
+            metavar="SIZE",
+            parser=quantities.num_bytes,
+            show_default=False,
+            help="The approximate size of a shard; 128MiB.",
+        ),
+    ] = 128 << 20,
+    json: Events = False,
+) -> None:
     """Pack class folders or a COCO folder into a few large shards."""
+    from jobs.datasets.next_steps import name_of, next_steps, say_made
     from jobs.datasets.programs import run_program
 
     arguments = [f"--to={to}", f"--format={shard_format}", f"--shard-size={shard_size}"]
@@ -135,37 +85,4 @@ def pack(*, folder: Path, to: Path, shard_format: str, shard_size: int, json: bo
     done = run_program("pack", arguments, failure=f"`{folder}` was not packed", as_json=json)
     if json:
         return
-    _finish(done, [_pushing(to, _name(folder))])
-
-
-def synthesize(*, dataset: str, images: int, to: Path, classes: int, seed: int, json: bool) -> None:
-    """Make JPEGs of a dataset's layout and sizes, to try things with."""
-    from jobs.datasets.programs import run_program
-
-    arguments = [dataset, f"--to={to}", f"--images={images}"]
-    arguments += [f"--classes={classes}", f"--seed={seed}"]
-    done = run_program("synthesize", arguments, failure="no pictures were made", as_json=json)
-    if json:
-        return
-    _finish(done, [_packing(to), _pushing(to, _name(to))])
-
-
-def _finish(done: dict[str, Any], branches: list[tuple[str, str]]) -> None:
-    console.say(done["text"])
-    console.out(done["folder"])
-    console.say(console.tree("next", branches))
-
-
-def _packing(folder: Path) -> tuple[str, str]:
-    target = folder.with_name(f"{folder.absolute().name}-shards")
-    words = ["launch", "data", "pack", str(folder), "--to", str(target)]
-    return "pack it", shlex.join(words)
-
-
-def _pushing(folder: Path, name: str) -> tuple[str, str]:
-    return "send it", shlex.join(["launch", "data", "push", str(folder), name])
-
-
-def _name(folder: Path) -> str:
-    """A dataset's name after a folder's."""
-    return folder.absolute().name.lower() or "dataset"
+    say_made(done, next_steps(to, name_of(folder)))

@@ -1,184 +1,73 @@
-"""`launch data show|diff|rm|register`: what a version holds, what parts two, its end, its adoption."""
+"""`launch data ls|rm`: list versions, remove one."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from jobs.commands import completers as completion
-from jobs.commands import data_options, options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, data_options, options
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import Environment
-    from jobs.datasets.compare import Change, Share
-    from jobs.datasets.datasets import Datasets
-    from jobs.datasets.file_list import FileList
-    from jobs.datasets.records import DatasetRecord
-
-# Changes that are printed; `--json` gives all.
-NUM_CHANGES = 20
+    from jobs.contracts.errors import LaunchError
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after `launch data`."""
-    shown = parser.add_command(
-        "show", "Show a version: its size, its largest folders, where it lies.", show
-    )
-    _add_ref(shown, "ref", "NAME[@N]")
-    shown.add_argument("--files", action="store_true", help="List the files, one a line.")
-    data_options.add_store(shown)
-
-    compared = parser.add_command("diff", "Show which files part two versions.", diff)
-    _add_ref(compared, "a", "NAME[@N]")
-    _add_ref(compared, "b", "NAME[@N]")
-    data_options.add_store(compared)
-
-    removed = parser.add_command("rm", "Remove a version; its number is never used again.", remove)
-    _add_ref(removed, "ref", "NAME@N")
-    removed.add_argument("-y", "--yes", action="store_true", help="Do not ask.")
-    data_options.add_store(removed)
-
-    registered = parser.add_command(
-        "register", "Make a version of data that is in the store already, where it lies.", register
-    )
-    name = registered.add_argument("name", metavar="NAME", help="The dataset's name.")
-    completion.offer(name, completion.datasets)
-    registered.add_argument(
-        "prefix", metavar="PREFIX", help="The folder in the container `data`, as in raw/photos."
-    )
-    data_options.add_store(registered)
-
-
-def _add_ref(parser: CommandParser, name: str, metavar: str) -> None:
-    ref = parser.add_argument(name, metavar=metavar, help="A dataset's version.")
-    completion.offer(ref, completion.dataset_versions)
-
-
-def show(
-    *, ref: str, files: bool, sas: Path | None, stack: str, env: Path | None, json: bool
+def list_versions(
+    *,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="The dataset; else all.", autocompletion=completers.datasets
+        ),
+    ] = None,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
-    """Show a version: its size, its largest folders, where it lies."""
-    from jobs.datasets.compare import shares_of
+    """List datasets and their versions, the newest of each first."""
+    from jobs.datasets.dataset_text import record_fields, versions_table
+    from jobs.datasets.records import check_name
 
-    environment = options.open_environment(stack, env)
-    datasets = data_options.open_datasets(environment, sas)
-    record = datasets.resolve(ref)
-    with datasets.files(record.pinned()) as (listed,):
-        if files:
-            _print_files(record, listed, is_json=json)
-            return
-        shares = shares_of(listed)
-    places = _places(record, environment)
-    if json:
-        fields = data_options.record_fields(record)
-        console.out_json({**fields, **places, "folders": shares.folders, "kinds": shares.kinds})
-        return
-    rows = [
-        ("dataset", record.ref),
-        ("files", str(record.files)),
-        ("size", console.size_text(record.bytes)),
-        ("created", record.created),
-        ("digest", record.digest),
-        *((name.replace("_", " "), place) for name, place in places.items()),
-    ]
-    console.out(console.fields(rows))
-    for title, largest in (("FOLDER", shares.folders), ("KIND", shares.kinds)):
-        console.out()
-        console.out(_shares_table(title, largest))
-
-
-def _shares_table(title: str, shares: Iterable[Share]) -> str:
-    rows = [(each.name, str(each.files), console.size_text(each.bytes)) for each in shares]
-    return console.table((title, "FILES", "SIZE"), rows, right=(1, 2))
-
-
-def _places(record: DatasetRecord, environment: Environment) -> dict[str, str]:
-    storage, prefix = environment.storage, record.pinned().content_prefix
-    url = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{prefix}"
-    return {"url": url, **options.open_engine(environment).dataset_places(record.pinned())}
-
-
-def _print_files(record: DatasetRecord, files: FileList, *, is_json: bool) -> None:
-    if is_json:
-        _stream_json(data_options.record_fields(record) | {"listed": files.files}, "list", files)
-        return
-    for file in files:
-        console.out(f"{file.bytes:>12}  {file.path}")
-
-
-def diff(*, a: str, b: str, sas: Path | None, stack: str, env: Path | None, json: bool) -> None:
-    """Show which files part two versions."""
-    from jobs.datasets.compare import changes
-
+    if name is not None:
+        check_name(name)
     datasets = data_options.open_datasets(options.open_environment(stack, env), sas)
-    records = datasets.resolve(a), datasets.resolve(b)
-    with datasets.files(*(record.pinned() for record in records)) as (ours, theirs):
-        counts: Counter[str] = Counter(each.kind for each in changes(ours, theirs))
-        found = changes(ours, theirs)
-        if json:
-            _stream_json(
-                {
-                    "a": data_options.record_fields(records[0]),
-                    "b": data_options.record_fields(records[1]),
-                    **{kind: counts[kind] for kind in ("added", "removed", "changed")},
-                },
-                "changes",
-                found,
-            )
-        else:
-            _print_changes(records, counts, found)
-
-
-def _print_changes(
-    records: tuple[DatasetRecord, DatasetRecord], counts: Counter[str], found: Iterator[Change]
-) -> None:
-    ours, theirs = records
-    if not counts:
-        console.out(f"{ours.ref} and {theirs.ref} have the same content")
+    damaged: list[LaunchError] = []
+    records = datasets.versions(name, damaged=damaged)
+    if name is not None and not records:
+        datasets.resolve(name)  # says what there is instead
+    console.warn_damaged(damaged)
+    if json:
+        console.out_json([record_fields(record) for record in records])
         return
-    header = ("", ours.ref, theirs.ref)
-    rows = [
-        ("files", str(ours.files), str(theirs.files)),
-        ("size", console.size_text(ours.bytes), console.size_text(theirs.bytes)),
-        ("digest", ours.digest[:12], theirs.digest[:12]),
-    ]
-    console.out(console.table(header, rows))
-    console.out()
-    console.out(", ".join(f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed")))
-    signs = {"added": "+", "removed": "-", "changed": "~"}
-    for number, change in enumerate(found):
-        if number == NUM_CHANGES:
-            console.out(f"  ... and {counts.total() - number} more; all with --json")
+    if not records:
+        if damaged:
             return
-        sizes = [console.size_text(size) for size in (change.a, change.b) if size is not None]
-        console.out(f"  {signs[change.kind]} {change.path}  {' -> '.join(sizes)}")
-
-
-def _stream_json(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
-    """One object whose last member is a long list, of which one item is in memory."""
-    import msgspec
-
-    text = msgspec.json.format(msgspec.json.encode(head), indent=2).decode()
-    console.out(f"{text[:-2]},\n  {msgspec.json.encode(name).decode()}: [")
-    before = ""
-    for item in items:
-        if before:
-            console.out(f"    {before},")
-        before = msgspec.json.encode(item).decode()
-    if before:
-        console.out(f"    {before}")
-    console.out("  ]\n}")
+        console.say("no dataset yet\n\nhint: launch data push DIR NAME")
+        return
+    console.out(versions_table(records))
 
 
 def remove(
-    *, ref: str, yes: bool, sas: Path | None, stack: str, env: Path | None, json: bool
+    *,
+    ref: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME@N",
+            help="A dataset's version.",
+            autocompletion=completers.dataset_versions,
+        ),
+    ],
+    yes: options.Yes = False,
+    sas: data_options.Sas = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
     """Remove a version; its number is never used again."""
     from jobs.contracts.errors import Refused
+    from jobs.datasets.dataset_text import record_fields, size_of
     from jobs.host.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
@@ -189,9 +78,8 @@ def remove(
     if user is not None:
         message = f"the run {user} reads `{record.ref}` and is not over"
         raise Refused(message, hint=f"launch wait {user}, or launch cancel {user}")
-    files, size = console.count_text(record.files, "file"), console.size_text(record.bytes)
     stays = f"; its files stay, {removal.content_stays}" if removal.content_stays else ""
-    console.say(f"{record.ref}: {files}, {size}, pushed {record.created[:10]}{stays}")
+    console.say(f"{record.ref}: {size_of(record)}, pushed {record.created[:10]}{stays}")
     if not yes and not console.confirm(f"Remove {record.ref} for good?"):
         console.say("nothing was removed")
         return
@@ -199,29 +87,6 @@ def remove(
         datasets.remove(removal, lines.open("removing", after_s=1.0))
     data_options.withdraw_dataset(record, environment)
     if json:
-        console.out_json({**data_options.record_fields(record), "removed": True})
+        console.out_json({**record_fields(record), "removed": True})
     else:
         console.say(f"{record.ref} is removed; the next version is a new number")
-
-
-def register(
-    *, name: str, prefix: str, sas: Path | None, stack: str, env: Path | None, json: bool
-) -> None:
-    """Make a version of data that is in the store already, where it lies."""
-    from jobs.host.progress import ProgressLines
-
-    environment = options.open_environment(stack, env)
-    datasets: Datasets = data_options.open_datasets(environment, sas)
-    with ProgressLines() as lines:
-        done = datasets.register(name, prefix, lines.open("reading"))
-    record = done.dataset
-    data_options.register_dataset(record, environment)
-    if json:
-        console.out_json({**data_options.record_fields(record), "already": done.already})
-        return
-    if done.already:
-        console.say(f"the store has this content already, as {record.ref}")
-    else:
-        files, size = console.count_text(record.files, "file"), console.size_text(record.bytes)
-        console.say(f"{record.ref}: {files}, {size}, where they lie: {prefix}")
-    console.out(record.ref)

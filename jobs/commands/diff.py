@@ -1,4 +1,4 @@
-"""`launch diff`: what parts two runs, and their final figures side by side."""
+"""`launch diff`: compare two runs and their final figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.commands import options
-from jobs.commands.parser import CommandParser
+from jobs.commands.usage import make_app
 from jobs.host import console
 
 if TYPE_CHECKING:
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
 MAX_CELL = 60
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "Arguments, code, data, image and environment, and the final figures side by side."
-    )
-    options.add_run(parser, "a", is_required=True)
-    options.add_run(parser, "b", is_required=True)
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=diff)
+def diff(
+    *,
+    a: options.Run,
+    b: options.Run,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
+    """Compare two runs.
 
-
-def diff(*, a: str, b: str, json: bool, stack: str, env: Path | None) -> None:
-    """Show what parts two runs."""
+    Arguments, code, data, image and environment, and the final figures side by side.
+    """
     from jobs.launching.compare import compare
 
     store = options.open_store(options.open_environment(stack, env))
@@ -76,7 +74,7 @@ def _print(result: RunDiff) -> None:
 
 
 def _print_uncommitted(result: RunDiff) -> None:
-    """Which files; a diff of the two diffs is only for programs to read."""
+    """Print which files were not committed; only `--json` has the diff of the diffs."""
     rows = [
         [run.id, ", ".join(files) or "nothing"]
         for run, files in ((result.a, result.uncommitted.a), (result.b, result.uncommitted.b))
@@ -87,7 +85,7 @@ def _print_uncommitted(result: RunDiff) -> None:
 
 
 def _cell(text: str | None, other: str | None) -> str:
-    """The text, shortened around where it begins to differ."""
+    """Shorten the text around its first difference."""
     if text is None:
         return "-"
     if len(text) <= MAX_CELL:
@@ -100,3 +98,6 @@ def _cell(text: str | None, other: str | None) -> str:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
+
+
+app = make_app({"diff": diff})

@@ -1,12 +1,11 @@
-"""`launch doctor`: what is missing on this machine, and the command that mends it."""
+"""`launch doctor`: check this machine, name what is missing and the command that installs it."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.commands import options
-from jobs.commands.parser import CommandParser
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import ExitCode
 from jobs.host import console
 
@@ -14,19 +13,12 @@ if TYPE_CHECKING:
     from jobs.stacks.doctor import Check
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "And whether the stack is up. Under what is missing stands the command that mends it. "
-        "Ends with 1 when something that is needed is missing."
-    )
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=doctor)
+def doctor(*, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None) -> int:
+    """Check this machine and name what is missing.
 
-
-def doctor(*, json: bool, stack: str, env: Path | None) -> int:
-    """Say what this machine lacks."""
+    Checks the stack, too. Each missing part is followed by the command that installs it. Ends with 1
+    if a required part is missing.
+    """
     from jobs.stacks.doctor import Health, diagnose
 
     checks: list[Check] = []
@@ -48,3 +40,6 @@ def _print(check: Check) -> None:
     console.out(f"{word}  {check.part}: {check.found}")
     if check.mend:
         console.out(f"{'':<9}{console.styled(check.mend, 'bold')}")
+
+
+app = make_app({"doctor": doctor})

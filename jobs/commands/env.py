@@ -2,122 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import Annotated
 
-from jobs.commands import completers as completion
-from jobs.commands import env_import, options
-from jobs.commands.parser import CommandParser
-from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
+import typer
+
+from jobs.commands import env_check, env_files, options
+from jobs.commands.usage import make_app
 from jobs.host import console
 
-if TYPE_CHECKING:
-    from jobs.contracts.spec import CloudEngine, Cluster, Environment
-    from jobs.engines.azure_ml.quota import QuotaCheck
-    from jobs.stacks.changes import Changes, Loss
-    from jobs.stacks.reachability import PartCheck
 
-CHECK_CODES = (
-    "Ends with 3 where something would be replaced or deleted that --allow-replace does not name, "
-    "whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no "
-    "node, or the preview failed."
-)
-# Of what is told in one line.
-NUM_NAMES = 8
-NUM_REASONS = 3
-
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    from jobs.contracts.spec import CloudEngine
-
-    listed = parser.add_command(
-        "ls",
-        "List the stacks that have settings, and which of them are up on this machine.",
-        list_environments,
-    )
-    options.add_json(listed)
-
-    shown = parser.add_command(
-        "show", "Show an environment: store, workspace, clusters, images.", show
-    )
-    options.add_environment(shown)
-    _add_refresh(shown)
-    options.add_json(shown)
-
-    exported = parser.add_command(
-        "export",
-        "Write an environment for somebody without Pulumi, who uses it by `--env FILE`.",
-        export,
-    )
-    options.add_stack(exported)
-    exported.add_argument(
-        "--engine",
-        choices=get_args(CloudEngine),
-        help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's first API.",
-    )
-    options.add_output(exported, "Where to; stdout where not given.")
-    _add_refresh(exported)
-
-    env_import.configure(parser.add_command("import", env_import.TEXT))
-
-    checked = parser.add_command(
-        "check",
-        "Look whether each part can be used from here, and what `pulumi up` would destroy.",
-        check,
-    )
-    checked.epilog = CHECK_CODES
-    options.add_environment(checked)
-    _add_check(checked)
-    options.add_json(checked)
-
-    repaired = parser.add_command(
-        "repair",
-        "Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off.",
-        repair,
-    )
-    options.add_stack(repaired)
-    options.add_json(repaired)
-
-    trusted = parser.add_command(
-        "trust", "Take a project of another user's; start the programs of another clone.", trust
-    )
-    trusted.epilog = (
-        "As git's safe.directory: a project of another user, or one that others can write to, is "
-        "not taken, and of another clone than this `launch` came with nothing is started, until it "
-        "is named here. It ends when the folder or its Pulumi.yaml changes hands."
-    )
-    folder = trusted.add_argument(
-        "folder", metavar="DIR", type=Path, help="The folder of the project's Pulumi.yaml."
-    )
-    completion.offer(folder, completion.files)
-
-
-def _add_check(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--only",
-        choices=("parts", "changes"),
-        help="Half of it: `changes` for a CI that cannot reach the parts, `parts` for who may not "
-        "preview.",
-    )
-    allowed = parser.add_argument(
-        "--allow-replace",
-        metavar="NAME",
-        action="append",
-        help="A cluster or resource that may be replaced or deleted, with all that is in it. May "
-        "be repeated.",
-    )
-    completion.offer(allowed, completion.clusters)
-
-
-def _add_refresh(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--refresh", action="store_true", help="Ask Pulumi, whatever the cache has."
-    )
-
-
-def list_environments(*, json: bool) -> None:
+def list_environments(*, json: options.Json = False) -> None:
     """List the stacks that have settings, and which of them are up on this machine."""
     from jobs.stacks.read import list_stacks
 
@@ -129,7 +24,13 @@ def list_environments(*, json: bool) -> None:
     console.out(console.table(["STACK", "UP"], rows))
 
 
-def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
+def show(
+    *,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+    refresh: options.Refresh = False,
+    json: options.Json = False,
+) -> None:
     """Show an environment: store, workspace, clusters, images."""
     from jobs.stacks.read import load_environment
 
@@ -137,67 +38,16 @@ def show(*, stack: str, env: Path | None, refresh: bool, json: bool) -> None:
     if json:
         console.out_json(environment)
         return
+    from jobs.stacks.environment_text import clusters_table, environment_text
     from jobs.stacks.prices import with_list_prices
 
-    _print(with_list_prices(environment))
+    console.out(environment_text(environment))
+    console.out()
+    console.out(clusters_table(with_list_prices(environment)))
 
 
-def export(*, stack: str, engine: CloudEngine | None, output: Path | None, refresh: bool) -> None:
-    """Write an environment for somebody without Pulumi, who uses it by `--env FILE`."""
-    from msgspec.structs import replace
-
-    from jobs.host.environment_file import write_environment
-    from jobs.stacks.read import load_environment
-
-    environment = load_environment(stack, refresh=refresh)
-    if engine is not None:
-        if environment.workspace.is_folder:
-            message = f"stack `{stack}` is this machine: --engine is for stacks on Azure"
-            raise LaunchError(message, hint=f"launch env export -s {stack}")
-        environment = replace(environment, engine=engine)
-    if output is None:
-        console.out_json(environment)
-        return
-    write_environment(environment, output)
-    console.say(f"wrote {output}; use it by `launch ... --env {output}`")
-
-
-def check(
-    *, stack: str, env: Path | None, only: str | None, allow_replace: list[str] | None, json: bool
-) -> int:
-    """Look whether each part can be used from here, and what `pulumi up` would destroy."""
-    from jobs.stacks.changes import find_refusal
-    from jobs.stacks.preview import preview
-
-    allowed = allow_replace or []
-    if env is not None and (only == "changes" or allowed):
-        message = f"{env} is what a stack was; only a stack has changes to come"
-        raise LaunchError(message, hint="launch env check -s STACK")
-    if only == "parts" and allowed:
-        message = "--only parts looks at no change that --allow-replace could allow"
-        raise LaunchError(message, hint=f"launch env check -s {stack} --allow-replace {allowed[0]}")
-    # The parts are told even where the preview then fails.
-    parts = None if only == "changes" else _check_parts(stack, env, is_quiet=json)
-    changes = previewed = None
-    if only != "parts" and env is None:
-        if parts and not json:
-            console.out()
-        console.say(f"previewing `pulumi up -s {stack}`")
-        previewed = preview(stack)
-        changes = _check_changes(previewed, stack, allowed, is_quiet=json)
-    quota = _check_quota(stack, env, previewed, is_quiet=json)
-    if json:
-        console.out_json({"parts": parts, "changes": changes, "quota": quota})
-    typed = ["launch", "env", "check", "-s", stack, *(["--only", only] if only else [])]
-    typed += [word for name in allowed for word in ("--allow-replace", name)]
-    if changes and (refusal := find_refusal(changes, stack, typed)):
-        raise refusal
-    usable = all(each.ok for each in [*(parts or ()), *(quota or ())])
-    return int(ExitCode.SUCCEEDED if usable else ExitCode.ENVIRONMENT)
-
-
-def repair(*, stack: str, json: bool) -> None:
-    """Mend a stack whose `pulumi up` was killed: locks of the dead, operations cut off."""
+def repair(*, stack: options.Stack, json: options.Json = False) -> None:
+    """Repair a stack whose `pulumi up` was killed: remove stale locks and pending operations."""
     from jobs.stacks.repair import repair as repair_stack
 
     done = repair_stack(stack)
@@ -210,8 +60,19 @@ def repair(*, stack: str, json: bool) -> None:
         console.say(f"next: uv run pulumi up -s {stack}")
 
 
-def trust(*, folder: Path) -> None:
-    """Take a project of another user's; start the programs of another clone."""
+def trust(
+    *,
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", parser=Path, help="The folder of the project's Pulumi.yaml."),
+    ],
+) -> None:
+    """Trust a project of another user, or another clone.
+
+    As git's safe.directory. A project of another user, or one that others can write to, is refused;
+    of another clone than this `launch` came with no program is started. To name its folder here
+    allows both, until the folder or its Pulumi.yaml changes hands.
+    """
     from jobs.host.owners import owner_of
     from jobs.host.project import trust_project
 
@@ -219,141 +80,14 @@ def trust(*, folder: Path) -> None:
     console.say(f"trusted: {root}, of {owner_of(root)}; to undo it remove its entry in {file}")
 
 
-def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCheck]:
-    from jobs.stacks.reachability import check_environment
-
-    parts = check_environment(options.open_environment(stack, env))
-    if not is_quiet:
-        rows = [[each.part, "ok" if each.ok else "FAILED", each.detail] for each in parts]
-        console.out(console.table(["PART", "STATE", "DETAIL"], rows))
-    return parts
-
-
-def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet: bool) -> Changes:
-    from jobs.stacks.changes import judge_preview
-
-    changes = judge_preview(previewed, stack, allowed)
-    for name in changes.idle_allowances:
-        console.warn(f"--allow-replace {name} allows nothing: it is neither replaced nor deleted")
-    if not is_quiet:
-        _print_changes(changes)
-    return changes
-
-
-def _check_quota(
-    stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
-) -> list[QuotaCheck] | None:
-    """What the quota holds of the clusters to come, or that are there; None where nobody tells."""
-    from jobs.engines.azure_ml.quota import LIMITS_PAGE, check_clusters, declared_environment
-
-    try:
-        environment = (
-            options.open_environment(stack, env)
-            if previewed is None
-            else declared_environment(previewed, stack)
-        )
-        if environment is None or environment.workspace.is_folder:
-            return []
-        from jobs.engines.azure_ml.client import ArmClient
-
-        checks = check_clusters(ArmClient(environment))
-    except EnvironmentFailure as failure:
-        console.say(f"the quota was not looked at: {failure.message}")
-        if failure.hint:
-            console.say(f"to have it looked at: {failure.hint}")
-        return None
-    if checks and not is_quiet:
-        header = ["QUOTA", "STATE", "LIMIT", "USED", "NEEDED", "SHORT", "CLUSTERS"]
-        rows = [
-            [
-                each.quota,
-                "FAILED" if not each.ok else "ok" if not each.short else "short",
-                *(str(number) for number in (each.limit, each.used, each.needed, each.short)),
-                ", ".join(each.clusters),
-            ]
-            for each in checks
-        ]
-        console.out()
-        console.out(console.table(header, rows, right=(2, 3, 4, 5)))
-        if any(each.short for each in checks):
-            console.say(f"vCPUs, with all nodes of the clusters; ask for more at {LIMITS_PAGE}")
-    return checks
-
-
-def _print_changes(changes: Changes) -> None:
-    if changes.losses:
-        header = ["NAME", "IN", "KIND", "CHANGE", "STATE", "COSTS"]
-        rows = [_loss_row(each) for each in changes.losses]
-        if all(each.within is None for each in changes.losses):
-            header, *rows = [[cells[0], *cells[2:]] for cells in [header, *rows]]
-        console.out(console.table(header, rows))
-    if changes.is_cut_short:
-        console.out("Pulumi stops at what is protected: what else would change is not known")
-        return
-    if changes.updated:
-        console.out(f"changed in place: {_some(changes.updated, NUM_NAMES)}")
-    if changes.created:
-        console.out(f"new: {_some(changes.created, NUM_NAMES)}")
-    if not (changes.losses or changes.updated or changes.created):
-        console.out("no resource changes")
-
-
-def _loss_row(loss: Loss) -> list[str]:
-    kind = loss.type.rpartition(":")[2]
-    state = "PROTECTED" if loss.is_protected else "allowed" if loss.is_allowed else "REFUSED"
-    because = f" ({_some(loss.because, NUM_REASONS)})" if loss.because else ""
-    return [loss.name, loss.within or "", kind, loss.change, state, loss.costs + because]
-
-
-def _some(names: Sequence[str], limit: int) -> str:
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
-
-
-def _print(environment: Environment) -> None:
-    storage = environment.storage
-    pairs = [
-        ("stack", environment.stack),
-        ("engine", environment.engine),
-        ("location", environment.location),
-        ("workspace", environment.workspace.endpoint),
-        ("storage", storage.blob_endpoint),
-        ("containers", f"{storage.containers.data}, {storage.containers.runs}"),
-    ]
-    if environment.resource_group:
-        pairs.insert(3, ("resource group", environment.resource_group))
-    if storage.folder:
-        pairs.append(("storage folder", storage.folder))
-    if environment.registry:
-        pairs.append(("registry", environment.registry.login_server))
-    if environment.key_vault:
-        pairs.append(("key vault", environment.key_vault.uri))
-    pairs += [(f"image {name}", reference) for name, reference in environment.images.items()]
-    console.out(console.fields(pairs))
-    console.out()
-    header = ["CLUSTER", "COMPUTE", "SIZE", "NODES", "CORES", "GPUS", "PROCESSES", "PRICE/NODE/H"]
-    rows = [
-        [
-            name,
-            cluster.compute,
-            cluster.size,
-            str(cluster.max_nodes)
-            if cluster.min_nodes == cluster.max_nodes
-            else f"{cluster.min_nodes}-{cluster.max_nodes}",
-            str(cluster.cpus_per_node),
-            str(cluster.gpus_per_node),
-            str(cluster.processes_per_node),
-            _price(cluster),
-        ]
-        for name, cluster in environment.clusters.items()
-    ]
-    console.out(console.table(header, rows, right=(3, 4, 5, 6, 7)))
-
-
-def _price(cluster: Cluster) -> str:
-    from jobs.stacks.cost import as_of_text, money_text
-
-    price = cluster.price_per_node_hour
-    if price is None:
-        return "unknown"
-    return "free" if price == 0 else money_text(price, cluster.currency) + as_of_text(cluster)
+app = make_app(
+    {
+        "ls": list_environments,
+        "show": show,
+        "export": env_files.export,
+        "import": env_files.import_environment,
+        "check": env_check.check,
+        "repair": repair,
+        "trust": trust,
+    }
+)

@@ -1,13 +1,15 @@
-"""`launch fetch`: brings a run's outputs, metrics and logs home."""
+"""`launch fetch`: download a run's outputs, metrics and logs."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Annotated
 
-from jobs.commands import completers as completion
+import typer
+
 from jobs.commands import options
-from jobs.commands.parser import CommandParser
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 
@@ -15,19 +17,21 @@ from jobs.host import console
 PAUSE_S = 2.0
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = "Metrics and summary, too, and also while the run is on. Prints the folder."
-    options.add_run(parser)
-    into = parser.add_argument("--into", metavar="DIR", type=Path, help="Where to; else ./RUN.")
-    completion.offer(into, completion.files)
-    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run is over.")
-    options.add_environment(parser)
-    parser.set_defaults(act=fetch)
+def fetch(
+    *,
+    run: options.Run = "last",
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", parser=Path, help="The folder to write to; else ./RUN."),
+    ] = None,
+    follow: options.Follow = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
+    """Download a run's outputs and logs.
 
-
-def fetch(*, run: str, into: Path | None, follow: bool, stack: str, env: Path | None) -> None:
-    """Bring a run's outputs and logs home."""
+    Metrics and summary, too, and also while the run is on. Prints the folder.
+    """
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
     folder = Path(handle.id) if into is None else into.expanduser()
@@ -47,3 +51,6 @@ def fetch(*, run: str, into: Path | None, follow: bool, stack: str, env: Path | 
     console.out(str(folder))
     if not is_over:
         console.say(f"{handle.id} is still on; type it again for the rest, or --follow")
+
+
+app = make_app({"fetch": fetch})

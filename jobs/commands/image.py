@@ -4,67 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Annotated, Literal
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, options
+from jobs.commands.usage import make_app
 from jobs.host import console
 
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    installed = parser.add_command(
-        "install",
-        "Make an image's runtime on this machine: a virtual environment from the image's lock.",
-        install,
-    )
-    _add_name(installed)
-
-    built = parser.add_command(
-        "build",
-        "Build an image as a container, by buildah, podman or docker; its tag names its content.",
-        build,
-    )
-    _add_name(built)
-    _add_variant(built)
-
-    pushed = parser.add_command(
-        "push",
-        "Send a built image to a registry; prints the setting that pins it by digest.",
-        push,
-    )
-    _add_name(pushed)
-    _add_variant(pushed)
-    pushed.add_argument(
-        "--registry",
-        metavar="HOST/PATH",
-        help="Where to, instead of the environment's own registry.",
-    )
-    options.add_environment(pushed)
-
-    listed = parser.add_command(
-        "ls", "List the images: what is installed, and what is built as a container.", list_images
-    )
-    options.add_json(listed)
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="A folder of images/.", autocompletion=completers.images),
+]
+Variant = Annotated[Literal["cpu", "cuda"], typer.Option(help="For CPUs or for NVIDIA's GPUs.")]
 
 
-def _add_name(parser: CommandParser) -> None:
-    name = parser.add_argument("name", metavar="NAME", help="A folder of images/.")
-    completion.offer(name, completion.images)
-
-
-def _add_variant(parser: CommandParser) -> None:
-    from jobs.images.recipes import VARIANTS
-
-    parser.add_argument(
-        "--variant",
-        choices=VARIANTS,
-        default=VARIANTS[0],
-        help=f"{' or '.join(VARIANTS)} ({VARIANTS[0]} is the default).",
-    )
-
-
-def install(*, name: str) -> None:
+def install(*, name: Name) -> None:
     """Make an image's runtime on this machine: a virtual environment from the image's lock."""
     from jobs.host.progress import step
     from jobs.images import runtimes as images
@@ -73,7 +28,7 @@ def install(*, name: str) -> None:
     console.out(str(root / "bin" / "python"))
 
 
-def build(*, name: str, variant: str) -> None:
+def build(*, name: Name, variant: Variant = "cpu") -> None:
     """Build an image as a container, by buildah, podman or docker; its tag names its content."""
     from jobs.host.progress import BuildProgress, step
     from jobs.images.build import build_image, build_log, record_folder
@@ -100,7 +55,17 @@ def build(*, name: str, variant: str) -> None:
     console.out(recipe.reference)
 
 
-def push(*, name: str, variant: str, registry: str | None, stack: str, env: Path | None) -> None:
+def push(
+    *,
+    name: Name,
+    variant: Variant = "cpu",
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="HOST/PATH", help="The registry; else the environment's own."),
+    ] = None,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
     """Send a built image to a registry; prints the setting that pins it by digest."""
     from jobs.host.progress import BuildProgress
     from jobs.host.project import sources_folder
@@ -130,29 +95,25 @@ def _registry_of(stack: str, env: Path | None) -> str:
     return f"{environment.registry.login_server}/trainyard"
 
 
-def list_images(*, json: bool) -> None:
+def list_images(*, json: options.Json = False) -> None:
     """List the images: what is installed, and what is built as a container."""
     from jobs.host.project import sources_folder
-    from jobs.images.listing import list_all
+    from jobs.images.listing import images_table, list_all
 
     rows = list_all(sources_folder())
     if json:
         console.out_json(rows)
         return
-    cells: list[list[str]] = []
-    for row in rows:
-        cells.append([row["name"], "runtime", "yes" if row["built"] else "no", row["runtime"]])
-        for each in row["containers"]:
-            built = {True: "yes", False: "no", None: "unknown"}[each["built"]]
-            state = built if each["current"] else "old"
-            cells.append([row["name"], each["variant"], state, each["reference"]])
-    console.out(console.table(["IMAGE", "KIND", "BUILT", "WHERE"], cells))
+    console.out(images_table(rows))
 
 
 def _trusted_folder() -> Path:
-    """Give the project whose images are built, which runs programs of it."""
+    """Find the project whose images are built; raise Refused unless it is trusted."""
     from jobs.host.project import require_trusted, sources_folder
 
     project = sources_folder()
     require_trusted(project)
     return project
+
+
+app = make_app({"install": install, "build": build, "push": push, "ls": list_images})

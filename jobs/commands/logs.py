@@ -1,70 +1,64 @@
-"""`launch logs`: the lines of all ranks, merged by time."""
+"""`launch logs`: print the lines of all ranks, merged by time."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
+from functools import partial
+from typing import Annotated
 
-from jobs.commands import options
-from jobs.commands.parser import CommandParser, whole_number
-from jobs.contracts.errors import LaunchError
+import typer
+
+from jobs.commands import completers, options, quantities
+from jobs.commands.usage import make_app
 from jobs.host import console
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
-
-    from jobs.contracts.spec import LogLine, RunHandle, RunStatus
-    from jobs.engines.base import Engine
-
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C "
-        "leaves the run alone."
-    )
-    options.add_run(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run is over.")
-    parser.add_argument("--rank", metavar="N,N-M", help="These ranks only: 0,3 or 0-7.")
-    parser.add_argument("--grep", metavar="RE", help="Lines that match only.")
-    parser.add_argument("--since", metavar="TIME", help="Later lines only: 5m, 2h or an ISO time.")
-    parser.add_argument(
-        "--tail", metavar="N", type=whole_number(at_least=0), help="The last lines only."
-    )
-    parser.add_argument(
-        *("-t", "--timestamps"),
-        dest="times",
-        action="store_true",
-        help="Show each line's time (UTC).",
-    )
-    parser.add_argument(
-        "--preparation",
-        action="store_true",
-        help="Instead: how image and nodes were made ready (Azure ML).",
-    )
-    parser.add_argument("--json", action="store_true", help="Print a JSON object a line.")
-    options.add_environment(parser)
-    parser.set_defaults(act=logs)
 
 
 def logs(
     *,
-    run: str,
-    follow: bool,
-    rank: str | None,
-    grep: str | None,
-    since: str | None,
-    tail: int | None,
-    times: bool,
-    preparation: bool,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    run: options.Run = "last",
+    follow: options.Follow = False,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N-M",
+            help="Print these ranks only: 0,3 or 0-7.",
+            autocompletion=completers.ranks,
+        ),
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option(metavar="RE", help="Print matching lines only.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Print later lines only: 5m, 2h or an ISO time."),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=quantities.whole_number(at_least=0),
+            help="Print the last lines only.",
+        ),
+    ] = None,
+    times: Annotated[
+        bool, typer.Option("-t", "--timestamps", help="Show each line's time (UTC).")
+    ] = False,
+    preparation: Annotated[
+        bool,
+        typer.Option(
+            "--preparation", help="Print the logs of image and node preparation instead (Azure ML)."
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> int:
-    """Print the log lines of all ranks, merged by time."""
-    import time
+    """Print the log lines of all ranks, merged by time.
+
+    With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C leaves the run
+    alone.
+    """
+    import msgspec
 
     from jobs.launching.follow import (
         lines_to_the_end,
@@ -72,16 +66,19 @@ def logs(
         wait_until_started,
         write_lines,
     )
+    from jobs.launching.preparation import preparation_lines
     from jobs.launching.start import detached, say_summary
+    from jobs.runs.log_filters import parse_pattern, parse_ranks
     from jobs.runs.logs import since_time
     from jobs.runs.outcome import exit_code
 
-    pattern = _pattern(grep)
+    pattern = parse_pattern(grep)
     earliest = since_time(since, time.time()) if since is not None else None
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
     if preparation:
-        _print_preparation(engine, handle)
+        for line in preparation_lines(engine, handle):
+            console.out(line)
         return 0
     status = engine.store.status(handle)
     # Parameter servers have logs, too, numbered after the ranks.
@@ -94,14 +91,17 @@ def logs(
             wait_until_started(engine, handle)
         # Who reads how a run ended does not start it again.
         is_on = not status.state.is_terminal()
-        read = lines_to_the_end if follow and is_on else _lines_so_far
-        lines = read(engine, handle, ranks, since=earliest, tail=tail, grep=pattern)
+        so_far = partial(engine.logs, follow=False)
+        read = partial(lines_to_the_end, engine) if is_on and follow else so_far
+        lines = read(handle, ranks, since=earliest, tail=tail, grep=pattern)
         if json:
-            _write_json(lines)
+            for line in lines:
+                console.out(msgspec.json.encode(line).decode())
         else:
             write_lines(lines, num_logs, has_times=times)
         if not follow:
-            _hint_at_nothing(status)
+            if is_on:
+                console.say(f"{status.id} is {status.state.value}; -f goes on reading")
             return 0
         status = wait_until_over(engine, handle)
     except KeyboardInterrupt:
@@ -112,67 +112,4 @@ def logs(
     return exit_code(status)
 
 
-def _lines_so_far(
-    engine: Engine, handle: RunHandle, ranks: Sequence[int] | None, **filters: Any
-) -> Iterator[LogLine]:
-    return engine.logs(handle, ranks, follow=False, **filters)
-
-
-def _print_preparation(engine: Engine, handle: RunHandle) -> None:
-    from jobs.engines.base import Attended
-
-    if not isinstance(engine, Attended):
-        message = f"{handle.id} is a run of this machine: nothing was made ready for it elsewhere"
-        raise LaunchError(message, hint=f"launch show {handle.id}")
-    shown = ""
-    for name, line in engine.preparation(handle):
-        if name != shown:
-            console.out(console.styled(f"==> {name} <==", "bold"))
-            shown = name
-        console.out(line)
-
-
-def parse_ranks(text: str, world_size: int) -> list[int]:
-    """The ranks that `0,3`, `0-7` or a mixture names, in order.
-
-    Raises LaunchError for what is no rank, or none of this run.
-    """
-    ranks: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?\s*", part)
-        if match is None:
-            message = f"`--rank {text}`: `{part}` is no rank"
-            raise LaunchError(message, hint="for example --rank 0,3 or --rank 0-7")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if max(first, last) >= world_size:
-            message = f"`--rank {text}`: the run has the ranks 0 to {world_size - 1}"
-            raise LaunchError(message, hint=f"--rank {world_size - 1}")
-        ranks.update(range(first, last + 1))
-    if not ranks:
-        message = f"`--rank {text}` names no rank"
-        raise LaunchError(message, hint="for example --rank 0,3 or --rank 0-7")
-    return sorted(ranks)
-
-
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    if text is None:
-        return None
-    try:
-        return re.compile(text)
-    except re.error as error:
-        message = f"`--grep {text}` is no regular expression: {error}"
-        raise LaunchError(
-            message, hint="a plain word needs no quoting; put \\ before ( [ * + ?"
-        ) from None
-
-
-def _write_json(lines: Iterable[LogLine]) -> None:
-    import msgspec
-
-    for line in lines:
-        console.out(msgspec.json.encode(line).decode())
-
-
-def _hint_at_nothing(status: RunStatus) -> None:
-    if not status.state.is_terminal():
-        console.say(f"{status.id} is {status.state.value}; -f goes on reading")
+app = make_app({"logs": logs})

@@ -1,13 +1,14 @@
-"""`launch ls`: the runs, newest first."""
+"""`launch ls`: list runs, newest first."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jobs.commands import options
-from jobs.commands.parser import CommandParser, whole_number
+import typer
+
+from jobs.commands import options, quantities
+from jobs.commands.usage import make_app
 from jobs.host import console
 
 if TYPE_CHECKING:
@@ -16,22 +17,22 @@ if TYPE_CHECKING:
 MAX_REASON = 50
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.add_argument(
-        *("-n", "--limit"),
-        metavar="N",
-        type=whole_number(at_least=1),
-        default=20,
-        help="How many at most (%(default)s).",
-    )
-    parser.add_argument("-a", "--all", dest="every", action="store_true", help="All of them.")
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=list_runs)
-
-
-def list_runs(*, limit: int, every: bool, json: bool, stack: str, env: Path | None) -> None:
+def list_runs(
+    *,
+    limit: Annotated[
+        int,
+        typer.Option(
+            *("-n", "--limit"),
+            metavar="N",
+            parser=quantities.whole_number(at_least=1),
+            help="The most runs to list.",
+        ),
+    ] = 20,
+    every: Annotated[bool, typer.Option("-a", "--all", help="List every run.")] = False,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
     """List runs, newest first."""
     store = options.open_store(options.open_environment(stack, env))
     # One more than is shown tells whether there are more.
@@ -77,5 +78,8 @@ def _time_text(run: RunStatus, now_s: float) -> str:
 
 
 def _shortened(reason: str) -> str:
-    """`launch show` has the whole of it."""
+    """Shorten a reason to a table cell; `launch show` prints it whole."""
     return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 3]}..."
+
+
+app = make_app({"ls": list_runs})

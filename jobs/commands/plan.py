@@ -1,40 +1,29 @@
-"""`launch plan`: what would be started; nothing is."""
+"""`launch plan`: show what `launch run` would start."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+from jobs.commands import job_options, options
+from jobs.commands.usage import make_app
 from jobs.host import console
-
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "With --json the exact request, and what the nodes read in it. What `launch run` would "
-        "refuse for is a warning here, and among the notes of the JSON."
-    )
-    options.add_job(parser)
-    options.add_job_values(parser)
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=plan)
 
 
 def plan(
     *,
-    job: str,
-    nodes: str | None,
-    processes_per_node: str | None,
-    cluster: str | None,
-    priority: str | None,
-    overrides: list[str] | None,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    job: job_options.Job,
+    nodes: job_options.Nodes = None,
+    processes_per_node: job_options.ProcessesPerNode = None,
+    cluster: job_options.ClusterName = None,
+    priority: job_options.Priority = None,
+    overrides: job_options.Overrides = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
-    """Show what `launch run` would start."""
+    """Show what `launch run` would start.
+
+    With --json the exact request, and what the nodes read in it. What `launch run` would refuse for is
+    a warning here, and among the notes of the JSON.
+    """
     import msgspec
 
     from jobs.jobfile.read import load_job
@@ -47,7 +36,7 @@ def plan(
         secret_folders,
     )
 
-    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
     environment = options.open_priced(stack, env)
     engine = options.open_engine(environment)
@@ -68,3 +57,6 @@ def plan(
         console.out(listing_text(listing))
     for note in missing:
         console.warn(note)
+
+
+app = make_app({"plan": plan})

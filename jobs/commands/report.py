@@ -1,13 +1,14 @@
-"""`launch report`: the final figures of runs as a table, their curves as one picture."""
+"""`launch report`: show the final figures of runs, draw their curves."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jobs.commands import completers as completion
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import completers, options
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import LaunchError
 from jobs.host import console
 
@@ -17,32 +18,33 @@ if TYPE_CHECKING:
     from jobs.runs.report import RunReport
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = "Final figures as a table, loss and accuracy as a picture."
-    runs = parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="*",
-        help="Runs to compare, by id, the beginning of one, or `last` (the default).",
-    )
-    completion.offer(runs, completion.runs)
-    text = "The picture, .png or .svg; else report.png in the (first) run's folder."
-    options.add_output(parser, text)
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=report)
-
-
 def report(
     *,
-    runs: list[str] | None,
-    output: Path | None,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN...]",
+            help="Runs to compare, by id, the beginning of one, or `last` (the default).",
+            autocompletion=completers.runs,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            *("-o", "--output"),
+            metavar="FILE",
+            parser=Path,
+            help="The picture, .png or .svg; else report.png in the (first) run's folder.",
+        ),
+    ] = None,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> None:
-    """Show the figures of runs; draw their curves."""
+    """Show the final figures of runs and draw their curves.
+
+    Final figures as a table, loss and accuracy as a picture.
+    """
     from jobs.runs.charts import check_format, draw_report
     from jobs.runs.report import HEADER, RIGHT, as_json, remarks, row
 
@@ -70,7 +72,7 @@ def report(
 
 
 def _read_each(store: Runs, handles: list[RunHandle]) -> list[RunReport]:
-    """Read the runs; of several one that cannot be read is told and left out."""
+    """Read the runs; warn of one that cannot be read, if there are others."""
     from jobs.runs.report import read_report
 
     reports: list[RunReport] = []
@@ -86,3 +88,6 @@ def _read_each(store: Runs, handles: list[RunHandle]) -> list[RunReport]:
     for error in errors:
         console.warn(error.message)
     return reports
+
+
+app = make_app({"report": report})

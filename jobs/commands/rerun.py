@@ -1,49 +1,41 @@
-"""`launch rerun`: a recorded run once more, with the same code, data and arguments."""
+"""`launch rerun`: start a recorded run again with its code, data and arguments."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
+
+from jobs.commands import job_options, options
+from jobs.commands.usage import make_app
 from jobs.host import console
-
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "With the copied code, the data versions and the arguments of its record. With --set "
-        "something can be changed, as in a job file. What cannot be the same is said. With "
-        "--resume the new run goes on where the recorded one left off."
-    )
-    options.add_run(parser)
-    parser.add_argument(
-        "--resume", action="store_true", help="Begin with the run's newest whole checkpoint."
-    )
-    options.add_job_values(parser)
-    options.add_start(parser)
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=rerun)
 
 
 def rerun(
     *,
-    run: str,
-    resume: bool,
-    nodes: str | None,
-    processes_per_node: str | None,
-    cluster: str | None,
-    priority: str | None,
-    overrides: list[str] | None,
-    detach: bool,
-    fetch: bool,
-    yes: bool,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    run: options.Run = "last",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Begin with the run's newest whole checkpoint.")
+    ] = False,
+    nodes: job_options.Nodes = None,
+    processes_per_node: job_options.ProcessesPerNode = None,
+    cluster: job_options.ClusterName = None,
+    priority: job_options.Priority = None,
+    overrides: job_options.Overrides = None,
+    detach: job_options.Detach = False,
+    no_fetch: job_options.NoFetch = False,
+    yes: job_options.AskNothing = False,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> int:
-    """Run a recorded run once more."""
+    """Start a recorded run again.
+
+    With the copied code, the data versions and the arguments of its record. With --set something can
+    be changed, as in a job file. What cannot be the same is said. With --resume the new run goes on
+    where the recorded one left off.
+    """
     from msgspec import structs
 
     from jobs.jobfile.read import decode_job, override
@@ -58,7 +50,7 @@ def rerun(
     handle = store.find(run)
     record, run_dir = store.record(handle), Path(handle.run_dir)
     recorded = recorded_job(record, run_dir, engine)
-    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
     job = decode_job(override(recorded.tree, overrides or (), values))
     refuse_other_code(job)
     begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None
@@ -76,10 +68,13 @@ def rerun(
     words = options.stack_words(stack, env)
     wish = Wish(
         detach=detach,
-        fetch=fetch,
+        fetch=not no_fetch,
         yes=yes,
         json=json,
         stack=words,
         shown_by=["launch", "show", handle.id, *words],
     )
     return start(planned, secrets, engine, wish)
+
+
+app = make_app({"rerun": rerun})

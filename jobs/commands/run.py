@@ -1,47 +1,39 @@
-"""`launch run`: shows the plan, starts the run, follows it to its end."""
+"""`launch run`: show the plan, start the run, follow it to its end."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
 
-from jobs.commands import options
-from jobs.commands.parser import CommandParser
+import typer
 
-
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 "
-        "when it failed, 103 when it was cancelled."
-    )
-    options.add_job(parser)
-    options.add_job_values(parser)
-    options.add_start(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="Show the plan and start nothing; see `launch plan`."
-    )
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=run)
+from jobs.commands import job_options, options
+from jobs.commands.usage import make_app
 
 
 def run(
     *,
-    job: str,
-    nodes: str | None,
-    processes_per_node: str | None,
-    cluster: str | None,
-    priority: str | None,
-    overrides: list[str] | None,
-    detach: bool,
-    fetch: bool,
-    dry_run: bool,
-    yes: bool,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    job: job_options.Job,
+    nodes: job_options.Nodes = None,
+    processes_per_node: job_options.ProcessesPerNode = None,
+    cluster: job_options.ClusterName = None,
+    priority: job_options.Priority = None,
+    overrides: job_options.Overrides = None,
+    detach: job_options.Detach = False,
+    no_fetch: job_options.NoFetch = False,
+    yes: job_options.AskNothing = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the plan and start nothing; see `launch plan`."),
+    ] = False,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> int:
-    """Run a job and follow its ranks' logs."""
+    """Run a job and follow its ranks' logs.
+
+    Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 when it
+    failed, 103 when it was cancelled.
+    """
     from jobs.commands import plan
     from jobs.jobfile.read import load_job
     from jobs.launching.plan import plan_job, secret_folders
@@ -61,7 +53,7 @@ def run(
             env=env,
         )
         return 0
-    values = options.job_values(nodes, processes_per_node, cluster, priority)
+    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
     loaded = load_job(job, overrides or (), values)
     environment = options.open_priced(stack, env)
     engine = options.open_engine(environment)
@@ -70,10 +62,13 @@ def run(
     stack_words = options.stack_words(stack, env)
     wish = Wish(
         detach=detach,
-        fetch=fetch,
+        fetch=not no_fetch,
         yes=yes,
         json=json,
         stack=stack_words,
-        shown_by=["launch", "plan", job, *options.job_words(values, overrides), *stack_words],
+        shown_by=["launch", "plan", job, *job_options.job_words(values, overrides), *stack_words],
     )
     return start(planned, secrets, engine, wish)
+
+
+app = make_app({"run": run})

@@ -1,40 +1,34 @@
-"""`launch wait`: blocks until a run is over; its exit code says how it ended."""
+"""`launch wait`: wait for the end of a run; the exit code says how it ended."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from jobs.commands import options
-from jobs.commands.parser import CommandParser
+from jobs.commands.usage import make_app
 from jobs.contracts.errors import LaunchError
 from jobs.host import console
 
 
-def configure(parser: CommandParser) -> None:
-    """Say what can be typed after it."""
-    parser.epilog = (
-        "The exit code says how it ended: 0 completed, 100 failed, 101 not finished, 103 cancelled."
-    )
-    options.add_run(parser)
-    parser.add_argument("--timeout", metavar="TIME", help="At most so long: 90s, 10m.")
-    parser.add_argument(
-        "--passthrough", action="store_true", help="End with the job's own exit code."
-    )
-    options.add_json(parser)
-    options.add_environment(parser)
-    parser.set_defaults(act=wait)
-
-
 def wait(
     *,
-    run: str,
-    timeout: str | None,
-    passthrough: bool,
-    json: bool,
-    stack: str,
-    env: Path | None,
+    run: options.Run = "last",
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The longest to wait: 90s, 10m.")
+    ] = None,
+    passthrough: Annotated[
+        bool, typer.Option("--passthrough", help="End with the job's own exit code.")
+    ] = False,
+    json: options.Json = False,
+    stack: options.Stack,
+    env: options.EnvFile = None,
 ) -> int:
-    """Wait for the end of a run."""
+    """Wait for the end of a run.
+
+    The exit code says how it ended: 0 completed, 100 failed, 101 not finished, 103 cancelled.
+    """
     from jobs.launching.follow import see_through
     from jobs.runs.outcome import exit_code, headline
 
@@ -60,3 +54,6 @@ def _seconds(text: str) -> float:
         message = f"`--timeout {text}` is no length of time"
         raise LaunchError(message, hint="for example 90s, 10m or 2h")
     return timeout_s
+
+
+app = make_app({"wait": wait})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -68,3 +69,15 @@ def _containers(name: str, project: Path, built: list[str] | None) -> list[Conta
             if each.startswith(prefix) and each != reference
         ]
     return rows
+
+
+def images_table(rows: Sequence[ListedImage]) -> str:
+    """Lay out the images: a row for the runtime, and one a container."""
+    cells: list[list[str]] = []
+    for row in rows:
+        cells.append([row["name"], "runtime", "yes" if row["built"] else "no", row["runtime"]])
+        for each in row["containers"]:
+            built = {True: "yes", False: "no", None: "unknown"}[each["built"]]
+            state = built if each["current"] else "old"
+            cells.append([row["name"], each["variant"], state, each["reference"]])
+    return console.table(["IMAGE", "KIND", "BUILT", "WHERE"], cells)

@@ -49,7 +49,8 @@ PAGES = {
             "up": up_rows,
         },
         notes=(
-            "- `launch --help` and `launch ls`: CPU seconds (user and system) of the whole process.",
+            "- `launch --help` and `launch ls`: CPU seconds (user and system) of the whole process; the "
+            "ratio is the median of the rounds'.",
             "- Launch overhead: wall time of the whole command less that of two bare processes "
             "which do the same imports at the same time, in the same round. `launch run` stays "
             "attached to the end. The peer `horovodrun` runs in a network namespace of its own.",

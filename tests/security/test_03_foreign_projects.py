@@ -11,10 +11,7 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import pytest
 
@@ -26,8 +23,8 @@ from jobs.host.owners import owner_of, why_foreign
 from jobs.host.project import project_root, sources_folder
 from jobs.images.runtimes import runtime_root
 from tests.fakes.pulumi_stack import ENVIRONMENT
+from tests.shells import press_tab
 
-LAUNCH = Path(sys.executable).with_name("launch")
 NOBODY = 65534
 PULUMI = '#!/bin/sh\ntouch "{ran}"\ncat "{root}/output.json"\n'
 
@@ -64,27 +61,6 @@ def laid(tmp_path, monkeypatch):
     made = Laid(tmp_path / "lies around", tmp_path / "ran")
     monkeypatch.chdir(made.root / "deep" / "er")
     return made
-
-
-def press_tab(line: str) -> str:
-    """What `launch` answers to a shell at the end of the line."""
-    with TemporaryFile() as file:
-        done = subprocess.run(
-            ["/bin/bash", "-c", 'exec "$0" 8>&"$1"', LAUNCH, str(file.fileno())],
-            env={
-                **os.environ,
-                "_ARGCOMPLETE": "1",
-                "COMP_LINE": line,
-                "COMP_POINT": str(len(line)),
-            },
-            capture_output=True,
-            text=True,
-            pass_fds=[file.fileno()],
-            check=False,
-        )
-        assert (done.returncode, done.stdout, done.stderr.strip()) == (0, "", "")
-        file.seek(0)
-        return file.read().decode()
 
 
 # --- another user's ---------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """azureml-core's own environment: where it is, and how it is laid (`make setup-v1`).
 
-It cannot be installed beside `launch`: it takes no pathspec from 1.0 on. Its lock lies beside this
-file, so that an installed wheel has it, too.
+It is not installed beside `launch`, which would then have its old packages. Its lock, uv.lock's part
+for the extra `azureml-v1`, lies beside this file, so that an installed wheel has it, too.
 """
 
 from __future__ import annotations

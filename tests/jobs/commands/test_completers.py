@@ -4,10 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
-from pathlib import Path
-from tempfile import TemporaryFile
 
 import msgspec
 import pytest
@@ -19,48 +16,45 @@ from jobs.jobfile.read import catalog_names
 from tests.fakes.local_server import name_server
 from tests.fakes.scripted_server import answer as reply
 from tests.fakes.scripted_server import scripted_server
+from tests.shells import LAUNCH, press_tab
 
-LAUNCH = Path(sys.executable).with_name("launch")
-SEPARATOR = "\v"
-
-# What bash does when Tab is pressed at the end of a line.
-PRESS_TAB = """
+# Typed in a shell of one's own: what Tab gives at the end of a line.
+PRESSED_IN_BASH = """
 eval "$(launch completion bash)"
-COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9
-COMP_WORDS=($1) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_python_argcomplete launch
+COMP_WORDS=($1); [[ $1 != *' ' ]] || COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_launch_words launch 2>/dev/null
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-
-
-def answer(launching, line, **variables):
-    """What `launch` answers to a shell that asks for the end of the line."""
-    with TemporaryFile() as file:
-        program = 'exec "$0" 8>&"$1"'
-        done = subprocess.run(
-            ["/bin/bash", "-c", program, LAUNCH, str(file.fileno())],
-            env={
-                **os.environ,
-                "_ARGCOMPLETE": "1",
-                "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
-                "COMP_LINE": line,
-                "COMP_POINT": str(len(line)),
-                **variables,
-            },
-            cwd=launching.folder,
-            capture_output=True,
-            text=True,
-            pass_fds=[file.fileno()],
-            check=False,
-        )
-        assert (done.returncode, done.stdout, done.stderr.strip()) == (0, "", "")
-        file.seek(0)
-        return file.read().decode()
+# zsh's own `_arguments` works in its line editor only; it evaluates the choices so.
+PRESSED_IN_ZSH = r"""
+compdef() {}
+_arguments() {
+    local action=${1#*: :\(\(}
+    eval ws\=\( "${action%\)\)}" \)
+    print -l -- "${ws[@]%%:*}"
+}
+eval "$(launch completion zsh)"
+words=(${(z)1}); [[ $1 != *' ' ]] || words+=("")
+CURRENT=${#words}
+_launch_completion
+"""
+PRESSED_IN_FISH = """
+launch completion fish | source
+complete --do-complete $argv[1]
+"""
 
 
 def complete(launching, line, **variables):
     """The choices that are offered at the end of the line."""
-    return [word for word in answer(launching, line, **variables).split(SEPARATOR) if word]
+    return [word for word in press_tab(line, cwd=launching.folder, **variables).split("\n") if word]
+
+
+def described(launching, line):
+    """The choices with a word about each."""
+    return dict(
+        row.split("\t") for row in press_tab(line, "fish", cwd=launching.folder).splitlines()
+    )
 
 
 def test_verbs_are_offered(launching):
@@ -69,9 +63,9 @@ def test_verbs_are_offered(launching):
 
 
 def test_options_are_offered_once_a_dash_is_typed(launching):
-    long = ["--help", "--limit", "--all", "--json", "--stack", "--env"]
+    long = ["--limit", "--all", "--json", "--stack", "--env", "--help"]
     assert complete(launching, "launch ls --") == long
-    assert complete(launching, "launch --") == ["--help", "--version", "--debug"]
+    assert complete(launching, "launch --") == ["--version", "--debug", "--help"]
 
 
 def test_the_datasets_that_can_be_made_and_the_formats_of_shards_are_offered(launching):
@@ -104,10 +98,7 @@ def test_runs_are_offered_newest_first(launching):
 def test_runs_are_offered_with_their_state(launching):
     run = launching.add_run(ends_as="failed")
     line = f"launch show --env {launching.env_file} "
-    assert answer(launching, line, _ARGCOMPLETE_SHELL="zsh").split(SEPARATOR) == [
-        f"{run}:failed test",
-        f"last:failed test ({run})",
-    ]
+    assert described(launching, line) == {run: "failed test", "last": f"failed test ({run})"}
 
 
 def test_stacks_clusters_and_priorities_are_offered(launching):
@@ -123,7 +114,7 @@ def test_stacks_clusters_and_priorities_are_offered(launching):
         msgspec.structs.replace(launching.environment, clusters={"cpu": cluster})
     )
     line = f"launch run {env} --cluster "
-    assert answer(launching, line, _ARGCOMPLETE_SHELL="zsh") == "cpu:local, up to 1 node"
+    assert described(launching, line) == {"cpu": "local, up to 1 node"}
     assert complete(launching, "launch run digits --priority ") == ["low", "normal", "high"]
 
 
@@ -185,9 +176,58 @@ def test_keys_of_a_job_are_offered_for_set(launching):
     assert complete(launching, "launch run digits --set li") == ["limits="]
 
 
-def test_files_are_offered_where_a_file_belongs(launching):
-    assert complete(launching, "launch ls --env env") == ["environment.json"]
-    assert complete(launching, "launch ls --limit ") == []
+def test_where_a_file_belongs_the_shell_is_left_to_offer_its_own(launching):
+    for line in ("launch ls --env env", "launch fetch --into ", "launch data push "):
+        assert complete(launching, line) == []
+
+
+def test_ranks_of_the_run_are_offered_but_those_that_are_typed(launching):
+    run = launching.add_run()
+    line = f"launch logs --env {launching.env_file} {run} --rank "
+    ranks = [str(each) for each in range(launching.runs()[0].world_size)]
+    assert complete(launching, line) == ranks
+    assert complete(launching, f"{line}0,") == [f"0,{each}" for each in ranks[1:]]
+
+
+# Each would run `touch`, or end a quotation, if a shell took it for more than a word.
+HOSTILE = [
+    "$(touch ran).yaml",
+    "`touch ran`.yaml",
+    "\\\\$(touch ran).yaml",
+    '\\\\";touch ran;".yaml',
+]
+HOSTILE += [
+    "a;touch ran;.yaml",
+    "';touch ran;'.yaml",
+    "a b.yaml",
+    "-x.yaml",
+    "a\nb.yaml",
+    "(e:touch ran:).yaml",
+]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_a_file_whose_name_a_shell_would_run_is_not_offered(launching, shell):
+    for name in HOSTILE:
+        launching.write_job("", name)
+    launching.write_job("", "plain-1.yaml")
+    said = press_tab("launch run ", shell, cwd=launching.folder)
+    assert "plain-1.yaml" in said
+    assert "touch" not in said
+    if shutil.which(shell):
+        assert "plain-1.yaml" in pressed(launching, shell, "launch run ")
+        assert not (launching.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_what_another_wrote_about_a_choice_is_not_run(launching, shell):
+    run = launching.add_run(name="x\\\\$(touch ran)\\\\\"`touch ran`';[/]")
+    said = press_tab(f"launch show --env {launching.env_file} ", shell, cwd=launching.folder)
+    assert run in said
+    assert "$(" not in said
+    if shutil.which(shell):
+        assert run in pressed(launching, shell, f"launch show --env {launching.env_file} ")
+        assert not (launching.folder / "ran").exists()
 
 
 @pytest.mark.parametrize(
@@ -209,27 +249,57 @@ def test_a_line_that_begins_with_no_verb_is_offered_the_verbs(launching):
         assert complete(launching, line) == list(VERBS)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+SHELLS = ["bash", "zsh", "fish", "powershell"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_gets_its_script(launching, shell):
     typed = launching.type_bare("completion", shell)
     assert (typed.code, typed.err) == (0, "")
-    assert "_ARGCOMPLETE" in typed.out
-    if shutil.which(shell):
+    assert f"_LAUNCH_COMPLETE{' = ' if shell == 'powershell' else '='}" in typed.out
+    if shell != "powershell" and shutil.which(shell):
         subprocess.run([shell, "-n"], input=typed.out, text=True, check=True)
 
 
-def test_bash_completes_after_the_one_line(launching):
+@pytest.mark.parametrize(
+    ("shell", "offered"),
+    [
+        ("bash", "digits"),
+        ("zsh", """_arguments '*: :(("digits":"from the catalog"))'"""),
+        ("fish", "digits\tfrom the catalog"),
+        ("powershell", "digits:::from the catalog"),
+    ],
+)
+def test_each_shell_is_answered_in_its_own_way(launching, shell, offered):
+    assert press_tab("launch run dig", shell, cwd=launching.folder) == offered
+
+
+def test_an_instruction_other_than_to_complete_starts_nothing(launching):
+    # That of typer which asks bash for its version.
+    assert press_tab("launch ", cwd=launching.folder, _LAUNCH_COMPLETE="source_bash") == ""
+
+
+def pressed(launching, shell, line):
+    """What a real shell offers after the script of `launch completion` was read."""
+    program = {"bash": PRESSED_IN_BASH, "zsh": PRESSED_IN_ZSH, "fish": PRESSED_IN_FISH}[shell]
+    begin = {"bash": ["--norc", "-c"], "zsh": ["-f", "-c"], "fish": ["--no-config", "-c"]}[shell]
+    name = [] if shell == "fish" else [shell]
+    done = subprocess.run(
+        [shell, *begin, program, *name, line],
+        env={**os.environ, "PATH": f"{LAUNCH.parent}:{os.environ['PATH']}"},
+        cwd=launching.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return [row.partition("\t")[0] for row in done.stdout.splitlines() if row]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_real_shell_completes_after_the_one_line(launching, shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
     run = launching.add_run()
-    for line, expected in (
-        ("launch ca", ["cancel"]),
-        (f"launch logs --env {launching.env_file} 2", [run]),
-    ):
-        done = subprocess.run(
-            ["/bin/bash", "--norc", "-c", PRESS_TAB, "bash", line],
-            env={**os.environ, "PATH": f"{LAUNCH.parent}:{os.environ['PATH']}"},
-            cwd=launching.folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert (done.stdout.split(), done.stderr) == (expected, "")
+    assert pressed(launching, shell, "launch ca") == ["cancel"]
+    assert pressed(launching, shell, f"launch logs --env {launching.env_file} 2") == [run]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
-from argparse import Namespace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from jobs.commands.completers import dataset_versions
-from jobs.commands.data import bytes_per_s
+from jobs.commands.quantities import bytes_per_s
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
 from jobs.datasets import datasets as data
@@ -283,13 +283,13 @@ def test_two_names_that_only_case_parts_are_warned_of(launching, store):
 def test_versions_are_offered_after_tab(launching, folder):
     (folder / "a").write_bytes(b"two!")
     launching.type("data", "push", "digits", "d")
-    typed = Namespace(stack="local", env=launching.env_file)
-    assert dataset_versions("d", typed) == {
+    typed = SimpleNamespace(params={"stack": "local", "env": launching.env_file})
+    assert dict(dataset_versions(typed, "d")) == {
         "d": "version 2",
         "d@2": "3 files, 8 B",
         "d@1": "3 files, 7 B",
     }
-    assert dataset_versions("d@1", typed) == {"d@1": "3 files, 7 B"}
+    assert dataset_versions(typed, "d@1") == [("d@1", "3 files, 7 B")]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import ArgumentTypeError
 
 import pytest
+import typer
 
-from jobs.commands.data_programs import num_bytes
+from jobs.commands.quantities import num_bytes
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets.programs import run_program
 from trainer.data.synthesize.stripes import make_pictures
@@ -66,7 +66,7 @@ def test_a_size_is_read_as_people_write_it(text, size):
 
 @pytest.mark.parametrize("text", ["", "0", "-1M", "abc", "1e999", "nan", "MB", "20M", "5 iB"])
 def test_what_is_no_size_is_a_mistake_in_typing(text):
-    with pytest.raises(ArgumentTypeError, match="is no size"):
+    with pytest.raises(typer.BadParameter, match="is no size"):
         num_bytes(text)
 
 

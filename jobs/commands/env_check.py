@@ -1,0 +1,117 @@
+"""`launch env check`: test access to each part, list what `pulumi up` would destroy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from jobs.commands import completers, options
+from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
+from jobs.host import console
+
+if TYPE_CHECKING:
+    from jobs.engines.azure_ml.quota import QuotaCheck
+    from jobs.stacks.changes import Changes
+    from jobs.stacks.reachability import PartCheck
+
+
+def check(
+    *,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+    only: Annotated[
+        Literal["parts", "changes"] | None,
+        typer.Option(
+            help="Half of it: `changes` where parts cannot be reached, `parts` without a preview."
+        ),
+    ] = None,
+    allow_replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A cluster or resource that may go, with all that is in it. May be repeated.",
+            autocompletion=completers.clusters,
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> int:
+    """Test access to each part, and list what `pulumi up` would destroy.
+
+    Ends with 3 where something would be replaced or deleted that --allow-replace does not name,
+    whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no
+    node, or the preview failed.
+    """
+    from jobs.stacks.changes import find_refusal
+    from jobs.stacks.preview import preview
+
+    allowed = allow_replace or []
+    if env is not None and (only == "changes" or allowed):
+        message = f"{env} is what a stack was; only a stack has changes to come"
+        raise LaunchError(message, hint="launch env check -s STACK")
+    if only == "parts" and allowed:
+        message = "--only parts looks at no change that --allow-replace could allow"
+        raise LaunchError(message, hint=f"launch env check -s {stack} --allow-replace {allowed[0]}")
+    # The parts are told even where the preview then fails.
+    parts = None if only == "changes" else _check_parts(stack, env, is_quiet=json)
+    changes = previewed = None
+    if only != "parts" and env is None:
+        if parts and not json:
+            console.out()
+        console.say(f"previewing `pulumi up -s {stack}`")
+        previewed = preview(stack)
+        changes = _check_changes(previewed, stack, allowed, is_quiet=json)
+    quota = _check_quota(stack, env, previewed, is_quiet=json)
+    if json:
+        console.out_json({"parts": parts, "changes": changes, "quota": quota})
+    typed = ["launch", "env", "check", "-s", stack, *(["--only", only] if only else [])]
+    typed += [word for name in allowed for word in ("--allow-replace", name)]
+    if changes and (refusal := find_refusal(changes, stack, typed)):
+        raise refusal
+    usable = all(each.ok for each in [*(parts or ()), *(quota or ())])
+    return int(ExitCode.SUCCEEDED if usable else ExitCode.ENVIRONMENT)
+
+
+def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCheck]:
+    from jobs.stacks.environment_text import parts_table
+    from jobs.stacks.reachability import check_environment
+
+    parts = check_environment(options.open_environment(stack, env))
+    if not is_quiet:
+        console.out(parts_table(parts))
+    return parts
+
+
+def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet: bool) -> Changes:
+    from jobs.stacks.changes import judge_preview
+    from jobs.stacks.changes_text import changes_text
+
+    changes = judge_preview(previewed, stack, allowed)
+    for name in changes.idle_allowances:
+        console.warn(f"--allow-replace {name} allows nothing: it is neither replaced nor deleted")
+    if not is_quiet:
+        console.out(changes_text(changes))
+    return changes
+
+
+def _check_quota(
+    stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
+) -> list[QuotaCheck] | None:
+    """Check the quota of the declared or existing clusters; None if Azure does not answer."""
+    from jobs.engines.azure_ml.quota import LIMITS_PAGE, declared_environment
+    from jobs.engines.azure_ml.quota_table import quota_table, quotas_of
+
+    try:
+        declared = None if previewed is None else declared_environment(previewed, stack)
+        checks = quotas_of(options.open_environment(stack, env) if previewed is None else declared)
+    except EnvironmentFailure as failure:
+        hint = f"\nto have it looked at: {failure.hint}" if failure.hint else ""
+        console.say(f"the quota was not looked at: {failure.message}{hint}")
+        return None
+    if checks and not is_quiet:
+        console.out()
+        console.out(quota_table(checks))
+        if any(each.short for each in checks):
+            console.say(f"vCPUs, with all nodes of the clusters; ask for more at {LIMITS_PAGE}")
+    return checks

@@ -1,0 +1,90 @@
+"""Define the options of `launch run`, `plan` and `rerun`: keys of the job file, and how it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from jobs.commands import completers
+
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A job file, or the name of a job of the catalog.",
+        autocompletion=completers.jobs,
+    ),
+]
+
+# The options that stand for a key of the job file, and `--set` for any key.
+Nodes = Annotated[
+    str | None,
+    typer.Option("--nodes", metavar="N", help="Nodes, or `max` for all of the cluster's."),
+]
+ProcessesPerNode = Annotated[
+    str | None,
+    typer.Option("--processes-per-node", metavar="N", help="Ranks a node, or `gpu` for one a GPU."),
+]
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="The cluster; else the first that fits.",
+        autocompletion=completers.clusters,
+    ),
+]
+Priority = Annotated[
+    str | None,
+    typer.Option(
+        "--priority",
+        metavar="WORD",
+        help="`low`, `normal` or `high`.",
+        autocompletion=completers.priorities,
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Give a key of the job file another value, e.g. args.epochs=1. May be repeated.",
+        autocompletion=completers.job_keys,
+    ),
+]
+
+# How a run is started: followed or not, asked for or not.
+Detach = Annotated[
+    bool, typer.Option("-d", "--detach", help="Print the run's id and come back at once.")
+]
+NoFetch = Annotated[
+    bool,
+    typer.Option(
+        "--no-fetch",
+        help="Leave in Azure what the run makes; else it is fetched at the end, into ./RUN.",
+    ),
+]
+AskNothing = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask where money is spent.")]
+
+
+def job_values(
+    nodes: str | None, processes_per_node: str | None, cluster: str | None, priority: str | None
+) -> dict[str, str]:
+    """Collect the options that were given for a key of the job file."""
+    given = {
+        "nodes": nodes,
+        "processes_per_node": processes_per_node,
+        "cluster": cluster,
+        "priority": priority,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def job_words(values: Mapping[str, str], overrides: Sequence[str] | None) -> list[str]:
+    """Give back the words that were typed for job_values and each `--set`."""
+    options = [(f"--{key.replace('_', '-')}", value) for key, value in values.items()]
+    return [
+        word for pair in (*options, *(("--set", each) for each in overrides or ())) for word in pair
+    ]

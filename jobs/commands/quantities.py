@@ -1,0 +1,46 @@
+"""Parse the quantities of options: whole numbers, sizes and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+
+def whole_number(at_least: int) -> Callable[[str | int], int]:
+    """Make the parser of a whole number that is not below a bound."""
+
+    def parse(given: str | int) -> int:
+        text = str(given)  # typer parses defaults, too
+        # Up to 18 digits: what is kept in 64 bits wherever it goes.
+        digits = text.removeprefix("-")
+        number = int(text) if digits.isdecimal() and len(digits) <= 18 else None
+        if number is None or number < at_least:
+            message = f"`{text[:60]}` has to be a whole number, {at_least} or more"
+            raise typer.BadParameter(message)
+        return number
+
+    return parse
+
+
+def num_bytes(given: str | int) -> int:
+    """Parse a number of bytes: 128MiB, 100 MB, 4096."""
+    from jobs.host.units import SIZE_UNITS, parse_bytes
+
+    text = str(given)  # typer parses defaults, too
+    size = parse_bytes(text, SIZE_UNITS)
+    if size is None:
+        message = f"`{text}` is no size: a number and a unit, as in 128MiB"
+        raise typer.BadParameter(message)
+    return size
+
+
+def bytes_per_s(text: str) -> int:
+    """Parse a rate: 500k, 20M, 1.5G."""
+    from jobs.host.units import RATE_UNITS, parse_bytes
+
+    rate = parse_bytes(text, RATE_UNITS)
+    if rate is None:
+        message = f"`{text}` is no rate: bytes a second, as in 500k or 20M"
+        raise typer.BadParameter(message)
+    return rate
