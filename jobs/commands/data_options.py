@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.commands import completers, quantities
+from jobs.commands import completers, options, quantities
 from jobs.host import console
 
 if TYPE_CHECKING:
