@@ -83,7 +83,7 @@ def _try_lock(descriptor: int) -> bool:
         except OSError:
             return False
         return True
-    from jobs.blobs.transfers.portable import lock
+    from jobs.blobs.portable import lock
 
     return lock(descriptor)
 

@@ -32,7 +32,7 @@ REPO = Path(__file__).parents[2]
 LOCKERS = {
     "infra/local/azurite_server.py": "makes it 0600",
     "infra/local/running.py": "looks at supervisor.lock",
-    "jobs/blobs/transfers/portable.py": "locks what its callers opened",
+    "jobs/blobs/portable.py": "locks what its callers opened",
     "jobs/rank/main.py": "stdlib alone; 0600",
     "jobs/rank/azure_node.py": "stdlib alone; 0600",
     "trainer/data/locks.py": "locks the user's own folder",

@@ -128,7 +128,7 @@ def plain_dockerfile(text: str, arguments: Mapping[str, str]) -> str:
 
 
 def _send_context(spec: JobSpec, wire: Wire) -> str:
-    from jobs.blobs.transfers.files import outgoing
+    from jobs.blobs.files import outgoing
     from jobs.engines.azure_ml.uploads import upload
 
     recipe = _recipe(spec, wire.environment)

@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from jobs.blobs.refusals import explain_store
-from jobs.blobs.transfers.files import Outgoing, outgoing
+from jobs.blobs.files import Outgoing, outgoing
+from jobs.blobs.refusals import StoreError, explain_store
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.engines.azure_ml.refusals import CloudRefusal
 from jobs.engines.azure_ml.request import code_path
@@ -22,8 +22,7 @@ from jobs.host import console
 from jobs.host.console import count_text, size_text
 
 if TYPE_CHECKING:
-    from jobs.blobs.transfers.azure_store import AzureStore
-    from jobs.blobs.transfers.container import StoreError
+    from jobs.blobs.azure_store import AzureStore
     from jobs.engines.azure_ml.client import Wire
 
 # Of a container that was made for one upload.
@@ -137,20 +136,20 @@ def _send(
 
 
 def _open(wire: Wire, place: _Place) -> AzureStore:
-    from jobs.blobs.transfers.authority import Identity, Sas
-    from jobs.blobs.transfers.azure_store import AzureStore
-    from jobs.blobs.transfers.container import Container
+    from jobs.blobs.authority import Identity, Sas
+    from jobs.blobs.azure_store import AzureStore
+    from jobs.blobs.container import Container
 
     # Without shared keys a workspace's store may give none: then it is ours to be let in.
     authority = Sas(place.sas) if place.sas else Identity(wire.tokens)
-    address, _, name = place.container.rpartition("/")
+    address = place.container.rpartition("/")[0]
 
     def explain(error: StoreError) -> EnvironmentFailure:
         role = "the role Storage Blob Data Contributor on that account, then the same again"
         check = f"launch env check -s {wire.environment.stack}"
         return explain_store(error, f"{address}, where uploads go,", role=role, check=check)
 
-    return AzureStore(Container(place.container, authority), name, explain)
+    return AzureStore(Container(place.container, authority), explain)
 
 
 def _ignore(_files: int, _bytes: int, _found: int = 0, /) -> None:
