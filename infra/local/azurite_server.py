@@ -3,7 +3,7 @@
     python -m infra.local.azurite_server start FOLDER [NODE AZURITE]
     python -m infra.local.azurite_server status|stop FOLDER
 
-Standard library only. The stack's dynamic provider calls it when the stack is made; `launch`
+Needs the standard library, and azure-storage-blob to ask the server. The stack's dynamic provider calls it when the stack is made; `launch`
 runs it as a program, to bring back a store that has died. What it keeps in the folder:
 
 account.key   the account's key, random, mode 0600; handed to Azurite by environment, never argv
@@ -90,7 +90,7 @@ def read_server(folder: Path) -> Server | None:
 
 def find_missing_containers(folder: Path, server: Server) -> set[str] | None:
     """List the containers that are not there; None when no server of ours answers to our key."""
-    from infra.local.shared_key import StoreError, list_containers
+    from infra.local.containers import StoreError, list_containers
 
     # Another user's would answer to any key.
     if not is_ours(server.port):
@@ -252,7 +252,7 @@ def _is_answering(folder: Path, server: Server) -> bool:
 
 
 def _create_containers(folder: Path, server: Server) -> None:
-    from infra.local.shared_key import StoreError, create_container
+    from infra.local.containers import StoreError, create_container
 
     key = (folder / KEY_FILE).read_text(encoding="ascii")
     try:

@@ -1,15 +1,20 @@
-"""What an error of a blob store means, and what mends it (pure)."""
+"""Says what an error of a blob store means, and what mends it (pure)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 
-if TYPE_CHECKING:
-    from jobs.blobs.transfers.container import StoreError
-
 FIREWALL_HINT = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
+
+
+class StoreError(Exception):
+    """The store answered with an error, or (`status` None) not at all."""
+
+    def __init__(self, status: int | None, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+        self.text = text
 
 
 def behind_firewall(place: str) -> str:

@@ -1,6 +1,6 @@
 """The environment's blob store: lists, reads, creates, sends and receives blobs.
 
-The bytes go over the wire by jobs.blobs.transfers. A local store that has died is started again first,
+The bytes go over the wire by azure-storage-blob (azure_store.py). A local store that has died is started again first,
 by infra's own program, as a process.
 """
 
@@ -13,19 +13,17 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from jobs.blobs.authority import Identity, SasFile, SharedKey, check_store
+from jobs.blobs.azure_store import AzureStore
+from jobs.blobs.container import Container, is_loopback
 from jobs.blobs.credentials import our_tokens
-from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall, explain_store
-from jobs.blobs.transfers.address import Address
-from jobs.blobs.transfers.authority import Identity, SasFile, SharedKey, check_store
-from jobs.blobs.transfers.azure_store import AzureStore
-from jobs.blobs.transfers.container import Container, StoreError
-from jobs.blobs.transfers.copying import Copy
-from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming, Moved, Outgoing
-from jobs.blobs.transfers.listing import Blob
+from jobs.blobs.files import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing
+from jobs.blobs.refusals import FIREWALL_HINT, StoreError, behind_firewall, explain_store
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.contracts.spec import Environment, Storage
 from jobs.host import console
@@ -147,14 +145,9 @@ def _connect(environment: Environment, name: str, sas_file: Path | None) -> Blob
         authority = _local_key(environment) if storage.folder else Identity(our_tokens())
     url = f"{storage.blob_endpoint.rstrip('/')}/{name}"
     container = Container(url, authority, waiting=partial(_say_waiting, storage.blob_endpoint))
-    if not (container.address.is_secure or container.address.is_loopback):
-        message = f"the store {storage.blob_endpoint} is not spoken to without TLS"
-        raise EnvironmentFailure(message, hint=f"launch env check -s {environment.stack}")
-    if sas_file is not None and not (
-        environment.workspace.is_folder and container.address.is_loopback
-    ):
+    if sas_file is not None and not (environment.workspace.is_folder and container.is_loopback):
         check_store(url, f"the SAS in `{sas_file}`")
-    return AzureStore(container, name, partial(_explain, environment, name, sas_file))
+    return AzureStore(container, partial(_explain, environment, name, sas_file))
 
 
 def _explain(
@@ -268,12 +261,13 @@ def _is_up(storage: Storage) -> bool:
 
     Raises EnvironmentFailure where another user of this machine holds its port.
     """
-    address = Address(storage.blob_endpoint)
-    if storage.folder is None or not address.is_loopback:
+    parts = urlsplit(storage.blob_endpoint)
+    host = parts.hostname or ""
+    if storage.folder is None or not is_loopback(host):
         return True
     from jobs.host.local_server import (
         is_serving,  # it reads /proc, and this module serves Windows, too
     )
 
-    host = "127.0.0.1" if address.host == "localhost" else address.host
-    return is_serving(Path(storage.folder), (host, address.port))
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return is_serving(Path(storage.folder), ("127.0.0.1" if host == "localhost" else host, port))

@@ -88,7 +88,7 @@ class HttpBlobs:
             for each in self.blocks.get(name, {})
         )
         body = f"<BlockList><UncommittedBlocks>{names}</UncommittedBlocks></BlockList>"
-        return answer(200, body.encode())
+        return answer(200, body.encode(), Content_Type="application/xml")
 
     def _get(self, name: str, _query: dict[str, str], asked: Asked) -> bytes:
         if name not in self.blobs:

@@ -17,10 +17,10 @@ import pytest
 from infra.local import azurite_server
 from infra.local.azurite_server import AzuriteError, Server
 from infra.local.process_identity import identify
+from jobs.blobs.authority import SharedKey
+from jobs.blobs.azure_store import AzureStore
+from jobs.blobs.container import Container
 from jobs.blobs.store import open_data_store
-from jobs.blobs.transfers.authority import SharedKey
-from jobs.blobs.transfers.azure_store import AzureStore
-from jobs.blobs.transfers.container import Container
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, Storage
 from tests.fakes.gangs import make_environment
@@ -76,7 +76,7 @@ def test_who_takes_the_port_meanwhile_is_sent_nothing() -> None:
         container = Container(
             f"http://127.0.0.1:{squatter.port}/trainyard/data", SharedKey("trainyard", "a2V5")
         )
-        store = AzureStore(container, "data", lambda error: EnvironmentFailure(error.text))
+        store = AzureStore(container, lambda error: EnvironmentFailure(error.text))
         with pytest.raises(EnvironmentFailure, match=r"`nobody` \(uid 65534\), who is not us"):
             store.create("x", b"my private data")
     assert squatter.received == b""

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.blobs import session
+from jobs.blobs.session import LONGEST_BODY
 from jobs.blobs.store import open_data_store
-from jobs.blobs.transfers import pace
-from jobs.blobs.transfers.sinks import LONGEST_BODY
 from jobs.contracts.errors import EnvironmentFailure
 from tests.fakes.scripted_server import Asked, answer, scripted_server
 from tests.jobs.blobs.test_store import environment_of
 
-CHUNKED = b"HTTP/1.1 200 Said\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = b"HTTP/1.1 206 Said\r\nTransfer-Encoding: chunked\r\nContent-Range: bytes 0-9/10\r\n\r\n"
 # Each more than what is kept; twice as much at once would be too much as well.
 LONG = bytes(LONGEST_BODY + 1)
 ANSWERS = {
@@ -35,8 +35,8 @@ ANSWERS = {
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask once only, and wait for nothing."""
-    monkeypatch.setattr(pace, "_FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr("jobs.blobs.transfers.container.CONTROL_TRIES", 1)
+    monkeypatch.setattr(session, "_BACKOFF_S", 0.001)
+    monkeypatch.setattr(session.Session.run, "__kwdefaults__", {"tries": 1})
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
@@ -56,7 +56,8 @@ def test_a_range_is_never_longer_than_what_was_asked_for(tmp_path: Path) -> None
     content = bytes(range(200))
 
     def serve(asked: Asked) -> bytes:
-        return answer(206, content[:100] if asked.target.endswith("/good") else content)
+        piece = content[:100] if asked.target.endswith("/good") else content
+        return answer(206, piece, Content_Range="bytes 0-99/200")
 
     with scripted_server(serve) as server:
         environment = environment_of(tmp_path, f"http://127.0.0.1:{server.port}/account")

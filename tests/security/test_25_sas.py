@@ -65,7 +65,7 @@ def test_a_store_of_azure_is_opened_with_a_sas(tmp_path: Path, sas: Path, endpoi
 
 
 def test_the_local_store_takes_a_sas_of_its_own(tmp_path: Path, sas: Path) -> None:
-    with scripted_server(lambda _: answer(200, b"x")) as server:
+    with scripted_server(lambda _: answer(200, b"x", Content_Range="bytes 0-0/1")) as server:
         environment = environment_of(tmp_path, f"http://127.0.0.1:{server.port}/account")
         assert open_data_store(environment, sas_file=sas).read("x") == b"x"
     assert [asked.target for asked in server.asked] == ["/account/data/x?sv=1&sig=secret"]

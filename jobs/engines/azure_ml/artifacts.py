@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobs.blobs.refusals import explain_store
-from jobs.blobs.transfers.authority import Identity
-from jobs.blobs.transfers.azure_store import AzureStore
-from jobs.blobs.transfers.container import Container, StoreError
+from jobs.blobs.authority import Identity
+from jobs.blobs.azure_store import AzureStore
+from jobs.blobs.container import Container
+from jobs.blobs.refusals import StoreError, explain_store
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.blobs.transfers.listing import Blob
+    from jobs.blobs.files import Blob
     from jobs.engines.azure_ml.client import ArmClient
 
 DATASTORE = "workspaceartifactstore"
@@ -38,7 +38,7 @@ class Artifacts:
             Identity(client.tokens),
             waiting=partial(_say_waiting, self.url),
         )
-        self.store = AzureStore(container, self.container, self._explain)
+        self.store = AzureStore(container, self._explain)
         self._pool = ThreadPoolExecutor(NUM_CONNECTIONS, thread_name_prefix="artifacts")
 
     def list(self, job: str, folder: str) -> Iterator[Blob]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from jobs.blobs.transfers.files import Outgoing, outgoing
+from jobs.blobs.files import Outgoing, outgoing
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobSpec
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, snapshot_file

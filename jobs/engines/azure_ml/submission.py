@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from jobs.blobs.files import Copy
 from jobs.blobs.store import BlobStore, open_runs_store
-from jobs.blobs.transfers.copying import Copy
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import (
     Environment,

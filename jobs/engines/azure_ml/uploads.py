@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from jobs.blobs.refusals import explain_store
-from jobs.blobs.transfers.files import Outgoing, outgoing
+from jobs.blobs.files import Outgoing, outgoing
+from jobs.blobs.refusals import StoreError, explain_store
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import JobSpec
 from jobs.engines.azure_ml.image_versions import (
@@ -33,8 +33,7 @@ from jobs.host.console import count_text, size_text
 from jobs.host.private import make_folder
 
 if TYPE_CHECKING:
-    from jobs.blobs.transfers.azure_store import AzureStore
-    from jobs.blobs.transfers.container import StoreError
+    from jobs.blobs.azure_store import AzureStore
     from jobs.engines.azure_ml.client import ArmClient
 
 # Of a container that was made for one upload.
@@ -202,20 +201,20 @@ def _send(
 
 
 def _open(client: ArmClient, place: _Place) -> AzureStore:
-    from jobs.blobs.transfers.authority import Identity, Sas
-    from jobs.blobs.transfers.azure_store import AzureStore
-    from jobs.blobs.transfers.container import Container
+    from jobs.blobs.authority import Identity, Sas
+    from jobs.blobs.azure_store import AzureStore
+    from jobs.blobs.container import Container
 
     # Without shared keys a workspace's store may give none: then it is ours to be let in.
     authority = Sas(place.sas) if place.sas else Identity(client.tokens)
-    address, _, name = place.container.rpartition("/")
+    address = place.container.rpartition("/")[0]
 
     def explain(error: StoreError) -> EnvironmentFailure:
         role = "the role Storage Blob Data Contributor on that account, then the same again"
         check = f"launch env check -s {client.environment.stack}"
         return explain_store(error, f"{address}, where uploads go,", role=role, check=check)
 
-    return AzureStore(Container(place.container, authority), name, explain)
+    return AzureStore(Container(place.container, authority), explain)
 
 
 def _ignore(_files: int, _bytes: int, _found: int = 0, /) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobs.blobs.transfers.listing import Blob
+from jobs.blobs.files import Blob
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.engines.azure_ml.artifacts import job_prefix

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from jobs.blobs.transfers.files import BLOCK_BYTES
+from jobs.blobs.files import BLOCK_BYTES
 from jobs.contracts.errors import NotFound
 from jobs.engines.azure_ml.code_listing import SHAPE_FILE, CodeFile, read_code
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, snapshot_file

@@ -12,9 +12,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming
-from jobs.blobs.transfers.open_files import hint_for
-from jobs.blobs.transfers.portable import OPEN_FLAGS, lock, read_at, write_at
+from jobs.blobs.files import BLOCK_BYTES, Incoming
+from jobs.blobs.portable import OPEN_FLAGS, hint_for, lock, read_at, write_at
 from jobs.contracts.errors import EnvironmentFailure
 
 PREFIX = ".trainyard-"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.blobs.transfers import partial_file
-from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming
-from jobs.blobs.transfers.partial_file import PartialFile
+from jobs.blobs import partial_file
+from jobs.blobs.files import BLOCK_BYTES, Incoming
+from jobs.blobs.partial_file import PartialFile
 from jobs.contracts.errors import EnvironmentFailure
 from tests.fakes.http_blobs import http_blobs
 from tests.fakes.scripted_server import Asked
 from tests.folders import read_folder
-from tests.jobs.blobs.transfers.test_files import LARGE, Moved, incoming, store_of
+from tests.jobs.blobs.test_files import LARGE, Moved, incoming, store_of
 
 
 def large_file(folder: Path, *, num_blocks: int = 13, sha256: str = "0") -> Incoming:
@@ -76,7 +76,8 @@ def test_a_content_of_chunks_is_measured_and_both_lengths_are_named(tmp_path):
     with http_blobs() as blobs:
 
         def shorter(_kind: str, _asked: Asked) -> bytes:
-            head = b"HTTP/1.1 206 Said\r\nTransfer-Encoding: chunked\r\n\r\n"
+            head = b"HTTP/1.1 206 Said\r\nTransfer-Encoding: chunked\r\n"
+            head += b"Content-Range: bytes 0-2/3\r\n\r\n"
             return head + b"3\r\nabc\r\n0\r\n\r\n"
 
         blobs.hook = shorter

@@ -5,26 +5,53 @@ No file has its name before its SHA-256 is what was asked for.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from jobs.blobs.transfers.connection import Answer, Connection, Sink, Steps, WrongLength
-from jobs.blobs.transfers.container import Container, StoreError
-from jobs.blobs.transfers.crew import Job
-from jobs.blobs.transfers.files import BLOCK_BYTES, Incoming, Tally
-from jobs.blobs.transfers.pace import Pace
-from jobs.blobs.transfers.partial_file import PartialFile, sweep
+from azure.core import MatchConditions
+
+from jobs.blobs.crew import Bandwidth, Job, Room, run_all
+from jobs.blobs.files import BLOCK_BYTES, Incoming, Tally
+from jobs.blobs.partial_file import PartialFile, sweep
+from jobs.blobs.refusals import StoreError
+from jobs.blobs.session import Session
 from jobs.contracts.errors import EnvironmentFailure
 
 # The longest range for which the store gives an MD5.
 CHECKED_BYTES = 4 << 20
 _CHUNK = 1 << 20
+# What is asked for at once where bandwidth is capped.
+_CAPPED_BYTES = 1 << 20
+# What the SDK says of a range that has not the MD5 it came with.
+_MISMATCH = "MD5 mismatch"
 # A content that arrives damaged is received so often in all.
 _TRIES = 3
+
+
+async def receive(
+    session: Session,
+    files: Iterable[Incoming],
+    tally: Tally,
+    max_bytes_per_s: int | None,
+) -> None:
+    """Receive all files; see BlobStore.receive."""
+    download = Download(session, files, tally, max_bytes_per_s)
+    try:
+        await run_all(download, tally.tell)
+        for folder in download.folders:
+            sweep(folder)
+    finally:
+        download.close()
+
+
+def conditions_of(etag: str | None) -> dict[str, Any]:
+    """Give the arguments of a read that wants this version of a blob."""
+    return {"etag": etag, "match_condition": MatchConditions.IfNotModified} if etag else {}
 
 
 class _Large:
@@ -53,18 +80,23 @@ class _Large:
 
 
 class Download:
-    """The jobs of one `receive`; takes the next file only when a connection is free for it."""
+    """The jobs of one `receive`; takes the next file only when a request is free for it."""
 
     def __init__(
-        self, container: Container, files: Iterable[Incoming], tally: Tally, pace: Pace
+        self,
+        session: Session,
+        files: Iterable[Incoming],
+        tally: Tally,
+        max_bytes_per_s: int | None,
     ) -> None:
-        self._container = container
+        self._session = session
         self._files: Iterator[Incoming] = iter(files)
         self._tally = tally
-        self._pace = pace
+        self._bandwidth = Bandwidth(max_bytes_per_s)
+        self._room = Room()
         self._large: deque[_Large] = deque()
         self._open: set[_Large] = set()
-        self._folders: set[Path] = set()
+        self.folders: set[Path] = set()
 
     def next_job(self) -> Job | None:
         """See Jobs: ranges of files that were begun come before new files."""
@@ -79,19 +111,13 @@ class Download:
         self._make_folder(file.path.parent)
         return partial(self._begin if file.bytes > BLOCK_BYTES else self._get, file)
 
-    def sweep(self) -> None:
-        """Take away what other tries left, of other contents, in the folders that were written."""
-        for folder in self._folders:
-            sweep(folder)
-
     def close(self) -> None:
         """Close the large files that are not whole; they are kept for a later try."""
         for large in self._open:
             large.part.close()
-        self._open.clear()
 
     def _make_folder(self, folder: Path) -> None:
-        if folder in self._folders:
+        if folder in self.folders:
             return
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -100,47 +126,42 @@ class Download:
             raise EnvironmentFailure(
                 message, hint="see who may write there, and what is free"
             ) from None
-        self._folders.add(folder)
+        self.folders.add(folder)
 
     # --- Small files ------------------------------------------------------------------------------
 
-    def _get(self, file: Incoming, connection: Connection) -> Steps[None]:
+    async def _get(self, file: Incoming) -> None:
         """Receive a small file in one request."""
         part = PartialFile(file, is_resumable=False)
         try:
-            digest = ""
-            for _ in range(_TRIES):
-                digest = yield from self._get_once(file, part, connection)
-                if digest == file.sha256:
-                    break
+            if file.bytes > _CHUNK:
+                await self._room.hold(file.bytes, lambda: self._try(file, part))
             else:
-                raise _another(file, f"its SHA-256 is {digest}")
+                await self._try(file, part)
             part.finish()
         except BaseException:
             part.discard()
             raise
         self._tally.add(1, file.bytes)
 
-    def _get_once(self, file: Incoming, part: PartialFile, connection: Connection) -> Steps[str]:
-        digest, at = hashlib.sha256(), 0
-
-        def begin() -> Sink:
-            nonlocal digest, at
-            digest, at = hashlib.sha256(), 0
-            return take
-
-        def take(chunk: memoryview) -> None:
-            nonlocal at
-            part.write(chunk, at)
-            digest.update(chunk)
-            at += len(chunk)
-
-        yield from self._ask(file, connection, begin, file.bytes)
-        return digest.hexdigest()
+    async def _try(self, file: Incoming, part: PartialFile) -> None:
+        how = ""
+        for _ in range(_TRIES):
+            # A byte more, where there is one, tells that the blob is longer.
+            content = await self._read(file, 0, file.bytes + 1 if file.bytes else None)
+            digest = hashlib.sha256(content).hexdigest()
+            if len(content) != file.bytes:
+                how = f"an answer of {len(content)} bytes, not of {file.bytes}"
+            elif digest != file.sha256:
+                how = f"its SHA-256 is {digest}"
+            else:
+                part.write(memoryview(content), 0)
+                return
+        raise _another(file, how)
 
     # --- Large files ------------------------------------------------------------------------------
 
-    def _begin(self, file: Incoming, _connection: Connection) -> Steps[None]:
+    async def _begin(self, file: Incoming) -> None:
         """Open a large file, and see what of it an earlier try has received."""
         large = _Large(file, PartialFile(file, is_resumable=True))
         self._open.add(large)
@@ -148,66 +169,45 @@ class Download:
         self._tally.find(sum(map(large.length_of, large.done)))
         if large.missing:
             self._large.append(large)
-        yield from self._check(large)
+        await self._check(large)
 
-    def _fetch(self, large: _Large, block: int, connection: Connection) -> Steps[None]:
+    async def _fetch(self, large: _Large, block: int) -> None:
         """Receive one block; what goes on from there may end the file."""
         start, length = block * BLOCK_BYTES, large.length_of(block)
-        if large.num_tries == 1:
-            yield from self._range(large, start, length, connection)
-        else:
-            # Something was damaged on the way; with the MD5 of each range it is found where it is.
-            for at in range(start, start + length, CHECKED_BYTES):
-                piece = min(CHECKED_BYTES, start + length - at)
-                yield from self._checked_range(large, at, piece, connection)
+        # Where something was damaged on the way, the MD5 of each range finds it where it is.
+        is_checked = large.num_tries > 1
+        size = BLOCK_BYTES
+        if is_checked or self._bandwidth.is_capped:
+            size = CHECKED_BYTES if is_checked else _CAPPED_BYTES
+        for at in range(start, start + length, size):
+            piece = min(size, start + length - at)
+            await self._room.hold(
+                piece, partial(self._range, large, at, piece, is_checked=is_checked)
+            )
         large.part.note(block)
         large.done.add(block)
         if large.num_tries == 1:
             self._tally.add(0, length)
-        yield from self._check(large)
+        await self._check(large)
 
-    def _checked_range(
-        self, large: _Large, start: int, length: int, connection: Connection
-    ) -> Steps[None]:
+    async def _range(self, large: _Large, start: int, length: int, *, is_checked: bool) -> None:
+        """Receive a range; with `is_checked` its MD5 is what the store says."""
+        how = ""
         for _ in range(_TRIES):
-            said = yield from self._range(large, start, length, connection, wants_md5=True)
-            digest = hashlib.md5(large.part.read(length, start), usedforsecurity=False).digest()
-            if said in (None, b64encode(digest).decode("ascii")):
+            try:
+                content = await self._read(large.file, start, length, is_checked=is_checked)
+            except StoreError as error:
+                if not is_checked or not error.text.startswith(_MISMATCH):
+                    raise
+                how = error.text
+                continue
+            if len(content) == length:
+                large.part.write(memoryview(content), start)
                 return
-        raise _another(large.file, f"bytes {start} to {start + length} have not the MD5 it says")
+            how = f"an answer of {len(content)} bytes, not of {length}"
+        raise _another(large.file, how)
 
-    def _range(
-        self,
-        large: _Large,
-        start: int,
-        length: int,
-        connection: Connection,
-        *,
-        wants_md5: bool = False,
-    ) -> Steps[str | None]:
-        """Receive a range; gives the MD5 that the store says it has."""
-        at, end = start, start + length
-
-        def begin() -> Sink:
-            nonlocal at
-            at = start
-            return take
-
-        def take(chunk: memoryview) -> None:
-            nonlocal at
-            if at + len(chunk) > end:
-                message = "an answer longer than its range"
-                raise ValueError(message)
-            large.part.write(chunk, at)
-            at += len(chunk)
-
-        headers = {"x-ms-range": f"bytes={start}-{end - 1}"}
-        if wants_md5:
-            headers["x-ms-range-get-content-md5"] = "true"
-        answer = yield from self._ask(large.file, connection, begin, length, headers)
-        return answer.header("content-md5")
-
-    def _check(self, large: _Large) -> Steps[None]:
+    async def _check(self, large: _Large) -> None:
         """Hash what is there without a gap; at the end compare, and finish or begin again."""
         if large.is_hashing:
             return
@@ -219,7 +219,7 @@ class Download:
                 large.digest.update(large.part.read(min(_CHUNK, end - at), at))
             large.num_hashed += 1
             # The others' bytes must not wait for all that an earlier try has left.
-            yield 0.0
+            await asyncio.sleep(0)
         large.is_hashing = False
         if large.num_hashed < large.num_blocks:
             return
@@ -234,28 +234,23 @@ class Download:
         large.begin(set())
         self._large.append(large)
 
-    def _ask(
-        self,
-        file: Incoming,
-        connection: Connection,
-        sink: Callable[[], Sink],
-        expected: int,
-        headers: Mapping[str, str] | None = None,
-    ) -> Steps[Answer]:
-        try:
-            return (
-                yield from self._container.request(
-                    connection,
-                    "GET",
-                    file.name,
-                    headers=headers,
-                    sink=sink,
-                    expected=expected,
-                    pace=self._pace,
-                )
+    async def _read(
+        self, file: Incoming, start: int, length: int | None, *, is_checked: bool = False
+    ) -> bytes:
+        client = self._session.client.get_blob_client(file.name)
+        await self._bandwidth.take(length or 0)
+
+        async def read() -> bytes:
+            found = await client.download_blob(
+                offset=start if length else None,
+                length=length,
+                max_concurrency=1,
+                validate_content=is_checked,
             )
-        except WrongLength as error:
-            raise _another(file, str(error)) from None
+            return await found.readall()
+
+        try:
+            return await self._session.ask(read, accept=("BlobNotFound", "InvalidRange"))
         except StoreError as error:
             if error.code == "InvalidRange":
                 raise _another(file, f"it ends before byte {file.bytes}") from None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from jobs.blobs import copying, session
+from jobs.blobs.authority import SasFile, SharedKey
+from jobs.blobs.azure_store import AzureStore
+from jobs.blobs.container import Container
+from jobs.blobs.copying import Copying
+from jobs.blobs.crew import NUM_REQUESTS
+from jobs.blobs.files import Tally
+from jobs.blobs.refusals import StoreError
 from jobs.blobs.store import Copy
-from jobs.blobs.transfers import copying, pace
-from jobs.blobs.transfers.authority import SasFile, SharedKey
-from jobs.blobs.transfers.azure_store import AzureStore
-from jobs.blobs.transfers.connection import Answer
-from jobs.blobs.transfers.container import Container, StoreError
-from jobs.blobs.transfers.copying import Copying
-from jobs.blobs.transfers.files import Tally
 from jobs.contracts.errors import EnvironmentFailure
 from tests.fakes.http_blobs import HttpBlobs, http_blobs, md5_of
 from tests.fakes.scripted_server import CLOSE, Asked, answer
@@ -23,7 +25,7 @@ PATHS = ("empty", "sub/ü #%?&+日本", "z")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(pace, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(session, "_BACKOFF_S", 0.001)
     monkeypatch.setattr(copying, "_FIRST_LOOK_S", 0.001)
 
 
@@ -43,7 +45,7 @@ def explain(error: StoreError) -> EnvironmentFailure:
 def copy(blobs: HttpBlobs, *, authority=None) -> tuple[int, int]:
     """Copy all of old/ to new/; how many files and bytes were made."""
     given = authority or SharedKey("account", "a2V5")
-    store = AzureStore(Container(blobs.url, given), "data", explain)
+    store = AzureStore(Container(blobs.url, given), explain)
     made = [0, 0]
 
     def moved(files: int, num_bytes: int, _num_found: int = 0) -> None:
@@ -67,24 +69,23 @@ def test_blobs_are_copied_with_their_md5_and_no_byte_comes_here(blobs):
 
 
 def test_one_that_goes_on_is_waited_for(blobs):
-    said = iter([b"pending", b"pending", b"success"])
+    said = iter(["pending", "pending", "success"])
 
     def hook(kind: str, asked: Asked) -> bytes | None:
-        if kind == "GET list":
-            assert "include=copy" in asked.target
-            assert "prefix=new%2Fz" in asked.target
-            return answer(200, b"<CopyStatus>" + next(said) + b"</CopyStatus>")
+        if kind == "HEAD blob":
+            assert asked.target.endswith("/new/z")
+            return answer(200, x_ms_copy_status=next(said))
         return answer(202, x_ms_copy_status="pending") if "/new/z" in asked.target else None
 
     blobs.hook = hook
     assert copy(blobs)[0] == 3
-    assert blobs.asked == {"PUT blob": 3, "GET list": 3}
+    assert blobs.asked == {"PUT blob": 3, "HEAD blob": 3}
 
 
 def test_one_that_an_earlier_try_began_is_waited_for(blobs):
     def hook(kind: str, asked: Asked) -> bytes | None:
-        if kind == "GET list":
-            return answer(200, b"<CopyStatus>success</CopyStatus>")
+        if kind == "HEAD blob":
+            return answer(200, x_ms_copy_status="success")
         is_it = "/new/z" in asked.target
         return answer(409, x_ms_error_code="PendingCopyOperation") if is_it else None
 
@@ -128,7 +129,7 @@ def test_a_store_that_refuses_is_not_asked_for_ever(blobs, refusal):
 
     blobs.hook = hook
     assert copy(blobs) == (0, 0)
-    assert len(asked_for) <= pace.MOST
+    assert len(asked_for) <= NUM_REQUESTS
 
 
 def test_an_answer_that_is_lost_is_asked_for_again(blobs):
@@ -145,9 +146,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(blobs):
 
 
 def test_a_store_that_is_gone_is_said(blobs, monkeypatch):
-    from jobs.blobs.transfers import container
-
-    monkeypatch.setattr(container, "TRANSFER_TRIES", 3)
+    monkeypatch.setattr(session, "TRANSFER_TRIES", 3)
     blobs.hook = lambda _kind, _asked: CLOSE
     with pytest.raises(EnvironmentFailure, match="None"):
         copy(blobs)
@@ -169,27 +168,30 @@ def test_azurite_gets_no_sas_in_the_source(blobs, tmp_path):
 
 def test_on_azure_a_sas_goes_with_a_request_that_keeps_no_source(tmp_path):
     (tmp_path / "sas").write_text("sv=1&sig=secret", encoding="utf-8")
-    asked: list[dict[str, str]] = []
+    asked: list[tuple[str, str]] = []
 
-    class Recorded(Container):
-        def request(self, _connection, method, name="", **given):
-            asked.append({"method": method, "name": name, **given["headers"]})
-            yield 0.0
-            return Answer(status=201, head=b"HTTP/1.1 201 Created\r\n", body=b"")
+    class Client:
+        def get_blob_client(self, name: str):
+            self.name = name
+            return self
 
-    store = Recorded("https://a.blob.core.windows.net/data", SasFile(tmp_path / "sas"))
+        async def upload_blob_from_url(self, source: str, *, overwrite: bool):
+            assert overwrite
+            asked.append((self.name, source))
+
+    class Recorded:
+        client = Client()
+
+        async def ask(self, request, *, accept=()):
+            return await request()
+
+    store = Container("https://a.blob.core.windows.net/data", SasFile(tmp_path / "sas"))
     made: list[tuple[int, int]] = []
     tally = Tally(lambda files, num_bytes, _num_found=0: made.append((files, num_bytes)))
-    job = Copying(store, [Copy(source="o/ü", name="n/ü", bytes=5)], tally, pace.Pace()).next_job()
+    copies = [Copy(source="o/ü", name="n/ü", bytes=5)]
+    job = Copying(Recorded(), store, copies, tally).next_job()  # type: ignore[arg-type]
     assert job is not None
-    assert list(job(None)) == [0.0]  # type: ignore[arg-type]
+    asyncio.run(job())
     tally.tell()
-    assert made == [(1, 5)]
-    assert asked == [
-        {
-            "method": "PUT",
-            "name": "n/ü",
-            "x-ms-blob-type": "BlockBlob",
-            "x-ms-copy-source": "https://a.blob.core.windows.net/data/o/%C3%BC?sv=1&sig=secret",
-        }
-    ]
+    source = "https://a.blob.core.windows.net/data/o/%C3%BC?sv=1&sig=secret"
+    assert (made, asked) == ([(1, 5)], [("n/ü", source)])

@@ -1,4 +1,4 @@
-"""What is sent and received: a file here, a blob there, and how to know that they are equal."""
+"""Describes blobs, the files that become them or are made of them, and counts what was moved."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from msgspec import Struct
 
 # Larger files go in blocks of this size.
 BLOCK_BYTES = 8 << 20
+
+
+class Blob(Struct, frozen=True, kw_only=True):
+    """A blob as a listing names it; `md5` is None if it was written without one."""
+
+    name: str
+    bytes: int
+    md5: bytes | None
+    etag: str
+
+
+class Copy(Struct, frozen=True, kw_only=True):
+    """A blob to be made of another one of the same container; `bytes` is its size."""
+
+    source: str
+    name: str
+    bytes: int
 
 
 class Moved(Protocol):

@@ -1,0 +1,141 @@
+"""Proves to the store who asks: by the account's key, a SAS, or an identity of Azure."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+from jobs.blobs.credentials import STORAGE_SCOPE, Tokens
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.rank.hosts import STORES, is_azures
+
+
+class Authority(Protocol):
+    """A proof that requests are ours."""
+
+    def credential(self) -> Any:
+        """Give what azure-storage-blob's clients take as their credential."""
+        ...
+
+    def refused(self, status: int) -> bool:
+        """Look for newer proof after a refusal (401 or 403); tell whether there is some."""
+        ...
+
+
+class SharedKey:
+    """The account's own key: only the local store's is ever on a disk."""
+
+    def __init__(self, account: str, key: str) -> None:
+        self.account = account
+        self.key = key
+
+    def credential(self) -> Any:
+        """See Authority."""
+        return {"account_name": self.account, "account_key": self.key}
+
+    def refused(self, status: int) -> bool:
+        """See Authority; a key does not change."""
+        del status
+        return False
+
+
+class Sas:
+    """A SAS that a service gave us for one task; there is no other."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self._handed: list[Any] = []
+
+    def credential(self) -> Any:
+        """See Authority; a later token reaches the clients that have it."""
+        from azure.core.credentials import AzureSasCredential
+
+        made = AzureSasCredential(self.token)
+        self._handed.append(made)
+        return made
+
+    def refused(self, status: int) -> bool:
+        """See Authority."""
+        del status
+        return False
+
+    def _replace(self, token: str) -> None:
+        self.token = token
+        for each in self._handed:
+            each.update(token)
+
+
+class SasFile(Sas):
+    """A SAS that somebody gave us in a file; read again where the store refuses it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(_read_sas(path))
+
+    def refused(self, status: int) -> bool:
+        """See Authority. Raises EnvironmentFailure for a SAS that has ended."""
+        del status
+        before = self.token
+        self._replace(_read_sas(self.path))
+        if self.token != before:
+            return True
+        ends = dict(parse_qsl(self.token)).get("se", "")
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        if ends and ends < now[: len(ends)]:
+            message = f"the SAS in `{self.path}` ended at {ends}"
+            raise EnvironmentFailure(
+                message, hint="write a new one there; what was sent already stays"
+            )
+        return False
+
+
+def _read_sas(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        message = f"the SAS in `{path}` cannot be read: {reason}"
+        raise LaunchError(message, hint="a file with a SAS token, or a SAS URL") from None
+    token = urlsplit(text).query if "://" in text else text.lstrip("?")
+    if "sig=" not in token or not token.isascii() or not token.isprintable() or " " in token:
+        message = f"`{path}` holds no SAS"
+        raise LaunchError(message, hint="a file with a SAS token (sv=...&sig=...), or a SAS URL")
+    return token
+
+
+class Identity:
+    """Whoever we are to Azure."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+        self._shown = ""
+
+    def credential(self) -> Any:
+        """See Authority."""
+        return self
+
+    async def get_token(self, *_scopes: str, **_: object) -> Any:
+        """See azure.core.credentials_async; asks anew where the token there is ends soon."""
+        from azure.core.credentials import AccessToken
+
+        self._shown = self.tokens.header(STORAGE_SCOPE)
+        # `Tokens` says when it ends: the client shall ask each time.
+        return AccessToken(self._shown.removeprefix("Bearer "), int(time.time()))
+
+    async def close(self) -> None:
+        """See azure.core.credentials_async; the process keeps its tokens."""
+
+    def refused(self, status: int) -> bool:
+        """See Authority; a role that is missing comes with no token."""
+        return status == 401 and self.tokens.renew(STORAGE_SCOPE, self._shown)
+
+
+def check_store(url: str, proof: str = "our login") -> None:
+    """Raise EnvironmentFailure where an address, to be shown our proof, is of no store of Azure."""
+    if not is_azures(url, STORES):
+        address = "/".join(url.split("/")[:3])
+        message = f"{proof} is not shown to `{address}`, which is no store of Azure"
+        hint = "see who wrote the environment's file: a store is https://NAME.blob.core.windows.net"
+        raise EnvironmentFailure(message, hint=hint)

@@ -1,0 +1,53 @@
+"""Reads and writes files at an offset, and locks them, on every operating system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+# No link is followed, no line end changed, where the system knows of such.
+OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def read_at(descriptor: int, length: int, offset: int) -> bytes:
+    """Read a piece of a file; less at its end."""
+    if sys.platform == "win32":
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.read(descriptor, length)
+    return os.pread(descriptor, length, offset)
+
+
+def write_at(descriptor: int, chunk: memoryview, offset: int) -> int:
+    """Write a piece of a file; gives how much of it was written."""
+    if sys.platform == "win32":
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.write(descriptor, chunk)
+    return os.pwrite(descriptor, chunk, offset)
+
+
+def lock(descriptor: int, *, without_locks: bool = True) -> bool:
+    """Lock an open file for its life; False where another process has it.
+
+    `without_locks` is the answer where the system has none.
+    """
+    if sys.platform == "win32":
+        return without_locks  # two processes cannot have the file under its final name open at once
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return without_locks  # a network mount may have none
+    return True
+
+
+def hint_for(error: OSError, otherwise: str) -> str:
+    """Give what to type after an error; `otherwise` where it is not about too many open files."""
+    if error.errno == errno.EMFILE:
+        return "ulimit -n 1024, and the same again: too few files may be open in this shell"
+    if error.errno == errno.ENFILE:
+        return "end what has so many files open on this machine, and type the same again"
+    return otherwise

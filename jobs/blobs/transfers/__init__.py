@@ -1,1 +1,0 @@
-"""Moves the bytes of datasets: one thread, many connections, no SDK between (ADR 0013)."""
