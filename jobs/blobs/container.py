@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
-from urllib import request
 from urllib.parse import quote, urlsplit
 
 from jobs.blobs.authority import Authority, Identity, check_store
@@ -65,6 +64,8 @@ def _proxy_for(host: str, port: int) -> str | None:
 
     Raises EnvironmentFailure for a proxy that does not speak HTTP.
     """
+    from urllib import request  # loads more than a plan needs
+
     # The environment alone: what a system's settings name is not what a shell was told.
     names: Any = request
     proxy = names.getproxies_environment().get("https")

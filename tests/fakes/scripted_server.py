@@ -57,8 +57,10 @@ def scripted_server(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = ScriptedServer(listener.getsockname()[1])
         threading.Thread(target=_accept, args=(listener, server, answering, tls)).start()
-        yield server
-        listener.shutdown(socket.SHUT_RDWR)
+        try:
+            yield server
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
 
 
 def _accept(

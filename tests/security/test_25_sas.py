@@ -32,6 +32,7 @@ ELSEWHERE = [
     "https://account.blob.core.windows.net@evil.example",
     "https://account.blob.core.windows.net:444",
 ]
+WORKSPACE = "https://westeurope.api.azureml.ms"
 ON_THIS_MACHINE = ["https://127.0.0.1:1", "http://127.0.0.1:1/account"]
 
 
@@ -46,7 +47,9 @@ def test_a_sas_is_shown_to_stores_of_azure_alone(
     tmp_path: Path, sas: Path, engine: str, endpoint: str
 ) -> None:
     environment = environment_of(tmp_path, endpoint, key=None)
-    environment = msgspec.structs.replace(environment, engine=engine)
+    if engine != "local":
+        workspace = msgspec.structs.replace(environment.workspace, endpoint=WORKSPACE)
+        environment = msgspec.structs.replace(environment, engine=engine, workspace=workspace)
     with pytest.raises(EnvironmentFailure) as caught:
         open_data_store(environment, sas_file=sas)
     host = "/".join(endpoint.split("/")[:3])

@@ -129,7 +129,7 @@ RECORD = DatasetRecord(
 )
 LISTED = (
     "<R><Blobs><Blob><Name>_datasets/digits/1.json</Name><Properties><Etag>e</Etag>"
-    "<Content-Length>9</Content-Length></Properties></Blob></Blobs><NextMarker /></R>"
+    "<BlobType>BlockBlob</BlobType><Content-Length>9</Content-Length></Properties></Blob></Blobs><NextMarker /></R>"
 )
 
 
@@ -155,8 +155,10 @@ def put_store(launching, port, *, engine="local"):
 def test_datasets_of_a_local_store_are_offered_and_azure_is_not_asked(launching, engine, offered):
     def say(asked):
         if "comp=list" in asked.target:
-            return reply(200, LISTED.encode())
-        return reply(200, msgspec.json.encode(RECORD))
+            return reply(200, LISTED.encode(), Content_Type="application/xml")
+        content = msgspec.json.encode(RECORD)
+        end = len(content)
+        return reply(206, content, Content_Range=f"bytes 0-{end - 1}/{end}")
 
     with scripted_server(say) as server:
         assert complete(launching, put_store(launching, server.port, engine=engine)) == offered
