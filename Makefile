@@ -32,7 +32,7 @@ check:
 	$(BIN)/python -m tests.documents.architecture --check
 
 docs:
-	@$(TOOLS).setup environment
+	@$(BARE) tools.setup environment
 	$(BIN)/python -m tests.documents.site
 
 bench: setup

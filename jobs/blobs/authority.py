@@ -32,11 +32,11 @@ class SharedKey:
         self.key = key
 
     def credential(self) -> Any:
-        """See Authority."""
+        """Return the account's name and key as the SDK takes them."""
         return {"account_name": self.account, "account_key": self.key}
 
     def refused(self, status: int) -> bool:
-        """See Authority; a key does not change."""
+        """Return False: a key does not change."""
         del status
         return False
 
@@ -49,7 +49,7 @@ class Sas:
         self._handed: list[Any] = []
 
     def credential(self) -> Any:
-        """See Authority; a later token reaches the clients that have it."""
+        """Return the SAS; a later one reaches the clients that hold this object."""
         from azure.core.credentials import AzureSasCredential
 
         made = AzureSasCredential(self.token)
@@ -57,7 +57,7 @@ class Sas:
         return made
 
     def refused(self, status: int) -> bool:
-        """See Authority."""
+        """Return False: a SAS that was handed over has no newer one."""
         del status
         return False
 
@@ -75,7 +75,7 @@ class SasFile(Sas):
         super().__init__(_read_sas(path))
 
     def refused(self, status: int) -> bool:
-        """See Authority. Raises EnvironmentFailure for a SAS that has ended."""
+        """Read the file anew, tell whether it changed; raise EnvironmentFailure for a SAS that has ended."""
         del status
         before = self.token
         self._replace(_read_sas(self.path))
@@ -113,11 +113,11 @@ class Identity:
         self._shown = ""
 
     def credential(self) -> Any:
-        """See Authority."""
+        """Return the credential whose tokens are this process's."""
         return self
 
     async def get_token(self, *_scopes: str, **_: object) -> Any:
-        """See azure.core.credentials_async; asks anew where the token there is ends soon."""
+        """Return an access token; `Tokens` renews one that ends soon."""
         from azure.core.credentials import AccessToken
 
         self._shown = self.tokens.header(STORAGE_SCOPE)
@@ -125,10 +125,10 @@ class Identity:
         return AccessToken(self._shown.removeprefix("Bearer "), int(time.time()))
 
     async def close(self) -> None:
-        """See azure.core.credentials_async; the process keeps its tokens."""
+        """Close nothing: the process keeps its tokens."""
 
     def refused(self, status: int) -> bool:
-        """See Authority; a role that is missing comes with no token."""
+        """Renew the token after a 401; False after a 403, as no token brings a missing role."""
         return status == 401 and self.tokens.renew(STORAGE_SCOPE, self._shown)
 
 

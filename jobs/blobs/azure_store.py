@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class AzureStore:
-    """See BlobStore. Its methods may run in several threads at once; each moves in its own."""
+    """Read and write one container by the SDK. Several threads may call at once; each has its own loop."""
 
     def __init__(
         self, container: Container, explain: Callable[[StoreError], EnvironmentFailure]
@@ -41,7 +41,7 @@ class AzureStore:
         weakref.finalize(self, _close_all, self._idle)
 
     def list(self, prefix: str) -> Iterator[Blob]:
-        """See BlobStore; asks for one page at a time."""
+        """List the blobs below a prefix; ask for one page at a time."""
         marker: str | None = None
         while True:
             with self._session() as session:
@@ -53,7 +53,7 @@ class AzureStore:
                 return
 
     def read(self, name: str) -> bytes | None:
-        """See BlobStore."""
+        """Read a small blob whole; None if there is none."""
 
         async def whole(session: Session) -> bytes:
             client = session.client.get_blob_client(name)
@@ -62,7 +62,7 @@ class AzureStore:
         return self._ask(whole, accept=_MISSING)
 
     def create(self, name: str, content: bytes) -> bool:
-        """See BlobStore; one request with If-None-Match."""
+        """Write a small blob by one request with If-None-Match; False if the name is taken."""
         md5 = b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode("ascii")
         num_sent = 0
 
@@ -84,7 +84,7 @@ class AzureStore:
         return num_sent > 1 and self.read(name) == content
 
     def content(self, name: str) -> Iterator[bytes]:
-        """See BlobStore; a block at a time, all of one version."""
+        """Yield a blob a block at a time, all of one version."""
         at, etag, size = 0, None, 1
         while at < size:
             piece = self._range(name, at, BLOCK_BYTES, etag, accept=_MISSING)
@@ -102,7 +102,7 @@ class AzureStore:
     def read_range(
         self, name: str, start: int, end: int, *, etag: str | None = None
     ) -> bytes | None:
-        """See BlobStore."""
+        """Read a range of a blob; None if it is not there, or not of this version."""
         quoted = etag if etag is None or etag.startswith('"') else f'"{etag}"'
         accept = (*_MISSING, "ConditionNotMet")
         piece = self._range(name, start, end - start, quoted, accept=accept)
@@ -113,13 +113,13 @@ class AzureStore:
         return piece[0]
 
     def delete(self, names: Iterable[str]) -> None:
-        """See BlobStore."""
+        """Delete blobs; one that is gone is fine."""
         from jobs.blobs.copying import Deletion
 
         self._move(lambda session: Deletion(session, names), Tally(_ignore))
 
     def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
-        """See BlobStore."""
+        """Copy blobs inside the store."""
         from jobs.blobs.copying import Copying
 
         tally = Tally(moved)
@@ -128,7 +128,7 @@ class AzureStore:
     def send(
         self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None
     ) -> None:
-        """See BlobStore."""
+        """Send files, each checked by its MD5."""
         from jobs.blobs.upload import send
 
         tally = Tally(moved)
@@ -137,14 +137,14 @@ class AzureStore:
     def receive(
         self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
     ) -> None:
-        """See BlobStore."""
+        """Receive blobs into files, each checked before it gets its name."""
         from jobs.blobs.download import receive
 
         tally = Tally(moved)
         self._transfer(lambda session: receive(session, files, tally, max_bytes_per_s))
 
     def read_only_sas(self, prefix: str, valid_s: int) -> str:
-        """See BlobStore; of the whole container: only hierarchical accounts know narrower ones."""
+        """Sign a SAS of the whole container: only hierarchical accounts know narrower ones."""
         del prefix
         from datetime import UTC, datetime
 
@@ -213,7 +213,7 @@ class AzureStore:
             return None
 
     def _move(self, jobs: Callable[[Session], Any], tally: Tally) -> None:
-        from jobs.blobs.crew import run_all
+        from jobs.blobs.concurrency import run_all
 
         self._transfer(lambda session: run_all(jobs(session), tally.tell))
 

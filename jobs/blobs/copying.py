@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from jobs.blobs.authority import Sas
+from jobs.blobs.concurrency import Job
 from jobs.blobs.container import Container
-from jobs.blobs.crew import Job
 from jobs.blobs.files import Copy, Tally
 from jobs.blobs.refusals import StoreError
 from jobs.blobs.session import Session
@@ -38,7 +38,7 @@ class Copying:
         self._is_refused = False
 
     def next_job(self) -> Job | None:
-        """See Jobs."""
+        """Return the next copy to start; None if none is left."""
         copy = None if self._is_refused else next(self._copies, None)
         return None if copy is None else partial(self._copy, copy)
 
@@ -97,7 +97,7 @@ class Deletion:
         self._names: Iterator[str] = iter(names)
 
     def next_job(self) -> Job | None:
-        """See Jobs."""
+        """Return the next deletion; None if none is left."""
         name = next(self._names, None)
         return None if name is None else partial(self._delete, name)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from azure.core import MatchConditions
 
-from jobs.blobs.crew import Bandwidth, Job, Room, run_all
+from jobs.blobs.concurrency import Bandwidth, Job, Room, run_all
 from jobs.blobs.files import BLOCK_BYTES, Incoming, Tally
 from jobs.blobs.partial_file import PartialFile, sweep
 from jobs.blobs.refusals import StoreError
@@ -99,7 +99,7 @@ class Download:
         self.folders: set[Path] = set()
 
     def next_job(self) -> Job | None:
-        """See Jobs: ranges of files that were begun come before new files."""
+        """Return the next request: ranges of begun files come before new files."""
         while self._large:
             large = self._large[0]
             if large.missing:

@@ -36,7 +36,7 @@ class Moved(Protocol):
     """
 
     def __call__(self, files: int, num_bytes: int, num_found: int = 0, /) -> None:
-        """See above."""
+        """Take the counts of files and bytes that were moved, and of those found in place."""
         ...
 
 

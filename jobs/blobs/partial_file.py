@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobs.blobs.files import BLOCK_BYTES, Incoming
-from jobs.blobs.portable import OPEN_FLAGS, hint_for, lock, read_at, write_at
+from jobs.blobs.portable import OPEN_FLAGS, hint_for, read_at, write_at
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.host.private import try_lock
 
 PREFIX = ".trainyard-"
 _LONGEST_JOURNAL = 16 << 20
@@ -50,7 +51,7 @@ class PartialFile:
                 # Killed between getting its mode, which may be read-only, and its name.
                 os.unlink(part)  # noqa: PTH108
                 continue
-            if not lock(descriptor):
+            if not try_lock(descriptor, without_locks=True):
                 os.close(descriptor)
                 self._stem += f"-{os.getpid()}"
                 continue
@@ -162,7 +163,7 @@ def _remove_abandoned(stem: str) -> None:
     with suppress(OSError):
         descriptor = os.open(f"{stem}.part", os.O_RDONLY | OPEN_FLAGS)
         try:
-            if lock(descriptor, without_locks=False):
+            if try_lock(descriptor, without_locks=False):
                 with suppress(FileNotFoundError):
                     os.unlink(f"{stem}.ranges")  # noqa: PTH108
                 if os.path.samestat(Path(f"{stem}.part").stat(), os.fstat(descriptor)):

@@ -1,4 +1,4 @@
-"""Reads and writes files at an offset, and locks them, on every operating system."""
+"""Reads and writes files at an offset on every operating system."""
 
 from __future__ import annotations
 
@@ -24,24 +24,6 @@ def write_at(descriptor: int, chunk: memoryview, offset: int) -> int:
         os.lseek(descriptor, offset, os.SEEK_SET)
         return os.write(descriptor, chunk)
     return os.pwrite(descriptor, chunk, offset)
-
-
-def lock(descriptor: int, *, without_locks: bool = True) -> bool:
-    """Lock an open file for its life; False where another process has it.
-
-    `without_locks` is the answer where the system has none.
-    """
-    if sys.platform == "win32":
-        return without_locks  # two processes cannot have the file under its final name open at once
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return without_locks  # a network mount may have none
-    return True
 
 
 def hint_for(error: OSError, otherwise: str) -> str:

@@ -267,7 +267,7 @@ class _Transport(AioHttpTransport):
     """Reads each answer whole, so that a cut one is tried again like a lost one."""
 
     async def send(self, request: Any, *, stream: bool = False, **config: Any) -> Any:
-        """See AioHttpTransport."""
+        """Send a request and read its answer whole; raise after a stall of STALL_S."""
         del stream
         try:
             async with asyncio.timeout(STALL_S) as stall:
@@ -305,7 +305,7 @@ class _Retries(AsyncRetryPolicy[Any, Any]):
         self.read_retries = self.status_retries = tries - 1
 
     async def send(self, request: Any) -> Any:
-        """See AsyncRetryPolicy."""
+        """Send a request, again after answers and failures that may pass."""
         for option in _OF_STORAGE_RETRIES:
             request.context.options.pop(option, None)
         answer = await super().send(request)
@@ -315,7 +315,7 @@ class _Retries(AsyncRetryPolicy[Any, Any]):
         return answer
 
     async def sleep(self, settings: dict[str, Any], transport: Any, response: Any = None) -> None:
-        """See AsyncRetryPolicy; never in step with others."""
+        """Sleep before the next try, never in step with other requests."""
         del transport
         asked_s = self.get_retry_after(response) if response is not None else None
         wait_s = self.get_backoff_time(settings) * random.uniform(0.5, 1.0)

@@ -15,7 +15,7 @@ from functools import partial
 
 from azure.storage.blob import BlobBlock, ContentSettings
 
-from jobs.blobs.crew import Bandwidth, Job, run_all
+from jobs.blobs.concurrency import Bandwidth, Job, run_all
 from jobs.blobs.files import BLOCK_BYTES, Outgoing, Tally
 from jobs.blobs.portable import hint_for, read_at
 from jobs.blobs.refusals import StoreError
@@ -135,7 +135,7 @@ class Upload:
         self._open: set[int] = set()
 
     def next_job(self) -> Job | None:
-        """See Jobs: blocks of files that were begun come before new files."""
+        """Return the next request: blocks of begun files come before new files."""
         while self._large:
             large = self._large[0]
             if large.missing:

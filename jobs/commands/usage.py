@@ -48,6 +48,10 @@ class Command(TyperCommand):
             raise mistake(message, ctx)
         return rest
 
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        """Write a required argument as its name alone: `run JOB`, not `run {JOB}`."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
     def invoke(self, ctx: Context) -> int | None:
         """Run the verb; a hint of its errors names the environment file that was typed."""
         try:

@@ -17,7 +17,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
     JobFile: {
         "name": "What the run is called in `launch ls`.",
         "image": "A folder of images/, or any image reference.",
-        "launcher": "How ranks find each other. `none` starts them without any meeting.",
+        "launcher": "How ranks find each other. `none` starts them without a rendezvous.",
         "module": "A Python module to run as `python -m`. One of module, script, command.",
         "script": "A Python file, relative to this file. One of module, script, command.",
         "command": "A whole command line; the word `python` in front is the image's own.",

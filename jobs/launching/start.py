@@ -111,14 +111,14 @@ def say_summary(
     console.say()
     checkpoints = engine.store.checkpoints(handle) if status.state.is_terminal() else ()
     step = checkpoints[0].step if checkpoints else None
-    is_on_azure = isinstance(engine, Attended)
+    is_attended = isinstance(engine, Attended)
     tree = next_commands(
         status,
         error,
         stack,
         checkpoint_step=step,
-        has_preparation=is_on_azure,
-        is_fetched=is_on_azure and is_fetched,
+        has_preparation=is_attended,
+        is_fetched=is_attended and is_fetched,
     )
     console.say(tree)
 

@@ -31,7 +31,7 @@ def end_orphans(pulumi_home: Path) -> int:
     """
     if not Path("/proc/self").exists():
         return 0
-    from jobs.host.processes import read_table, send
+    from jobs.host.processes import read_table, read_variables, send
 
     home = b"PULUMI_HOME=" + os.fsencode(pulumi_home)
     table = read_table()
@@ -41,7 +41,7 @@ def end_orphans(pulumi_home: Path) -> int:
         # `sh SCRIPT ...`, `python -u SCRIPT ...`, `python -u -m pulumi.dynamic ...`
         if any(name.startswith(PLUGINS) for name in _names(process.pid)[:4])
         and not _has_cli_above(process, table)
-        and home in _read_words(process.pid, "environ")
+        and home in read_variables(process.pid)
     ]
     for process in orphans:
         # Without an engine to answer to there is nothing that they could put in order.
@@ -60,11 +60,6 @@ def _has_cli_above(process: Process, table: Mapping[int, Process]) -> bool:
 
 def _names(pid: int) -> list[bytes]:
     """List the words of a process's command, paths by their last part."""
-    return [word.rpartition(b"/")[2] for word in _read_words(pid, "cmdline")]
+    from jobs.host.processes import read_words
 
-
-def _read_words(pid: int, file: str) -> list[bytes]:
-    try:
-        return Path("/proc", str(pid), file).read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
-        return []
+    return [word.rpartition(b"/")[2] for word in read_words(pid)]

@@ -55,7 +55,7 @@ def check_environment(environment: Environment) -> list[PartCheck]:
         checks.append(partial(_check_service, "registry", url))
     return [
         *parallel(lambda check: check(), checks),
-        *(_check_cluster(name, each) for name, each in environment.clusters.items()),
+        *(_check_cluster(name, each, environment) for name, each in environment.clusters.items()),
     ]
 
 
@@ -149,12 +149,12 @@ def _check_workspace(environment: Environment) -> PartCheck:
     return PartCheck(part="workspace", ok=True, detail=f"{folder} can be written to")
 
 
-def _check_cluster(name: str, cluster: Cluster) -> PartCheck:
+def _check_cluster(name: str, cluster: Cluster, environment: Environment) -> PartCheck:
     detail = (
         f"up to {count_text(cluster.max_nodes, 'node')} of "
         f"{count_text(cluster.cpus_per_node, 'core')}, {count_text(cluster.gpus_per_node, 'GPU')}"
     )
-    if cluster.size == "local":
+    if environment.workspace.is_folder:
         wanted, cores = cluster.cpus_per_node * cluster.max_nodes, _num_cores()
         # A node has one core at least, so more nodes than cores is the owner's choice.
         if cluster.cpus_per_node > 1 and wanted > cores:

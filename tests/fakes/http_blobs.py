@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.fakes.scripted_server import Asked, answer, scripted_server
+from tests.fakes.scripted_server import Asked, ScriptedServer, answer, scripted_server
 
 # Gives a whole answer instead of the store's; None leaves it to the store.
 Hook = Callable[[str, Asked], bytes | None]
@@ -26,6 +26,7 @@ class HttpBlobs:
     """The container; `asked` counts requests by kind."""
 
     url: str = ""
+    server: ScriptedServer = field(init=False)
     blobs: dict[str, bytes] = field(default_factory=dict)
     md5s: dict[str, str] = field(default_factory=dict)
     blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -131,5 +132,5 @@ def http_blobs() -> Iterator[HttpBlobs]:
     """Serve an empty container until the end of the test."""
     made = HttpBlobs()
     with scripted_server(made.answer) as server:
-        made.url = server.url
+        made.url, made.server = server.url, server
         yield made

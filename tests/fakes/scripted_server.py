@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,14 @@ class ScriptedServer:
     port: int
     asked: list[Asked] = field(default_factory=list)
     num_connections: int = 0
+    ended: list[socket.socket] = field(default_factory=list)
+
+    def wait_until_hung_up(self) -> None:
+        """Wait until each connection so far has ended."""
+        deadline = time.monotonic() + 60
+        while len(self.ended) < self.num_connections:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     @property
     def url(self) -> str:
@@ -100,6 +109,7 @@ def _serve(
             return
         finally:
             connection.close()
+            server.ended.append(connection)
 
 
 def read_request(connection: socket.socket) -> Asked:
@@ -113,9 +123,11 @@ def read_request(connection: socket.socket) -> Asked:
     head, _, body = got.partition(b"\r\n\r\n")
     line, *fields = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in fields)}
-    while len(body) < int(headers.get("content-length", "0")):
-        some = connection.recv(65536)
+    pieces, left = [body], int(headers.get("content-length", "0")) - len(body)
+    while left > 0:
+        some = connection.recv(min(1 << 20, left))
         if not some:
             raise ConnectionResetError
-        body += some
-    return Asked(line, headers, body)
+        pieces.append(some)
+        left -= len(some)
+    return Asked(line, headers, b"".join(pieces))

@@ -32,7 +32,6 @@ REPO = Path(__file__).parents[2]
 LOCKERS = {
     "infra/local/storage_folder.py": "makes it 0600",
     "infra/local/running.py": "looks at supervisor.lock",
-    "jobs/blobs/portable.py": "locks what its callers opened",
     "jobs/rank/main.py": "stdlib alone; 0600",
     "jobs/rank/azure_main.py": "stdlib alone; 0600",
     "trainer/data/disk/locks.py": "locks the user's own folder",

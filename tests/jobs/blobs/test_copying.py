@@ -10,9 +10,9 @@ import pytest
 from jobs.blobs import copying, session
 from jobs.blobs.authority import SasFile, SharedKey
 from jobs.blobs.azure_store import AzureStore
+from jobs.blobs.concurrency import NUM_REQUESTS
 from jobs.blobs.container import Container
 from jobs.blobs.copying import Copying
-from jobs.blobs.crew import NUM_REQUESTS
 from jobs.blobs.files import Tally
 from jobs.blobs.refusals import StoreError
 from jobs.blobs.store import Copy

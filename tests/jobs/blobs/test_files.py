@@ -19,8 +19,8 @@ import pytest
 from jobs.blobs import session
 from jobs.blobs.authority import SharedKey
 from jobs.blobs.azure_store import AzureStore
+from jobs.blobs.concurrency import NUM_REQUESTS
 from jobs.blobs.container import Container
-from jobs.blobs.crew import NUM_REQUESTS
 from jobs.blobs.files import BLOCK_BYTES, Incoming, Outgoing
 from jobs.blobs.refusals import StoreError
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
@@ -228,8 +228,9 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
         process.kill()
         assert process.wait() == -signal.SIGKILL
         over.set()
+    # What the process had sent before its end is refused, too.
+    blobs.server.wait_until_hung_up()
     blobs.hook = lambda _kind, _asked: None
-    time.sleep(0.05)
     blobs.asked.clear()
 
 

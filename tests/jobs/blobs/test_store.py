@@ -114,7 +114,7 @@ def black_hole() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-@pytest.mark.parametrize("way", ["small", "crew"])
+@pytest.mark.parametrize("way", ["small", "together"])
 def test_the_next_address_of_a_store_is_tried_where_the_first_says_nothing(
     tmp_path, monkeypatch, way
 ):

@@ -43,7 +43,7 @@ def decisions(tree: ast.AST) -> Iterator[int]:
 def names_an_engine(node: ast.expr) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == "engine"
-    return isinstance(node, ast.Constant) and node.value in NAMES - {"local"}
+    return isinstance(node, ast.Constant) and node.value in NAMES
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -64,6 +64,7 @@ def imported(tree: ast.AST) -> set[str]:
         ("x.engine in ('local',)", [1]),
         ("TABLE[environment.engine]", [1]),
         ("kind == 'azureml'", [1]),
+        ("cluster.size == 'local'", [1]),
         ("match environment.engine:\n    case _: pass", [1]),
         ("replace(environment, engine=engine)", []),
         ("engine is not None", []),

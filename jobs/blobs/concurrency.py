@@ -25,8 +25,8 @@ class Jobs(Protocol):
 
 async def run_all(jobs: Jobs, tell: Callable[[], None]) -> None:
     """Do all jobs; the first that raises ends the rest. `tell` is called now and then."""
-    crew = _Crew(jobs)
-    tasks = [asyncio.create_task(crew.work()) for _ in range(NUM_REQUESTS)]
+    requests = _Requests(jobs)
+    tasks = [asyncio.create_task(requests.work()) for _ in range(NUM_REQUESTS)]
     pending: set[asyncio.Task[None]] = set(tasks)
     try:
         while pending:
@@ -42,7 +42,7 @@ async def run_all(jobs: Jobs, tell: Callable[[], None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Crew:
+class _Requests:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._num_running = 0
