@@ -16,7 +16,7 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Jobs(Protocol):
-    """Where the work comes from."""
+    """Source of a transfer's requests."""
 
     def next_job(self) -> Job | None:
         """Give one; None where there is none until some that run are over."""
@@ -96,7 +96,7 @@ class Bandwidth:
 
     @property
     def is_capped(self) -> bool:
-        """Whether there is a rate."""
+        """Tell if a rate is set."""
         return bool(self._bytes_per_s)
 
     async def take(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Who we are to Azure: whoever DefaultAzureCredential finds; no key of any service is ever asked for.
+"""Gets tokens from whatever DefaultAzureCredential finds; asks for no key of any service.
 
 A credential asks its source anew for each token (`az` takes a second), so the process has one of
 each kind, which all that ask Azure share; never on a disk.
@@ -115,7 +115,7 @@ class Tokens:
 
 @cache
 def our_tokens() -> Tokens:
-    """Those of this process."""
+    """Return the tokens that this process shares."""
     return Tokens()
 
 

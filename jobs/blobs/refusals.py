@@ -18,7 +18,7 @@ class StoreError(Exception):
 
 
 def behind_firewall(place: str) -> str:
-    """What is wrong where a firewall answers."""
+    """Explain a refusal by the account's firewall."""
     return f"the firewall before {place} does not let this machine's address in"
 
 

@@ -222,7 +222,7 @@ def _revive(environment: Environment) -> None:
 
 
 class _Tools(Struct, frozen=True, kw_only=True):
-    """What set-up wrote of what the local store runs on."""
+    """Node and Azurite as set-up wrote them down."""
 
     node: str
     azurite: str

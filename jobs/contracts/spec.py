@@ -47,7 +47,7 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of this machine."""
+        """Tell if it is a folder of this machine."""
         return self.endpoint.startswith("file:")
 
 

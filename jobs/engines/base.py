@@ -54,7 +54,7 @@ class Runs(Protocol):
 
     @property
     def has_own_records(self) -> bool:
-        """Whether this user alone writes the records, so that paths in them may be opened."""
+        """Tell if this user alone writes the records, so that paths in them may be opened."""
         ...
 
     @property

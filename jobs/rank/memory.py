@@ -29,7 +29,7 @@ class Memory:
 
     @property
     def is_in_traceback(self) -> bool:
-        """Whether the next line belongs to a traceback whose exception is still to come."""
+        """Tell if the next line belongs to a traceback whose exception is still to come."""
         return bool(self._chain) and self._chain[-1].wants_exception
 
     def add(self, lines: bytes) -> None:
@@ -98,12 +98,12 @@ class _Traceback:
 
     @property
     def wants_exception(self) -> bool:
-        """Whether the exception's line is still to come; the kernel's crashes have none."""
+        """Tell if the exception's line is still to come; the kernel's crashes have none."""
         return not self._is_whole and not self._is_fatal
 
     @property
     def wants_more(self) -> bool:
-        """Whether the next line matters, whatever it says."""
+        """Tell if the next line matters, whatever it says."""
         return not self._is_whole or len(self.between) < NUM_BETWEEN
 
     def add(self, line: bytes) -> None:

@@ -70,17 +70,17 @@ class RankReport(Struct, frozen=True, kw_only=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the rank ended, and not with 0."""
+        """Tell if the rank ended with another code than 0."""
         return bool(self.exit_code) or self.signal is not None
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether the rank ended with 0."""
+        """Tell if the rank ended with 0."""
         return self.exit_code == 0
 
     @property
     def has_left_checkpoint(self) -> bool:
-        """Whether the rank left after a checkpoint, or was on its way out when its time was over.
+        """Tell if the rank left after a checkpoint, or was on its way out when its time was over.
 
         A framework can take seconds to leave on a busy machine.
         """
@@ -99,7 +99,7 @@ class RankReport(Struct, frozen=True, kw_only=True):
 
     @property
     def is_about_a_peer(self) -> bool:
-        """Whether the rank seems to have died of another one's death."""
+        """Tell if the rank seems to have died of another one's death."""
         text = self.traceback or self.last_lines
         # A signal after it was told to stop was ours, and says nothing of why it had failed.
         is_own_end = self.signal in (None, signal.SIGABRT) or self.stopped_s is not None

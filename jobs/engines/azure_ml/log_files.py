@@ -79,7 +79,7 @@ class Reading:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to be read."""
+        """Tell if there is something to read."""
         return self.size != self.offset
 
     @property

@@ -58,7 +58,7 @@ _LONGEST_RECORD = 16 << 20
 
 
 class CloudRuns:
-    """All of one workspace. What blocks does so on the network, and raises EnvironmentFailure."""
+    """Runs of one workspace. Calls that block do so on the network, and raise EnvironmentFailure."""
 
     def __init__(self, environment: Environment, *, credential: Any = None) -> None:
         self.environment = environment
@@ -76,7 +76,7 @@ class CloudRuns:
 
     @property
     def has_own_records(self) -> bool:
-        """Whether this user alone writes the records: whoever may write to the blob store does."""
+        """Return False: whoever may write to the blob store writes records."""
         return False
 
     @property

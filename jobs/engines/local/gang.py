@@ -51,7 +51,7 @@ class Gang:
 
     @property
     def are_living(self) -> bool:
-        """Whether some rank (or mpirun) that the run waits for is not over yet."""
+        """Tell if some rank (or mpirun) that the run waits for is not over yet."""
         return any(rank in self._awaited for rank in self._living.values())
 
     def start(

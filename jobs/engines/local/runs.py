@@ -33,7 +33,7 @@ class LocalRuns(RunStore):
 
     @property
     def has_own_records(self) -> bool:
-        """Whether this user alone writes the records: the folder is his."""
+        """Return True: the folder is this user's."""
         return True
 
     def known(self, limit: int) -> Mapping[str, str]:
