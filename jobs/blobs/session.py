@@ -219,7 +219,10 @@ class _Connector(aiohttp.TCPConnector):
     def abort(self) -> None:
         """End the connections without waiting for what they have not sent yet."""
         for made in list(self._made):
-            made.abort()
+            # asyncio's transport cannot be aborted once its socket is closed.
+            opened = made.get_extra_info("socket")
+            if opened is not None and opened.fileno() != -1:
+                made.abort()
 
     async def _create_connection(
         self,

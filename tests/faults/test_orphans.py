@@ -122,8 +122,11 @@ def test_both_killed_is_lost_and_cancel_sweeps_what_bears_the_mark(
     gangs: Gangs, bystanders: list[Process]
 ) -> None:
     handle = start_daemons(gangs, "child", "deaf", "daemon", "stopped")
-    for pid in supervisor_and_watcher(gangs, handle):
-        os.kill(pid, signal.SIGKILL)
+    both = supervisor_and_watcher(gangs, handle)
+    # Neither is to see the other's end.
+    for sign in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in both:
+            os.kill(pid, sign)
     status = gangs.wait(handle)
     assert (status.state, status.reason) == (RunState.LOST, "its supervisor is gone")
     assert hidden(handle)  # nobody is left to end the daemons, until somebody cancels

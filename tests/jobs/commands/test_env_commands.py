@@ -145,8 +145,11 @@ def test_check_says_how_large_a_cluster_is(environment, nodes, cores, gpus, deta
         cpus_per_node=cores,
         gpus_per_node=gpus,
     )
-    changed = msgspec.structs.replace(environment, clusters={"cpu": cluster})
-    assert reachability.check_environment(changed)[-1].detail == detail
+    workspace = msgspec.structs.replace(
+        environment.workspace, endpoint="https://westeurope.api.azureml.ms"
+    )
+    changed = msgspec.structs.replace(environment, clusters={"cpu": cluster}, workspace=workspace)
+    assert reachability._check_cluster("cpu", cluster, changed).detail == detail
 
 
 def test_ls_lists_the_stacks_with_settings(typed):
