@@ -103,7 +103,11 @@ class Container {
             bytes += block->second;
         }
         staged_.erase(name);
-        return store(name, bytes, request.header("x-ms-blob-content-md5"), "");
+        store(name, bytes, request.header("x-ms-blob-content-md5"), "");
+        // As Azure: the MD5 in this answer is that of the list, not of the blob.
+        StoredBlob unsaid = blobs_[name];
+        unsaid.md5 = request.header("content-md5");
+        return {201, properties(unsaid), ""};
     }
 
     Answer store(const std::string& name, uint64_t bytes, std::string md5,
