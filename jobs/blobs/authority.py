@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from jobs.blobs.credentials import STORAGE_SCOPE, Tokens
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.host.units import now_in_seconds
 from jobs.rank.hosts import STORES, is_azures
 
 
@@ -82,8 +83,7 @@ class SasFile(Sas):
         if self.token != before:
             return True
         ends = dict(parse_qsl(self.token)).get("se", "")
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        if ends and ends < now[: len(ends)]:
+        if ends and ends < now_in_seconds()[: len(ends)]:
             message = f"the SAS in `{self.path}` ended at {ends}"
             raise EnvironmentFailure(
                 message, hint="write a new one there; what was sent already stays"
