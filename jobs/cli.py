@@ -31,7 +31,7 @@ VERBS = {
     "cancel": "End runs.",
     "fetch": "Download a run's outputs and logs.",
     "rerun": "Start a recorded run again.",
-    "diff": "Compare two runs.",
+    "diff": "Show how two runs differ.",
     "report": "Show the final figures of runs and draw their curves.",
     "data": "Prepare, push, list and pull datasets.",
     "env": "List, show, export, check and repair environments.",
@@ -154,7 +154,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         cls=Verbs,
         help="Run distributed training jobs on an environment made by `pulumi up`.",
-        epilog="`launch run digits` runs the demo's job; `launch COMMAND --help` tells more.",
+        epilog="`launch run digits` runs the demo job; `launch COMMAND --help` explains a command.",
         context_settings=SETTINGS,
         no_args_is_help=True,
         add_completion=False,
@@ -182,7 +182,7 @@ def _own_options(
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+        bool, typer.Option("--debug", help="Show the traceback of an error; allowed at any place.")
     ] = False,
 ) -> None: ...
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ClusterName = Annotated[
     str,
     typer.Argument(
-        metavar="CLUSTER", help="A cluster of the stack.", autocompletion=completers.clusters
+        metavar="CLUSTER", help="Cluster of the stack.", autocompletion=completers.clusters
     ),
 ]
 
@@ -34,9 +34,9 @@ def open_workspace(stack: str, env: Path | None) -> ArmClient:
 
 
 def pause(*, cluster: ClusterName, stack: options.Stack, env: options.EnvFile = None) -> None:
-    """Keep no node warm, and wait until all are released; runs go on to their end.
+    """Set the minimum to 0 nodes and wait until all are released; runs go on to their end.
 
-    Ctrl-C only ends the waiting. A run that is submitted later starts nodes again.
+    Ctrl-C only ends the waiting. A later run starts nodes again.
     """
     from jobs.engines.azure_ml.cluster_view import read_existing, waiting_text, warm_text
     from jobs.engines.azure_ml.clusters import list_nodes, set_scale, wait_until_empty
@@ -67,7 +67,7 @@ def resume(
         typer.Option(
             metavar="N",
             parser=quantities.whole_number(at_least=1),
-            help="How many; else the minimum of the stack's settings, or 1 where that is 0.",
+            help="Number of warm nodes (default: the stack's minimum, but at least 1).",
         ),
     ] = None,
     yes: options.Yes = False,
@@ -76,7 +76,7 @@ def resume(
 ) -> None:
     """Keep nodes warm, so that runs begin without waiting for machines.
 
-    They are paid for until `launch cluster pause`, whether or not a run is on.
+    Warm nodes cost money until `launch cluster pause`, even when no run uses them.
     """
     from jobs.engines.azure_ml.cluster_view import read_existing, warm_text
     from jobs.engines.azure_ml.clusters import set_scale

@@ -22,10 +22,10 @@ from jobs.host import console
 
 def push(
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to send.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="Folder to upload.")],
     name: data_options.Name,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Report what would be sent; send nothing.")
+        bool, typer.Option("--dry-run", help="Print the files that would be sent; send nothing.")
     ] = False,
     limit_rate: data_options.LimitRate = None,
     sas: data_options.Sas = None,
@@ -33,7 +33,7 @@ def push(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Send a folder to the store as a new version of a dataset; equal content is not sent."""
+    """Upload a folder as a new version of a dataset; files that the store has are not sent."""
     from jobs.datasets.dataset_text import pushed_fields, pushed_text
     from jobs.datasets.push import Reports
     from jobs.host.progress import ProgressLines
@@ -66,16 +66,14 @@ def register(
     name: data_options.Name,
     prefix: Annotated[
         str,
-        typer.Argument(
-            metavar="PREFIX", help="The folder in the container `data`, as in raw/photos."
-        ),
+        typer.Argument(metavar="PREFIX", help="Folder in the container `data`, e.g. raw/photos."),
     ],
     sas: data_options.Sas = None,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Make a version of data that is in the store already, without a copy."""
+    """Make a version from a folder in the store, without a copy."""
     from jobs.datasets.dataset_text import record_fields, size_of
     from jobs.host.progress import ProgressLines
 

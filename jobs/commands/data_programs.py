@@ -16,18 +16,20 @@ def prepare(
     *,
     dataset: Annotated[
         Literal["digits", "mnist", "hymenoptera", "coco", "imagenet"],
-        typer.Argument(metavar="NAME", help="One of digits, mnist, hymenoptera, coco, imagenet."),
+        typer.Argument(
+            metavar="NAME", help="Dataset: digits, mnist, hymenoptera, coco or imagenet."
+        ),
     ],
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", parser=Path, help="The folder of the archives."),
+        typer.Option("--from", metavar="DIR", parser=Path, help="Folder that holds the archives."),
     ] = None,
     to: options.To,
     download: Annotated[
         bool,
         typer.Option(
             "--download",
-            help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
+            help="Download archives that are missing in --from (coco, mnist, hymenoptera).",
         ),
     ] = False,
     checksums: Annotated[
@@ -35,12 +37,12 @@ def prepare(
         typer.Option(
             metavar="FILE",
             parser=Path,
-            help="Checksums of archives you packed yourself, as md5sum or sha256sum writes them.",
+            help="Checksums of your own archives, in the format of md5sum or sha256sum.",
         ),
     ] = None,
     json: Events = False,
 ) -> None:
-    """Make a dataset's folder from its archives; digits need none."""
+    """Make a dataset's folder from its archives (`digits` needs no archives)."""
     from jobs.datasets.next_steps import next_steps, say_made
     from jobs.datasets.programs import run_program
 
@@ -57,12 +59,12 @@ def prepare(
 
 def pack(
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to pack.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="Folder to pack.")],
     to: options.To,
     shard_format: Annotated[
         Literal["tar", "tfrecord"],
         typer.Option(
-            "--format", help="The format of shards: WebDataset (tar) or tf.data (tfrecord)."
+            "--format", help="Format of the shards: WebDataset (tar) or tf.data (tfrecord)."
         ),
     ] = "tar",
     shard_size: Annotated[
@@ -71,7 +73,7 @@ def pack(
             metavar="SIZE",
             parser=quantities.num_bytes,
             show_default=False,
-            help="The approximate size of a shard; 128MiB.",
+            help="Approximate size of a shard (default: 128MiB).",
         ),
     ] = 128 << 20,
     json: Events = False,

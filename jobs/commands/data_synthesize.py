@@ -14,30 +14,30 @@ def synthesize(
     *,
     dataset: Annotated[
         Literal["imagenet"],
-        typer.Argument(metavar="NAME", help="The dataset to be like: imagenet."),
+        typer.Argument(metavar="NAME", help="Dataset to imitate: imagenet."),
     ],
     images: Annotated[
         int,
         typer.Option(
             metavar="N",
             parser=quantities.whole_number(1),
-            help="The number of training pictures; 1 in 25 more for validation.",
+            help="Number of training pictures; 1/25 as many are added for validation.",
         ),
     ],
     to: options.To,
     classes: Annotated[
         int,
-        typer.Option(metavar="N", parser=quantities.whole_number(1), help="The number of classes."),
+        typer.Option(metavar="N", parser=quantities.whole_number(1), help="Number of classes."),
     ] = 1000,
     seed: Annotated[
         int,
         typer.Option(
-            metavar="N", parser=quantities.whole_number(0), help="The seed of the random pictures."
+            metavar="N", parser=quantities.whole_number(0), help="Random seed (default: 0)."
         ),
     ] = 0,
     json: Events = False,
 ) -> None:
-    """Make random JPEGs in a dataset's layout and sizes, for tests."""
+    """Make random JPEGs in the layout and sizes of a dataset, for tests."""
     from jobs.datasets.next_steps import next_steps, say_made
     from jobs.datasets.programs import run_program
 

@@ -18,7 +18,9 @@ def list_versions(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="The dataset; else all.", autocompletion=completers.datasets
+            metavar="NAME",
+            help="Dataset to list (default: all).",
+            autocompletion=completers.datasets,
         ),
     ] = None,
     sas: data_options.Sas = None,
@@ -55,7 +57,7 @@ def remove(
         str,
         typer.Argument(
             metavar="NAME@N",
-            help="A dataset's version.",
+            help="Version of a dataset.",
             autocompletion=completers.dataset_versions,
         ),
     ],

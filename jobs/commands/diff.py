@@ -24,9 +24,9 @@ def diff(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Compare two runs.
+    """Show how two runs differ.
 
-    Arguments, code, data, image and environment, and the final figures side by side.
+    Compares arguments, code, data, image, environment and final figures.
     """
     from jobs.launching.compare import compare
 

@@ -23,15 +23,13 @@ def check(
     env: options.EnvFile = None,
     only: Annotated[
         Literal["parts", "changes"] | None,
-        typer.Option(
-            help="Half of it: `changes` where parts cannot be reached, `parts` without a preview."
-        ),
+        typer.Option(help="Run one half: `parts` tests access, `changes` previews `pulumi up`."),
     ] = None,
     allow_replace: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A cluster or resource that may go, with all that is in it. May be repeated.",
+            help="Cluster or resource that may be replaced with its content. May be repeated.",
             autocompletion=completers.clusters,
         ),
     ] = None,
@@ -39,9 +37,9 @@ def check(
 ) -> int:
     """Test access to each part, and list what `pulumi up` would destroy.
 
-    Ends with 3 where something would be replaced or deleted that --allow-replace does not name,
-    whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no
-    node, or the preview failed.
+    Exit code 3: a resource that --allow-replace does not name would be replaced or deleted. Exit
+    code 1: no such change, but a part cannot be used, the quota leaves a cluster no node, or the
+    preview failed.
     """
     from jobs.stacks.changes import find_refusal
     from jobs.stacks.preview import preview

@@ -22,7 +22,7 @@ def fetch(
     run: options.Run = "last",
     into: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=Path, help="The folder to write to; else ./RUN."),
+        typer.Option(metavar="DIR", parser=Path, help="Folder to write to (default: ./RUN)."),
     ] = None,
     follow: options.Follow = False,
     stack: options.Stack,
@@ -30,7 +30,7 @@ def fetch(
 ) -> None:
     """Download a run's outputs and logs.
 
-    Metrics and summary, too, and also while the run is on. Prints the folder.
+    Also downloads metrics and the summary; works while the run is on, too. Prints the folder.
     """
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)

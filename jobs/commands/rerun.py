@@ -16,7 +16,7 @@ def rerun(
     *,
     run: options.Run = "last",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Begin with the run's newest whole checkpoint.")
+        bool, typer.Option("--resume", help="Start from the run's newest complete checkpoint.")
     ] = False,
     nodes: job_options.Nodes = None,
     processes_per_node: job_options.ProcessesPerNode = None,
@@ -32,8 +32,8 @@ def rerun(
 ) -> int:
     """Start a recorded run again.
 
-    With the copied code, the data versions and the arguments of its record. With --set something can
-    be changed, as in a job file. What cannot be the same is said. With --resume the new run goes on
+    The new run has the code, the data versions and the arguments of the record. --set overrides keys
+    of the job; differences that cannot be avoided are listed. With --resume the new run goes on
     where the recorded one left off.
     """
     from msgspec import structs

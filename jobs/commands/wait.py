@@ -16,10 +16,10 @@ def wait(
     *,
     run: options.Run = "last",
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The longest to wait: 90s, 10m.")
+        str | None, typer.Option(metavar="TIME", help="Give up after this long, e.g. 90s or 10m.")
     ] = None,
     passthrough: Annotated[
-        bool, typer.Option("--passthrough", help="End with the job's own exit code.")
+        bool, typer.Option("--passthrough", help="Exit with the job's own exit code.")
     ] = False,
     json: options.Json = False,
     stack: options.Stack,
