@@ -37,7 +37,7 @@ VERBS = {
     "env": "List, show, export, check and repair environments.",
     "cluster": "List a stack's clusters; keep nodes warm, release them, resize.",
     "image": "Install images on this machine; build and push them as containers.",
-    "schema": "Print the JSON Schema of a job file.",
+    "schema": "Print the JSON Schema of a job file or of an environment.",
     "doctor": "Check this machine and name what is missing.",
     "completion": "Print the script by which a shell completes `launch`.",
 }
@@ -210,15 +210,15 @@ def _take_debug(words: list[str]) -> tuple[list[str], bool]:
 def _unexpected(error: Exception) -> LaunchError:
     if isinstance(error, FileNotFoundError) and error.filename is None:
         # os.getcwd() names no file.
-        return LaunchError("the working folder is gone", hint="cd to a folder that is there")
+        return LaunchError("the working folder was deleted", hint="cd to an existing folder")
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return LaunchError(f"{error.strerror}{place}", hint="add --debug to see where it happened")
     if isinstance(error, RecursionError):
-        message = "what a file or a service says is nested too deeply to be read"
-        return LaunchError(message, hint="add --debug to see what was read")
+        message = "a file or an answer of a service is nested too deeply"
+        return LaunchError(message, hint="add --debug to see its source")
     message = f"{type(error).__name__}: {error}"
-    return LaunchError(message, hint="this is a fault of launch; add --debug for its traceback")
+    return LaunchError(message, hint="this is a bug in launch; add --debug for the traceback")
 
 
 def _complete(instruction: str) -> int:

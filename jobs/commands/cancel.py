@@ -54,9 +54,7 @@ def cancel(
             status = wait_until_over(engine, handle, TIMEOUT_S)
         except LaunchError as error:
             unfinished += 1
-            console.warn(
-                f"{handle.id} was told to end, and whether it has is not known: {error.message}"
-            )
+            console.warn(f"{handle.id} was told to end; whether it did is unknown: {error.message}")
             continue
         if not status.state.is_terminal():
             unfinished += 1

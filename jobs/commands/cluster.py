@@ -91,7 +91,7 @@ def resize(
         console.say(f"kept warm: {view.warm_text(live, live.min_nodes)}")
     console.say(f"quota: {view.quota_text(client, declared, nodes)}")
     if not client.environment.is_imported:
-        who = "" if env is None else "for whoever owns the stack: "
+        who = "" if env is None else "for the owner of the stack: "
         same, setting = view.setting_texts(live.name, nodes, client.environment.stack)
         console.say(f"\n{who}{same}")
         console.out(setting)

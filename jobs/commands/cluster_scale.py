@@ -45,15 +45,15 @@ def pause(*, cluster: ClusterName, stack: options.Stack, env: options.EnvFile = 
     declared, live = read_existing(client, cluster)
     runs = sorted({each.run for each in list_nodes(client, declared) if each.run})
     if runs:
-        console.say(f"on it now: {', '.join(runs)}; their nodes go when they have ended")
+        console.say(f"runs on it now: {', '.join(runs)}; their nodes are released when they end")
     if live.min_nodes:
         set_scale(client, declared, live, min_nodes=0, max_nodes=live.max_nodes)
-        console.say(f"cluster `{live.name}` keeps no node warm any more")
+        console.say(f"cluster `{live.name}` keeps no nodes warm now")
     try:
         wait_until_empty(client, declared, lambda now: console.say(waiting_text(now)))
     except KeyboardInterrupt:
         words = typed("show", live.name, *options.stack_words(stack, env))
-        console.say(f"nodes still go by themselves; {words} tells")
+        console.say(f"nodes are still being released; {words} shows them")
         raise
     was = f"; kept warm it cost {warm_text(live, live.min_nodes)}" if live.min_nodes else ""
     console.out(f"cluster {live.name} has no node and costs nothing{was}")

@@ -89,7 +89,7 @@ def register(
     if done.already:
         console.say(f"the store has this content already, as {record.ref}")
     else:
-        console.say(f"{record.ref}: {size_of(record)}, where they lie: {prefix}")
+        console.say(f"{record.ref}: {size_of(record)}, left in place: {prefix}")
     console.out(record.ref)
 
 

@@ -79,9 +79,9 @@ def _print_uncommitted(result: RunDiff) -> None:
         [run.id, ", ".join(files) or "nothing"]
         for run, files in ((result.a, result.uncommitted.a), (result.b, result.uncommitted.b))
     ]
-    console.out("what was not committed differs:")
+    console.out("uncommitted changes differ:")
     console.out(console.table(["RUN", "CHANGED"], rows))
-    console.out("to read it: launch show RUN --json, under record.git.dirty_diff")
+    console.out("to read them: launch show RUN --json, under record.git.dirty_diff")
 
 
 def _cell(text: str | None, other: str | None) -> str:

@@ -46,10 +46,10 @@ def check(
 
     allowed = allow_replace or []
     if env is not None and (only == "changes" or allowed):
-        message = f"{env} is what a stack was; only a stack has changes to come"
+        message = f"{env} is a copy of a stack's outputs; only a stack can be previewed"
         raise LaunchError(message, hint="launch env check -s STACK")
     if only == "parts" and allowed:
-        message = "--only parts looks at no change that --allow-replace could allow"
+        message = "--allow-replace has no effect with --only parts, which previews no changes"
         raise LaunchError(message, hint=f"launch env check -s {stack} --allow-replace {allowed[0]}")
     # The parts are told even where the preview then fails.
     parts = None if only == "changes" else _check_parts(stack, env, is_quiet=json)
@@ -87,7 +87,7 @@ def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet
 
     changes = judge_preview(previewed, stack, allowed)
     for name in changes.idle_allowances:
-        console.warn(f"--allow-replace {name} allows nothing: it is neither replaced nor deleted")
+        console.warn(f"--allow-replace {name} has no effect: it is neither replaced nor deleted")
     if not is_quiet:
         console.out(changes_text(changes))
     return changes
@@ -104,8 +104,8 @@ def _check_quota(
         declared = None if previewed is None else declared_environment(previewed, stack)
         checks = quotas_of(options.open_environment(stack, env) if previewed is None else declared)
     except EnvironmentFailure as failure:
-        hint = f"\nto have it looked at: {failure.hint}" if failure.hint else ""
-        console.say(f"the quota was not looked at: {failure.message}{hint}")
+        hint = f"\nto check it: {failure.hint}" if failure.hint else ""
+        console.say(f"the quota was not checked: {failure.message}{hint}")
         return None
     if checks and not is_quiet:
         console.out()

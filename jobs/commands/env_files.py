@@ -18,8 +18,7 @@ def export(
     engine: Annotated[
         CloudEngine | None,
         typer.Option(
-            help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's "
-            "first API."
+            help="Engine to write in place of the stack's; azureml_v1 uses Azure ML's first API."
         ),
     ] = None,
     output: options.Output = None,
@@ -41,7 +40,7 @@ def export(
         console.out_json(environment)
         return
     write_environment(environment, output)
-    console.say(f"wrote {output}; use it by `launch ... --env {output}`")
+    console.say(f"wrote {output}; use it with `launch ... --env {output}`")
 
 
 def import_environment(
@@ -86,4 +85,4 @@ def import_environment(
         console.out_json(environment)
         return
     write_environment(environment, output)
-    console.say(f"wrote {output}; use it by `launch ... --env {output}`")
+    console.say(f"wrote {output}; use it with `launch ... --env {output}`")

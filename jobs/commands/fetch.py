@@ -43,14 +43,16 @@ def fetch(
         except OSError as error:
             message = f"cannot write to `{error.filename or folder}`: {error.strerror}"
             raise EnvironmentFailure(
-                message, hint="--into DIR, a folder with space in it"
+                message, hint="--into DIR, on a disk with free space"
             ) from error
         if is_over or not follow:
             break
         time.sleep(PAUSE_S)
     console.out(str(folder))
     if not is_over:
-        console.say(f"{handle.id} is still on; type it again for the rest, or --follow")
+        console.say(
+            f"{handle.id} is still running; type it again later for the rest, or add --follow"
+        )
 
 
 app = make_app({"fetch": fetch})

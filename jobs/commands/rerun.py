@@ -55,8 +55,8 @@ def rerun(
     refuse_other_code(job)
     begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None
     if recorded.resume is not None and not resume:
-        begun = f"it began with the checkpoints of {recorded.resume.run}"
-        console.warn(f"{begun}, this one begins from the start; --resume goes on")
+        begun = f"it started from the checkpoints of {recorded.resume.run}"
+        console.warn(f"{begun}, this one starts from scratch; --resume goes on")
     for difference in differences(record, run_dir, engine):
         console.warn(difference)
     planned = plan_on(job, recorded.code, engine, recorded.pinned, resume=begin)

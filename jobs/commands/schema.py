@@ -37,7 +37,7 @@ def schema(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         message = f"cannot write `{output}`: {error.strerror}"
-        raise EnvironmentFailure(message, hint="--output FILE, in a folder that is there") from None
+        raise EnvironmentFailure(message, hint="--output FILE, in an existing folder") from None
     console.say(f"wrote {output}")
 
 

@@ -51,7 +51,7 @@ def _seconds(text: str) -> float:
     with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
     timeout_s = parse_duration(with_unit)
     if not timeout_s:
-        message = f"`--timeout {text}` is no length of time"
+        message = f"invalid duration `--timeout {text}`"
         raise LaunchError(message, hint="for example 90s, 10m or 2h")
     return timeout_s
 

@@ -148,9 +148,10 @@ def _failed(failure: str, said: str, code: int) -> EnvironmentFailure:
         if said:
             console.say(said)
         message = f"{failure}: {last}"
-        return EnvironmentFailure(message, hint="the program itself is at fault; see what it said")
+        return EnvironmentFailure(message, hint="this is a bug in the program; see its output")
     # The program has one line for both; see trainer.common.errors.
     reason, _, hint = last.removeprefix("error: ").partition(" (hint: ")
     return EnvironmentFailure(
-        f"{failure}: {reason}", hint=hint.removesuffix(")") or "mend this and type the same again"
+        f"{failure}: {reason}",
+        hint=hint.removesuffix(")") or "correct this and type the same again",
     )

@@ -224,8 +224,8 @@ class Push:
             )
             missing = self._missing(files, prefix, work)
         if missing.files:
-            message = f"the store forgot {missing.files} files that it had taken"
-            raise EnvironmentFailure(message, hint="type the same again when the store is well")
+            message = f"the store lost {missing.files} files that it had accepted"
+            raise EnvironmentFailure(message, hint="type the same again when the store works again")
         return moved
 
     def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:

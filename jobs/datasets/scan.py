@@ -45,7 +45,7 @@ def scan(
     known.end()
     if not num_files:
         message = f"`{folder}` holds no file"
-        raise LaunchError(message, hint="launch data prepare digits --to DIR makes a first one")
+        raise LaunchError(message, hint="launch data prepare digits --to DIR makes a first dataset")
     progress(Transfer(files_done=num_files, bytes_done=num_bytes, files=num_files, bytes=num_bytes))
 
 
@@ -123,7 +123,7 @@ def _read(root: str, found: Found, stop: Event, *, with_md5: bool) -> Scanned:
         os.close(descriptor)
     if after != found or num_bytes != found.bytes:
         message = f"`{path}` changed while it was being read"
-        raise LaunchError(message, hint="type the same again when nobody writes to the folder")
+        raise LaunchError(message, hint="type the same again when no program writes to the folder")
     return Scanned(*found, read_ns, sha256, md5, block_md5s)
 
 
@@ -197,4 +197,4 @@ class _BlockMd5s:
 
 def _unreadable(path: str, error: OSError) -> LaunchError:
     message = f"`{path}` cannot be read: {error.strerror}"
-    return LaunchError(message, hint="see who may read it, and type the same again")
+    return LaunchError(message, hint="check who may read it, then type the same again")

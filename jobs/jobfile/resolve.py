@@ -80,7 +80,7 @@ def choose_cluster(job: JobFile, environment: Environment) -> str:
             return name
     if not candidates:
         message = f"stack `{environment.stack}` has no cluster"
-        raise Refused(message, hint="add one to its settings and `pulumi up`")
+        raise Refused(message, hint="add one to its settings, then `pulumi up`")
     largest = max(
         candidates, key=lambda name: clusters[name].max_nodes * process_slots(clusters[name])
     )
@@ -142,7 +142,7 @@ def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
     if limits.cost is None or price == 0:
         return in_seconds
     if price is None:
-        message = f"the price of `{cluster.size}` is unknown, so `limits.cost` cannot be kept"
+        message = f"the price of `{cluster.size}` is unknown, so `limits.cost` cannot be enforced"
         raise LaunchError(message, hint="give `limits.wall_clock` instead")
     affordable_s = limits.cost / (price * nodes) * 3600
     if given is not None and given < affordable_s:
@@ -157,14 +157,14 @@ def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:
     where = f"cluster `{name}` of stack `{environment.stack}`"
     message = (
         f"`{job.name}` asks for {size_text(nodes, processes)}, and {where} "
-        f"takes {size_text(cluster.max_nodes, process_slots(cluster))} at most"
+        f"takes at most {size_text(cluster.max_nodes, process_slots(cluster))}"
     )
     options: list[str] = []
     if fitting[0] != nodes:
         options.append(f"--nodes {fitting[0]}")
     if fitting[1] != processes:
         options.append(f"--processes-per-node {fitting[1]}")
-    hint = f"what fits: {' '.join(options)}"
+    hint = f"this fits: {' '.join(options)}"
     if fitting[1] != processes and cluster.gpus_per_node:
         hint += f" (one process a GPU, and a node has {cluster.gpus_per_node})"
     elif fitting[1] != processes and not (cluster.gpus_per_node or environment.is_imported):

@@ -98,7 +98,7 @@ def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = 
         stamp = f" {line.ts}" if has_times else ""
         text = line.text
         if is_seen and len(text) > LONGEST_SEEN:
-            text = f"{text[:LONGEST_SEEN]} ... ({len(text)} characters; a file or a pipe gets all)"
+            text = f"{text[:LONGEST_SEEN]} ... ({len(text)} characters; files and pipes get all)"
         console.out(f"{prefix}{stamp} {text}")
 
 

@@ -160,9 +160,9 @@ def listing_text(listing: CodeListing) -> str:
     shown = files[:MOST_FILES]
     rows = [(size_text(each.bytes), each.name, each.reason) for each in shown]
     size = f"{count_text(len(files), 'file')}, {size_text(listing.bytes)}"
-    lines = [f"sends     {size}, once for the same content", *_indented(rows)]
+    lines = [f"sends     {size}, equal content is sent once", *_indented(rows)]
     if len(files) > len(shown):
-        lines.append(f"  ... and {len(files) - len(shown)} smaller ones; --json lists all")
+        lines.append(f"  ... and {len(files) - len(shown)} smaller files; --json lists all")
     return "\n".join(lines)
 
 
@@ -178,7 +178,7 @@ def _servers_text(spec: JobSpec) -> str:
     if not spec.parameter_servers:
         return ""
     told = f"{spec.parameter_servers} for parameters"
-    return f"{told}; rank 0 is the chief, the other ranks serve" if spec.chief else told
+    return f"{told}; rank 0 is the chief, the other ranks are its workers" if spec.chief else told
 
 
 def _each(spec: JobSpec) -> list[tuple[int, str]]:

@@ -13,7 +13,7 @@ from jobs.host import console
 def preparation_lines(engine: Engine, handle: RunHandle) -> Iterator[str]:
     """Yield the lines, each file's after its name; raise LaunchError for a run of this machine."""
     if not isinstance(engine, Attended):
-        message = f"{handle.id} is a run of this machine: nothing was made ready for it elsewhere"
+        message = f"{handle.id} is a local run, which has no preparation log"
         raise LaunchError(message, hint=f"launch show {handle.id}")
     shown = ""
     for name, line in engine.preparation(handle):

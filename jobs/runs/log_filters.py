@@ -16,7 +16,7 @@ def parse_ranks(text: str, world_size: int) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?\s*", part)
         if match is None:
-            message = f"`--rank {text}`: `{part}` is no rank"
+            message = f"`--rank {text}`: `{part}` is not a rank"
             raise LaunchError(message, hint="for example --rank 0,3 or --rank 0-7")
         first, last = int(match[1]), int(match[2] or match[1])
         if max(first, last) >= world_size:
@@ -36,7 +36,7 @@ def parse_pattern(text: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(text)
     except re.error as error:
-        message = f"`--grep {text}` is no regular expression: {error}"
+        message = f"`--grep {text}` is not a regular expression: {error}"
         raise LaunchError(
             message, hint="a plain word needs no quoting; put \\ before ( [ * + ?"
         ) from None

@@ -42,13 +42,13 @@ class StackLock(msgspec.Struct, frozen=True, kw_only=True):
     def why_alive(self) -> str | None:
         """Give the reason why its owner may be at work; None when it is surely gone."""
         if self.hostname != socket.gethostname():
-            return "that is another host"
+            return "it is another host"
         started_s = _started_s(self.pid)
         if started_s is None:
             return None
         if started_s > self.taken.timestamp() + CLOCK_SLACK_S:
             return None  # the pid was given to another process since
-        return "that process lives"
+        return "the process is alive"
 
 
 def read_locks(folder: Path) -> list[StackLock]:
@@ -60,8 +60,8 @@ def read_locks(folder: Path) -> list[StackLock]:
         except FileNotFoundError:
             continue  # its owner has just finished
         except msgspec.DecodeError as error:
-            message = f"the lock {path} does not say whose it is: {error}"
-            raise Refused(message, hint="delete it when no pulumi runs") from error
+            message = f"the lock {path} names no owner: {error}"
+            raise Refused(message, hint="delete it if no pulumi runs") from error
         locks.append(
             StackLock(
                 path=path,

@@ -42,8 +42,8 @@ _CHECKED = (
     f"code,files,program=sys.argv.pop(1),read('{LIST_FILE}'),'{SNAPSHOT_FILE}';"
     "('trainyard-'+sha256(files).hexdigest()[:40]==code"
     " and json.loads(files)[program]==sha256(read(program)).hexdigest())"
-    " or sys.exit('error: the code that lies here is not what was sent "
-    "(hint: tell whoever owns the stack)');"
+    " or sys.exit('error: the code on this node differs from the sent code "
+    "(hint: tell the owner of the stack)');"
     # The ranks go elsewhere, and load more of it then.
     "runpy.run_path(os.path.abspath(program),run_name='__main__')"
 )

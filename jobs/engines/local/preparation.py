@@ -105,7 +105,7 @@ def _fetch_inputs(
         os.waitpid(child, 0)
     if not received:
         message = "the download of the inputs was killed"
-        raise EnvironmentFailure(message, hint="look at supervisor.log in the run's folder")
+        raise EnvironmentFailure(message, hint="see supervisor.log in the run's folder")
     told = msgspec.json.decode(received, type=_Answer)
     if told.error is not None:
         raise EnvironmentFailure(told.error, hint=told.hint)
@@ -135,7 +135,7 @@ def _answer_with_inputs(spec: JobSpec, environment: Environment, run_dir: Path, 
             sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]
             answer = _Answer(
                 error=f"cannot fetch the inputs: {type(error).__name__}: {error}",
-                hint="look at supervisor.log in the run's folder",
+                hint="see supervisor.log in the run's folder",
             )
         os.write(inlet, msgspec.json.encode(answer))
     except BaseException:  # noqa: BLE001 (a forked child must never come back into its parent)

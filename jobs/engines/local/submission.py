@@ -78,7 +78,7 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
 
 def _cannot_make(run_dir: Path, error: OSError) -> EnvironmentFailure:
     message = f"cannot make a run in `{run_dir.parent}`: {error.strerror or error}"
-    return EnvironmentFailure(message, hint="free some space, or mend the folder's permissions")
+    return EnvironmentFailure(message, hint="free some space, or correct the folder's permissions")
 
 
 def _claim(store: RunStore) -> tuple[RunHandle, int]:

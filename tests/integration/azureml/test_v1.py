@@ -255,7 +255,7 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
     [
         (
             forbidden(host="*.api.azureml.ms", path="*/snapshotrun"),
-            "no role allows us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`",
+            "our roles do not allow us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`",
             "AzureML Data Scientist",
         ),
         (
@@ -263,11 +263,11 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
                 path="*/snapshotrun", status=400, code="UserError", message="Bad.", times=None
             ),
             "Azure answered 400 UserError: Bad.",
-            "`launch plan JOB --json` has what was sent",
+            "`launch plan JOB --json` shows the request",
         ),
         (
             firewall(account="tydevworkspace"),
-            "the firewall before tydevworkspace.blob.core.windows.net does not let this machine's",
+            "the firewall of tydevworkspace.blob.core.windows.net blocks this machine's",
             "connect by VPN or peering",
         ),
     ],

@@ -204,7 +204,7 @@ class TestPush:
     def test_a_store_that_forgets_for_ever_gets_no_version(self, datasets, store, folder):
         name = f"digits/{digest_of(read_folder(folder))}/a"
         store.before_send = lambda sent: store.forgets.add(name)
-        with pytest.raises(EnvironmentFailure, match="forgot 1 files that it had taken"):
+        with pytest.raises(EnvironmentFailure, match="lost 1 files that it had accepted"):
             datasets.push(folder, "digits")
         assert datasets.versions() == []
 
@@ -274,7 +274,7 @@ class TestPush:
 
     @pytest.mark.parametrize("name", ["", "a/b", "_datasets", "-x", "a@1", "x" * 64, "a b"])
     def test_a_bad_name_is_refused_before_anything_is_read(self, datasets, name, tmp_path):
-        with pytest.raises(LaunchError, match="is no name for a dataset"):
+        with pytest.raises(LaunchError, match="invalid dataset name"):
             datasets.push(tmp_path / "nothing", name)
 
 
@@ -461,7 +461,7 @@ class TestMaterialise:
 
     def test_a_digest_that_is_a_path_is_refused(self, environment, tmp_path):
         dataset = DatasetVersion(name="d", version=1, digest="../../etc", files=1, bytes=1)
-        with pytest.raises(LaunchError, match="is no digest"):
+        with pytest.raises(LaunchError, match="invalid digest"):
             materialise(dataset, environment, tmp_path / "workspace")
 
     def test_resolve_and_list_give_pinned_versions(self, environment, datasets, folder):
