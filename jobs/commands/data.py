@@ -12,7 +12,6 @@ from jobs.commands import (
     data_programs,
     data_pull,
     data_show,
-    data_synthesize,
     data_versions,
     options,
 )
@@ -97,7 +96,7 @@ app = make_app(
     {
         "prepare": data_programs.prepare,
         "pack": data_programs.pack,
-        "synthesize": data_synthesize.synthesize,
+        "synthesize": data_programs.synthesize,
         "push": push,
         "pull": data_pull.pull,
         "ls": data_versions.list_versions,

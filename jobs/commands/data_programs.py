@@ -43,8 +43,7 @@ def prepare(
     json: Events = False,
 ) -> None:
     """Make a dataset's folder from its archives (`digits` needs no archives)."""
-    from jobs.datasets.next_steps import next_steps, say_made
-    from jobs.datasets.programs import run_program
+    from jobs.datasets.programs import next_steps, run_program, say_made
 
     arguments = [dataset, f"--to={to}"]
     arguments += [f"--from={source}"] if source is not None else []
@@ -79,8 +78,7 @@ def pack(
     json: Events = False,
 ) -> None:
     """Pack class folders or a COCO folder into a few large shards."""
-    from jobs.datasets.next_steps import name_of, next_steps, say_made
-    from jobs.datasets.programs import run_program
+    from jobs.datasets.programs import name_of, next_steps, run_program, say_made
 
     arguments = [f"--to={to}", f"--format={shard_format}", f"--shard-size={shard_size}"]
     arguments += ["--", str(folder)]
@@ -88,3 +86,41 @@ def pack(
     if json:
         return
     say_made(done, next_steps(to, name_of(folder)))
+
+
+def synthesize(
+    *,
+    dataset: Annotated[
+        Literal["imagenet"],
+        typer.Argument(metavar="NAME", help="Dataset to imitate: imagenet."),
+    ],
+    images: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            parser=quantities.whole_number(1),
+            help="Number of training pictures; 1/25 as many are added for validation.",
+        ),
+    ],
+    to: options.To,
+    classes: Annotated[
+        int,
+        typer.Option(metavar="N", parser=quantities.whole_number(1), help="Number of classes."),
+    ] = 1000,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="N", parser=quantities.whole_number(0), help="Random seed (default: 0)."
+        ),
+    ] = 0,
+    json: Events = False,
+) -> None:
+    """Make random JPEGs in the layout and sizes of a dataset, for tests."""
+    from jobs.datasets.programs import next_steps, run_program, say_made
+
+    arguments = [dataset, f"--to={to}", f"--images={images}"]
+    arguments += [f"--classes={classes}", f"--seed={seed}"]
+    done = run_program("synthesize", arguments, failure="no pictures were made", as_json=json)
+    if json:
+        return
+    say_made(done, next_steps(to, is_packable=True))

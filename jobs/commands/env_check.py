@@ -97,8 +97,8 @@ def _check_quota(
     stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
 ) -> list[QuotaCheck] | None:
     """Check the quota of the declared or existing clusters; None if Azure does not answer."""
+    from jobs.engines.azure_ml.cluster_view import quota_table, quotas_of
     from jobs.engines.azure_ml.quota import LIMITS_PAGE, declared_environment
-    from jobs.engines.azure_ml.quota_table import quota_table, quotas_of
 
     try:
         declared = None if previewed is None else declared_environment(previewed, stack)

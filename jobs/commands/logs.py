@@ -65,14 +65,13 @@ def logs(
 
     from jobs.launching.follow import (
         lines_to_the_end,
+        preparation_lines,
         wait_until_over,
         wait_until_started,
         write_lines,
     )
-    from jobs.launching.preparation import preparation_lines
     from jobs.launching.start import detached, say_summary
-    from jobs.runs.log_filters import parse_pattern, parse_ranks
-    from jobs.runs.logs import since_time
+    from jobs.runs.logs import parse_pattern, parse_ranks, since_time
     from jobs.runs.outcome import exit_code
 
     pattern = parse_pattern(grep)

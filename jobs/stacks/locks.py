@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from jobs.contracts.errors import Refused
+from jobs.host.console import duration_text
 
 # The kernel counts a process's start in ticks since boot, the lock in wall time.
 CLOCK_SLACK_S = 2.0
@@ -34,10 +35,7 @@ class StackLock(msgspec.Struct, frozen=True, kw_only=True):
 
     def age(self) -> str:
         """Write the time since it was taken."""
-        seconds = max(0, int((datetime.now(UTC) - self.taken).total_seconds()))
-        if seconds < 120:
-            return f"{seconds} s"
-        return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+        return duration_text(max(0.0, (datetime.now(UTC) - self.taken).total_seconds()))
 
     def why_alive(self) -> str | None:
         """Give the reason why its owner may be at work; None when it is surely gone."""

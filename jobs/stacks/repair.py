@@ -122,6 +122,6 @@ def _settled(operation: dict[str, Any], known: set[str]) -> str:
 def _locked(stack: str, lock: StackLock, reason: str) -> Refused:
     message = (
         f"stack `{stack}` is locked by {lock.username}@{lock.hostname}, pid {lock.pid}, "
-        f"since {lock.age()}: {reason}"
+        f"for {lock.age()}: {reason}"
     )
     return Refused(message, hint=f"wait for it, or end it; then `launch env repair -s {stack}`")

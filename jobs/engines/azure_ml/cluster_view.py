@@ -1,4 +1,4 @@
-"""Read a cluster of a workspace, and word its nodes, scale, quota and cost."""
+"""Read clusters of a workspace and their quotas; word nodes, scale, quota and cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from jobs.host import console
 from jobs.stacks.cost import as_of_text, money_text
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import Cluster
+    from jobs.contracts.spec import Cluster, Environment
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.clusters import LiveCluster, Node
+    from jobs.engines.azure_ml.quota import QuotaCheck
 
 
 def read_existing(client: ArmClient, name: str) -> tuple[Cluster, LiveCluster]:
@@ -151,3 +152,31 @@ def setting_texts(cluster: str, nodes: int, stack: str) -> tuple[str, str]:
         f"which goes into Pulumi.{stack}.yaml, or the next `pulumi up` may undo it:"
     )
     return told, f"  trainyard:clusters:\n    {cluster}:\n      max_nodes: {nodes}"
+
+
+def quotas_of(environment: Environment | None) -> list[QuotaCheck]:
+    """Check each quota; none without an environment or on this machine.
+
+    Raises EnvironmentFailure if Azure does not answer.
+    """
+    from jobs.engines.azure_ml.client import ArmClient
+    from jobs.engines.azure_ml.quota import check_clusters
+
+    if environment is None or environment.workspace.is_folder:
+        return []
+    return check_clusters(ArmClient(environment))
+
+
+def quota_table(checks: Sequence[QuotaCheck]) -> str:
+    """Lay out the quotas, one a row."""
+    header = ["QUOTA", "STATE", "LIMIT", "USED", "NEEDED", "SHORT", "CLUSTERS"]
+    rows = [
+        [
+            each.quota,
+            "FAILED" if not each.ok else "ok" if not each.short else "short",
+            *(str(number) for number in (each.limit, each.used, each.needed, each.short)),
+            ", ".join(each.clusters),
+        ]
+        for each in checks
+    ]
+    return console.table(header, rows, right=(2, 3, 4, 5))
