@@ -22,14 +22,14 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "script": "A Python file, relative to this file. One of module, script, command.",
         "command": "A whole command line; the word `python` in front is the image's own.",
         "code": "The folder that travels, relative to this file; for a script: this file's.",
-        "args": "Options behind the program: `epochs: 3` is `--epochs 3`, `amp: true` is `--amp`.",
+        "args": "Options behind the program: `epochs: 3` is `--epochs 3`; or a list of words.",
         "cluster": "A cluster of the stack; else the first that is large enough.",
         "nodes": "How many machines, or `max` for all that the cluster has.",
         "processes_per_node": "Ranks on each, or `gpu`: one a GPU, else what the cluster says.",
         "parameter_servers": "Parameter servers of the launcher `tensorflow`.",
         "chief": "Rank 0 is TensorFlow's chief, which coordinates workers that only serve.",
-        "inputs": "Datasets by a name of yours; NAME is in TRAINYARD_INPUT_NAME.",
-        "outputs": "Folders that come back; NAME is in TRAINYARD_OUTPUT_NAME.",
+        "inputs": "Datasets, folders or files by a name of yours: `${inputs.NAME}`.",
+        "outputs": "Folders that come back, by a name of yours: `${outputs.NAME}`.",
         "setup": "Commands that run once a node, before the ranks.",
         "env": "Environment variables of every rank.",
         "secrets": "Variables that get the value of a named secret, never written anywhere.",
@@ -42,6 +42,8 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
     },
     JobInput: {
         "dataset": "A dataset of the stack, `name` (the newest) or `name@version`.",
+        "path": "A folder or file, relative to this file, that is pushed as a dataset.",
+        "file": "The one file of the dataset that the input is.",
         "mode": "How it comes to the node.",
     },
     JobLimits: {
@@ -68,6 +70,10 @@ def job_schema() -> dict[str, Any]:
     schema = _schema(JobFile, "job-1.json", "Trainyard job file")
     job = schema["$defs"]["JobFile"]
     job["properties"]["$schema"] = {"type": "string"}
+    long = job["properties"]["inputs"]["additionalProperties"]
+    text = {"type": "string", "description": "A path that begins with `./`, `/` or `~`; a dataset."}
+    job["properties"]["inputs"]["additionalProperties"] = {"anyOf": [long, text]}
+    schema["$defs"]["JobInput"]["oneOf"] = [{"required": [key]} for key in ("dataset", "path")]
     job["oneOf"] = [{"required": [key]} for key in ("module", "script", "command")]
     return schema
 
