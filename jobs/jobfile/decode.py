@@ -261,11 +261,12 @@ def _or_an_argument(problem: Problem, job: dict[str, Entry], key: str) -> Proble
     where, args = job[key].where, job["args"].node.value if "args" in job else {}
     if not where.startswith("--set ") or not isinstance(args, dict):
         return problem
-    assignment = where.removeprefix("--set ")
-    option = f"for an option of the program: --set {shlex.quote(f'args.{assignment}')}"
-    typed = assignment.partition("=")[0]
-    is_argument = typed.replace("-", "_") in {name.replace("-", "_") for name in args}
-    if is_argument or "did you mean" not in problem.hint:
+    typed, _, value = where.removeprefix("--set ").partition("=")
+    names = {name.replace("-", "_"): name for name in args}
+    name = names.get(typed.replace("-", "_"))
+    assignment = shlex.quote(f"args.{name or typed}={value}")
+    option = f"for an option of the program: --set {assignment}"
+    if name or "did you mean" not in problem.hint:
         return replace(problem, hint=option)
     return problem if "." in typed else replace(problem, hint=f"{problem.hint} {option}")
 

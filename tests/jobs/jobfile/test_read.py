@@ -365,9 +365,9 @@ def test_one_argument_of_a_list_cannot_be_set(folder):
     ("args", "override", "hint"),
     [
         ("", "epochs=1", "for an option of the program: --set args.epochs=1"),
-        ("args: {batch-size: 4}\n", "batch_size=8", "{option}args.batch_size=8"),
+        ("args: {batch-size: 4}\n", "batch_size=8", "{option}args.batch-size=8"),
         ("", "batch_size=8", "did you mean `shm_size`? {option}args.batch_size=8"),
-        ("", "note=a b", "{option}'args.note=a b'"),
+        ("", "text=a b", "{option}'args.text=a b'"),
         ("", "optimizer.lr=1", "{option}args.optimizer.lr=1"),
         ("", "limit.hang=1", "did you mean `limits`?"),
     ],

@@ -62,7 +62,12 @@ def test_the_text_that_a_shell_reads_is_found(command: list[str], number: int) -
 
 
 def test_a_shells_text_gets_the_variable_and_its_arguments_the_path() -> None:
-    words = ["bash", "-c", "ls ${inputs.words} ${outputs.model} ${rank} $${rank}", "${inputs.words}"]
+    words = [
+        "bash",
+        "-c",
+        "ls ${inputs.words} ${outputs.model} ${rank} $${rank}",
+        "${inputs.words}",
+    ]
     assert fill({"words": HOSTILE}).command(words) == [
         "bash",
         "-c",
