@@ -7,6 +7,7 @@ crosses a module or process border is one of them; nothing passes dicts.
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct
@@ -222,12 +223,14 @@ class DatasetVersion(
         return self.prefix or f"{self.name}/{self.digest}/"
 
 
-class InputSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The folder or file that an input is pushed from, and how much of it the store lacked."""
+class InputSource(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """The folder or file that an input is pushed from, and how much of it the store lacks yet."""
 
     path: str
-    missing_files: int
-    missing_bytes: int
+    missing_files: int = 0
+    missing_bytes: int = 0
 
 
 class InputSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -295,6 +298,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def world_size(self) -> int:
         """Number of ranks of the whole job; parameter servers are none."""
         return self.nodes * self.processes_per_node
+
+    @property
+    def pushed_paths(self) -> tuple[Path, ...]:
+        """Folders and files that inputs are pushed from: they are data, and travel with no code."""
+        return tuple(Path(each.source.path) for each in self.inputs.values() if each.source)
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -76,7 +76,7 @@ def with_paths(
 ) -> JobFile:
     """Give the job with the absolute paths of its inputs, by name; `where` says where they are written.
 
-    Raises LaunchError for one that is not there, or that holds a folder of `keep_out`: the job's own.
+    Raises LaunchError for one that is not there, or that holds a path of `keep_out`: the job's own.
     """
     located = {
         name: structs.replace(job.inputs[name], path=str(_check_path(path, where[name], keep_out)))
@@ -94,6 +94,6 @@ def _check_path(path: Path, where: str, keep_out: tuple[Path, ...]) -> Path:
         raise LaunchError(message, hint="paths are relative to the job file")
     held = next((own for own in keep_out if own.resolve().is_relative_to(path)), None)
     if held is not None:
-        message = f"{where}: the input `{path}` holds the job's own folder `{held}`"
+        message = f"{where}: the input `{path}` holds the job's own `{held}`"
         raise LaunchError(message, hint="put the data into a folder of its own")
     return path

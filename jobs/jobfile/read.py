@@ -66,8 +66,8 @@ def load_job(
     folder = path.parent.resolve()
     code = _locate_code(job, folder, name)
     # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
-    own, base = ((), Path.cwd()) if folder == CATALOG else ((folder,), folder)
-    job = locate_inputs(job, root, base, keep_out=(*own, *([Path(code.folder)] if code else ())))
+    base = Path.cwd() if folder == CATALOG else folder
+    job = locate_inputs(job, root, base, keep_out=(folder, *_program_paths(job, code)))
     return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
@@ -143,7 +143,7 @@ def locate_inputs(
 ) -> JobFile:
     """Make the paths of inputs absolute; they are relative to `base`.
 
-    Raises LaunchError for one that is not there, or that holds a folder of `keep_out`: the job's own.
+    Raises LaunchError for one that is not there, or that holds a path of `keep_out`: the job's own.
     """
     where = {name: _place(root, "inputs", name) for name in job.inputs}
     paths = {
@@ -215,6 +215,14 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
         message = f"{source}: without `code:` the whole of `{code}` would be copied"
         raise LaunchError(message, hint="put job and script into a folder of their own")
     return CodeLocation(folder=str(code), script=_find_script(job, folder, code, source))
+
+
+def _program_paths(job: JobFile, code: CodeLocation | None) -> list[Path]:
+    """List what has to travel as code."""
+    if code is None:
+        return []
+    program = code.script or (job.module or "").replace(".", "/")
+    return [Path(code.folder), Path(code.folder, program)]
 
 
 def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | None:

@@ -34,7 +34,9 @@ def look_at_paths(job: JobFile, engine: Engine) -> dict[str, InputSpec]:
             dataset=pushed.dataset.pinned(),
             mode=each.mode,
             file=None if path.is_dir() else path.name,
-            source=_source(path, pushed),
+            source=InputSource(
+                path=str(path), missing_files=pushed.files_sent, missing_bytes=pushed.bytes_sent
+            ),
         )
     return specs
 
@@ -50,7 +52,7 @@ def push_inputs(plan: Plan, engine: Engine) -> Plan:
         path = Path(each.source.path)
         pushed = _push(path, each.dataset.name, engine, is_dry=False)
         version = pushed.dataset.pinned()
-        inputs[name] = structs.replace(each, dataset=version, source=_source(path, pushed))
+        inputs[name] = structs.replace(each, dataset=version, source=InputSource(path=str(path)))
         if not pushed.already:
             console.say(f"pushed {path} as {pushed.dataset.ref}")
         try:
@@ -83,12 +85,6 @@ def _push(path: Path, name: str, engine: Engine, *, is_dry: bool) -> Pushed:
     with lines:
         datasets = Datasets.of(engine.environment)
         return datasets.push(folder, name, reports, is_dry=is_dry, only=only)
-
-
-def _source(path: Path, pushed: Pushed) -> InputSource:
-    return InputSource(
-        path=str(path), missing_files=pushed.files_sent, missing_bytes=pushed.bytes_sent
-    )
 
 
 def _require_outside(workspace: Path, path: Path) -> None:

@@ -89,7 +89,8 @@ def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:
     spec = plan.spec
     if spec.code is None:
         return None
-    return measure(Path(spec.code), only=spec.code_only, exclude=(engine.store.workspace,))
+    exclude = (engine.store.workspace, *spec.pushed_paths)
+    return measure(Path(spec.code), only=spec.code_only, exclude=exclude)
 
 
 def missing_notes(spec: JobSpec, engine: Engine, folders: Sequence[Path]) -> tuple[str, ...]:

@@ -82,12 +82,18 @@ def test_a_path_typed_for_a_job_of_the_catalog_begins_where_it_is_typed(folder: 
         ),
         (
             ".",
-            "job/job.yaml:5:3: the input `{folder}/job` holds the job's own folder `{folder}/job`",
+            "job/job.yaml:5:3: the input `{folder}/job` holds the job's own `{folder}/job`",
             "put the data into a folder of its own",
         ),
         (
             "..",
-            "job/job.yaml:5:3: the input `{folder}` holds the job's own folder `{folder}/job`",
+            "job/job.yaml:5:3: the input `{folder}` holds the job's own `{folder}/job`",
+            "put the data into a folder of its own",
+        ),
+        (
+            "./train.py",
+            "job/job.yaml:5:3: the input `{folder}/job/train.py` holds the job's own "
+            "`{folder}/job/train.py`",
             "put the data into a folder of its own",
         ),
         (

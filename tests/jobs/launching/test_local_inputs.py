@@ -11,10 +11,14 @@ import pytest
 from jobs.contracts.spec import DatasetVersion, InputSource, InputSpec
 from jobs.datasets import datasets as data
 from jobs.datasets.records import check_name
-from jobs.launching.local_inputs import dataset_name
+from jobs.engines.azure_ml.code_listing import read_code
+from jobs.jobfile.read import load_job
+from jobs.launching.local_inputs import dataset_name, push_inputs
+from jobs.launching.plan import plan_job
 from tests.fakes.blob_store import MemoryStore
+from tests.fakes.gangs import Gangs
 from tests.fakes.launching import FakeEngine, Launching
-from tests.folders import make_folder
+from tests.folders import make_folder, read_folder
 
 JOB = """\
 name: mine
@@ -84,12 +88,39 @@ def test_a_run_pushes_before_it_is_submitted_and_equal_content_once(
         file="list.txt",
         source=InputSource(path=f"{folder}/list.txt", missing_files=1, missing_bytes=5),
     )
-    assert FakeEngine.submitted[0][0].spec.inputs == planned
+    # The same job typed twice is the same request, whatever was pushed meanwhile.
+    submitted = FakeEngine.submitted[0][0].spec
+    assert submitted.inputs == {
+        name: msgspec.structs.replace(each, source=InputSource(path=path))
+        for (name, each), path in zip(
+            planned.items(), [f"{folder}/words", f"{folder}/list.txt"], strict=True
+        )
+    }
     before = dict(store.blobs)
     second = launching.type("run", job, "--detach")
     assert ("pushed" in second.err, store.blobs) == (False, before)
     versions = [each.spec.inputs["words"].dataset.version for each, _ in FakeEngine.submitted]
     assert versions == [1, 1]
+
+
+def test_inputs_do_not_travel_as_code(
+    launching: Launching, job: str, store: MemoryStore, tmp_path: Path
+) -> None:
+    folder = Path(job).parent
+    (folder / "words-too").touch()
+    assert f"{folder} (3 files, " in launching.type("plan", job).out
+    gangs = Gangs(tmp_path / "other")
+    plan = push_inputs(plan_job(load_job(job), gangs.engine), gangs.engine)
+    handle = gangs.engine.submit(plan, {})
+    gangs.handles.append(handle)
+    gangs.end()
+    assert set(read_folder(Path(handle.run_dir) / "code")) == {"job.yaml", "train.py", "words-too"}
+    listing = read_code(plan.spec, exclude=plan.spec.pushed_paths).listing
+    assert [each.name for each in listing.files if "/" not in each.name] == [
+        "job.yaml",
+        "train.py",
+        "words-too",
+    ]
 
 
 def test_a_rerun_takes_the_pinned_version_and_the_one_file(
