@@ -22,14 +22,14 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "script": "A Python file, relative to this file. One of module, script, command.",
         "command": "A whole command line; a leading `python` is the image's own.",
         "code": "Folder of code that is copied into the run, relative to this file; default for a script: this file's folder.",
-        "args": "Options of the program: `epochs: 3` becomes `--epochs 3`, `amp: true` becomes `--amp`.",
+        "args": "Options of the program: `epochs: 3` becomes `--epochs 3`, `amp: true` becomes `--amp`; or a list of words.",
         "cluster": "Cluster to run on (default: the first that is large enough).",
         "nodes": "Number of nodes, or `max` for all nodes of the cluster.",
         "processes_per_node": "Ranks per node, or `gpu` for one per GPU (default: the cluster's setting).",
         "parameter_servers": "Number of parameter servers (launcher `tensorflow` only).",
         "chief": "Make rank 0 TensorFlow's chief, which coordinates the workers.",
-        "inputs": "Datasets that the job reads, each under a name; the folder of NAME is in TRAINYARD_INPUT_NAME.",
-        "outputs": "Folders that are kept with the run; the folder of NAME is in TRAINYARD_OUTPUT_NAME.",
+        "inputs": "Datasets, folders or files that the job reads, each under a name: `${inputs.NAME}`, TRAINYARD_INPUT_NAME.",
+        "outputs": "Folders that are kept with the run, each under a name: `${outputs.NAME}`, TRAINYARD_OUTPUT_NAME.",
         "setup": "Commands that run once per node, before the ranks.",
         "env": "Environment variables of every rank.",
         "secrets": "Environment variables that get the value of a named secret, which is never written anywhere.",
@@ -42,7 +42,9 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
     },
     JobInput: {
         "dataset": "A dataset of the stack, `name` (the newest) or `name@version`.",
-        "mode": "How the dataset is brought to the node.",
+        "path": "A folder or file, relative to this file, that is pushed as a dataset.",
+        "file": "The one file of the dataset that is the input.",
+        "mode": "How the input is brought to the node.",
     },
     JobLimits: {
         "wall_clock": "Maximum time of a run: `90s`, `30m`, `12h`, `2d`.",
@@ -68,6 +70,10 @@ def job_schema() -> dict[str, Any]:
     schema = _schema(JobFile, "job-1.json", "Trainyard job file")
     job = schema["$defs"]["JobFile"]
     job["properties"]["$schema"] = {"type": "string"}
+    long = job["properties"]["inputs"]["additionalProperties"]
+    text = {"type": "string", "description": "A path that begins with `./`, `/` or `~`; a dataset."}
+    job["properties"]["inputs"]["additionalProperties"] = {"anyOf": [long, text]}
+    schema["$defs"]["JobInput"]["oneOf"] = [{"required": [key]} for key in ("dataset", "path")]
     job["oneOf"] = [{"required": [key]} for key in ("module", "script", "command")]
     return schema
 

@@ -12,7 +12,7 @@ from threading import Event
 from jobs.blobs.store import BLOCK_BYTES
 from jobs.contracts.errors import LaunchError
 from jobs.datasets.scan_cache import Scanned, ScanState
-from jobs.datasets.walk import Found, walk
+from jobs.datasets.walk import Found, look, walk
 from jobs.host.parallel import in_order
 from jobs.host.progress import Progress, Transfer, silent
 
@@ -29,14 +29,17 @@ def scan(
     state: ScanState,
     progress: Progress = silent,
     warn: Callable[[str], None] = lambda _: None,
+    *,
+    only: str | None = None,
 ) -> Iterator[Scanned]:
     """Yield every file of a folder with its digests, by path; forgets files that went.
 
-    Raises LaunchError for a folder that cannot be a dataset, or changes while it is read.
+    With `only` that one file of it. Raises LaunchError for a folder that cannot be a dataset, or changes while it is read.
     """
-    known = state.known(forget_others=True)
+    known = state.known(forget_others=only is None)
+    found = walk(folder, warn) if only is None else iter([look(folder, only, warn)])
     num_files = num_bytes = 0
-    for scanned in _digests(folder, walk(folder, warn), state, with_md5=True, take=known.take):
+    for scanned in _digests(folder, found, state, with_md5=True, take=known.take):
         num_files += 1
         num_bytes += scanned.bytes
         if num_files % _TOLD_FILES == 0 or scanned.bytes >= _CHUNK_BYTES:

@@ -51,6 +51,14 @@ def walk(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Iterator
             yield Found.of(path, _status(f"{root}/{path}", top))
 
 
+def look(folder: Path, name: str, warn: Callable[[str], None]) -> Found:
+    """Give one file at the top of a folder, held to the same rules as in `walk`."""
+    check_path(name)
+    if reason := windows_objection(name):
+        warn(f"`{name}`: {reason}, so this version cannot be pulled there")
+    return Found.of(name, _status(f"{folder}/{name}", folder.resolve()))
+
+
 def walk_names(
     folder: Path, warn: Callable[[str], None] = lambda _: None
 ) -> Iterator[tuple[str, bool]]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
+from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
+from jobs.jobfile.placeholders import check_placeholders
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
     Node,
@@ -59,9 +61,14 @@ def load_job(
     """
     path = find_job(name)
     root = read_tree(path, name)
-    job = decode_job(override(root, overrides, options))
+    root = override(root, overrides, options)
+    job = decode_job(root)
     folder = path.parent.resolve()
-    return LoadedJob(job=job, source=name, folder=folder, code=_locate_code(job, folder, name))
+    code = _locate_code(job, folder, name)
+    # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
+    base = Path.cwd() if folder == CATALOG else folder
+    job = locate_inputs(job, root, base, keep_out=(folder, *_program_paths(job, code)))
+    return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
 def find_job(name: str) -> Path:
@@ -124,11 +131,31 @@ def override(root: Node, overrides: Sequence[str], options: Mapping[str, str]) -
 
 def decode_job(root: Node) -> JobFile:
     """Decode the tree as a job file; checks its keys one by one and against each other."""
+    root = with_long_inputs(root)
     job = decode(root, JobFile, ignored=(SCHEMA_KEY,))
     _check_program(job, root)
     _check_variables(job, root)
     _check_folders(job, root)
+    for name, each in job.inputs.items():
+        check_input(name, each, _place(root, "inputs", name))
+    check_placeholders(job, root)
     return job
+
+
+def locate_inputs(
+    job: JobFile, root: Node, base: Path, *, keep_out: tuple[Path, ...] = ()
+) -> JobFile:
+    """Make the paths of inputs absolute; they are relative to `base`.
+
+    Raises LaunchError for one that is not there, or that holds a path of `keep_out`: the job's own.
+    """
+    where = {name: _place(root, "inputs", name) for name in job.inputs}
+    paths = {
+        name: base / _path(each.path, where[name], base)
+        for name, each in job.inputs.items()
+        if each.path is not None
+    }
+    return with_paths(job, paths, where, keep_out=keep_out)
 
 
 def _check_program(job: JobFile, root: Node) -> None:
@@ -192,6 +219,14 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
         message = f"{source}: without `code:` all files of `{code}` would be copied"
         raise LaunchError(message, hint="put the job file and the script into their own folder")
     return CodeLocation(folder=str(code), script=_find_script(job, folder, code, source))
+
+
+def _program_paths(job: JobFile, code: CodeLocation | None) -> list[Path]:
+    """List what has to travel as code."""
+    if code is None:
+        return []
+    program = code.script or (job.module or "").replace(".", "/")
+    return [Path(code.folder), Path(code.folder, program)]
 
 
 def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import (
@@ -28,11 +29,12 @@ def resolve(
     datasets: Mapping[str, DatasetVersion],
     code: CodeLocation | None,
     image_reference: Callable[[str], str],
+    pushed: Mapping[str, InputSpec] = MappingProxyType({}),
 ) -> JobSpec:
     """Decide everything that the job file leaves open.
 
     `datasets` maps what `inputs` name (`digits`, `digits@3`) to versions, `image_reference` an
-    image to what the engine starts. Raises Refused where no
+    image to what the engine starts; `pushed` are the inputs that a path names. Raises Refused where no
     cluster is large enough, LaunchError where the job does not fit the environment otherwise.
     """
     cluster_name = choose_cluster(job, environment)
@@ -53,7 +55,9 @@ def resolve(
         parameter_servers=job.parameter_servers,
         chief=job.chief,
         inputs={
-            name: InputSpec(dataset=datasets[each.dataset], mode=each.mode)
+            name: InputSpec(dataset=datasets[each.dataset], mode=each.mode, file=each.file)
+            if each.dataset is not None
+            else pushed[name]
             for name, each in job.inputs.items()
         },
         outputs=tuple(job.outputs),

@@ -72,7 +72,9 @@ def parse_yaml(text: str, name: str, *, is_one_place: bool = False) -> Node:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         message = f"{where}: {error.problem or error.context}"
-        raise LaunchError(message, hint=_yaml_hint(error.problem)) from None
+        line = text.split("\n")[mark.line : mark.line + 1] if mark else []
+        is_filled = any("${" in each for each in line)
+        raise LaunchError(message, hint=_yaml_hint(error.problem, is_filled)) from None
     except yaml.YAMLError as error:
         message = f"{name}: {str(error).splitlines()[0]}"
         raise LaunchError(
@@ -108,6 +110,9 @@ def with_override(root: Node, path: Sequence[str], value: Node) -> Node:
     entries = dict(root.value) if isinstance(root.value, dict) else {}
     key, rest = path[0], path[1:]
     old = entries.get(key)
+    if rest and old is not None and isinstance(old.node.value, list):
+        message = f"{value.where}: `{brief(key)}` is a list ({old.where}) and has no keys"
+        raise LaunchError(message, hint=f"give the whole list: --set '{brief(key)}=[a, b]'")
     below = old.node if old else Node(where=value.where, value={})
     where = value.where if not rest or old is None else old.where
     entries[key] = Entry(where=where, node=with_override(below, rest, value))
@@ -285,9 +290,11 @@ def _tag(tag: str) -> str:
     return tag.replace("tag:yaml.org,2002:", "!!", 1)
 
 
-def _yaml_hint(problem: str | None) -> str:
+def _yaml_hint(problem: str | None, is_filled: bool) -> str:
     if problem and "tab" in problem:
         return "indent with spaces"
     if problem and "mapping values" in problem:
         return "quote a value that contains `: `"
+    if is_filled:
+        return 'quote a placeholder that stands in brackets: `"${inputs.words}"`'
     return "close every quote and bracket; quote a text that begins with a sign"

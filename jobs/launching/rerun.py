@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
@@ -18,7 +20,7 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.engines.base import Engine, Runs
-from jobs.jobfile.arguments import split_argv
+from jobs.jobfile.arguments import python_program, split_argv
 from jobs.jobfile.read import CodeLocation
 from jobs.jobfile.yaml_tree import Node, located
 from jobs.runs.checkpoints import Checkpoint
@@ -63,7 +65,11 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
     )
     written = msgspec.to_builtins(job)
     written["inputs"] = {
-        name: {"dataset": _reference(each.dataset), "mode": each.mode}
+        name: {
+            "dataset": _reference(each.dataset),
+            "mode": each.mode,
+            **({} if each.file is None else {"file": each.file}),
+        }
         for name, each in spec.inputs.items()
     }
     written["outputs"] = {name: {} for name in spec.outputs}
@@ -116,6 +122,23 @@ def refuse_other_code(job: JobFile) -> None:
     if given:
         message = f"a rerun keeps the code and the program of its run; `--set {given[0]}` cannot"
         raise LaunchError(message, hint="launch run JOB starts other code")
+
+
+def with_other_words(job: JobFile, record: RunRecord) -> JobFile:
+    """Put a list of `args` in the place of all words behind the recorded program.
+
+    A record does not say which of a command's words were `args`; raises LaunchError for a command
+    that is no Python program.
+    """
+    command, _ = split_argv(record.plan.spec.command)
+    if isinstance(job.args, Mapping) or job.command != command:
+        return job
+    program = python_program(record.plan.spec.command)
+    if program is None:
+        message = f"the command of {record.id} does not say which of its words are `args`"
+        whole = shlex.join(record.plan.spec.command)
+        raise LaunchError(message, hint=f"give all words by --set 'command=[...]'; it was: {whole}")
+    return structs.replace(job, command=program)
 
 
 def _code(record: RunRecord, run_dir: Path, runs: Runs) -> CodeLocation | None:

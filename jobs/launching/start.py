@@ -60,6 +60,10 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
         engine.check_quota(plan)
     _ask_for_size(code, wish)
     _ask_for_money(plan, engine.environment, wish)
+    if any(each.source for each in plan.spec.inputs.values()):
+        from jobs.launching.local_inputs import push_inputs
+
+        plan = push_inputs(plan, engine)
     handle = engine.submit(plan, secrets)
     try:
         if not wish.json:

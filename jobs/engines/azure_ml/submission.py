@@ -70,7 +70,7 @@ def submit_run(plan: Plan, sender: Sender) -> RunHandle:
     client = sender.client
     client.require_endpoint()
     workspace = workspace_folder(client.environment)
-    code = read_code(plan.spec, exclude=(workspace,))
+    code = read_code(plan.spec, exclude=(workspace, *plan.spec.pushed_paths))
     asked = _as_asked(plan, sender)
     intent = Intent(plan_digest=plan_digest(asked), code=code.listing.name, since_s=time.time())
     try:
@@ -274,8 +274,8 @@ class Submission:
         if plan.spec.code is None:
             self.copy.mkdir()
             return
-        workspace = self.run_dir.parent.parent
-        snapshot(Path(plan.spec.code), self.copy, only=plan.spec.code_only, exclude=(workspace,))
+        exclude = (self.run_dir.parent.parent, *plan.spec.pushed_paths)
+        snapshot(Path(plan.spec.code), self.copy, only=plan.spec.code_only, exclude=exclude)
 
     def _record(self, plan: Plan) -> RunRecord:
         """Write the record once; its request is the very one that is sent."""

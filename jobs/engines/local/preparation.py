@@ -17,6 +17,7 @@ from jobs.engines.local.gpus import count_gpus
 from jobs.engines.local.launchers import GangRequest, share_cpus, share_gpus
 from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
+from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.rank.world import RankJob
 from jobs.runs.signatures import forget_signatures_of_the_dead
@@ -53,14 +54,14 @@ def prepare(
     for name in spec.outputs:
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
     (run_dir / PROGRAM_FILE).write_bytes(rank_program())
-    inputs = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
+    folders = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
     job = RankJob(
         run_dir=str(run_dir),
         command=request.command,
         setup=request.setup,
         interpreter=interpreter,
         processes_per_node=request.processes_per_node,
-        inputs=inputs,
+        inputs={name: _place(folders[name], each.file) for name, each in spec.inputs.items()},
         streams=tuple(name for name, each in spec.inputs.items() if each.mode == "stream"),
         outputs=spec.outputs,
         secrets=tuple(spec.secrets),
@@ -74,8 +75,15 @@ def prepare(
         gpus=share_gpus(count_gpus(), nodes=nodes, capacity_nodes=request.capacity_nodes),
         die_with_parent=True,
         leave_together=request.launcher == "mpi",
+        run=run_dir.name,
+        filled=tuple(name for name, value in spec.env.items() if has_placeholder(value)),
     )
     (run_dir / "rank.json").write_bytes(msgspec.json.encode(job._asdict()))
+
+
+def _place(folder: str, file: str | None) -> str:
+    """Give what an input stands for: its folder, or one file in it."""
+    return folder if file is None else f"{folder}/{file}"
 
 
 def _fetch_inputs(

@@ -129,7 +129,8 @@ def _copy_code(plan: Plan, run_dir: Path, *, exclude: Path) -> None:
     if plan.spec.code is None:
         code.mkdir()
     else:
-        snapshot(Path(plan.spec.code), code, only=plan.spec.code_only, exclude=(exclude,))
+        kept_off = (exclude, *plan.spec.pushed_paths)
+        snapshot(Path(plan.spec.code), code, only=plan.spec.code_only, exclude=kept_off)
 
 
 def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:

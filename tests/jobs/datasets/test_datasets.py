@@ -18,6 +18,7 @@ from jobs.datasets.datasets import Datasets, materialise, resolve_dataset
 from jobs.datasets.pull import Pulled
 from jobs.datasets.push import Reports
 from jobs.datasets.records import parse_ref
+from jobs.datasets.scan_cache import ScanState
 from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
@@ -81,6 +82,27 @@ class TestPush:
             "files": 3,
             "bytes": 8,
         }
+
+    def test_one_file_of_a_folder_goes_alone_and_forgets_nothing_of_the_others(
+        self, datasets, store, folder
+    ):
+        datasets.push(folder, "digits")
+        store.sent.clear()
+        pushed = datasets.push(folder, "one", only="a")
+        digest = digest_of({"a": b"one"})
+        assert pushed.dataset.pinned() == DatasetVersion(
+            name="one", version=1, digest=digest, files=1, bytes=3
+        )
+        assert store.sent == [f"one/{digest}/a"]
+        with ScanState.of(folder) as state:
+            known = state.known(forget_others=False)
+            assert [known.take(name) is None for name in ("a", "sub/b", "sub/c")] == [False] * 3
+
+    def test_one_file_that_is_a_link_out_of_its_folder_is_refused(self, datasets, store, folder):
+        (folder / "out").symlink_to("/etc/hostname")
+        with pytest.raises(LaunchError, match="is a link that leads out of the folder"):
+            datasets.push(folder, "one", only="out")
+        assert store.blobs == {}
 
     def test_equal_content_gives_the_same_version_and_sends_nothing(self, datasets, store, folder):
         first = datasets.push(folder, "digits")

@@ -8,6 +8,7 @@ import pytest
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
 from jobs.host.project import project_root
+from jobs.jobfile.arguments import to_argv
 from jobs.jobfile.read import CATALOG, CodeLocation, load_job
 
 WHOLE = """\
@@ -153,12 +154,18 @@ RUNS = HEAD + "script: train.py\n"
         (
             RUNS + "inputs: [digits]\n",
             "job.yaml:4:9: `inputs` has to be a mapping (`key: value`), and is a list",
-            "for example `inputs: {MY_NAME: {dataset: text}}`",
+            "for example `inputs: {MY_NAME: digits}`",
         ),
         (
-            RUNS + "inputs: {d: digits}\n",
-            "job.yaml:4:13: `inputs.d` has to be a mapping (`key: value`), and is the text `digits`",
-            "for example `d: {dataset: text}`",
+            RUNS + "args: [a, [b]]\n",
+            "job.yaml:4:11: `args[1]` has to be a whole number or a number or text, and is a list",
+            "for example `- 2`",
+        ),
+        (
+            RUNS + "args: 3\n",
+            "job.yaml:4:7: `args` has to be a mapping (`key: value`) or a list, and is the number "
+            "`3`",
+            "for example `args: {text: true}`",
         ),
         (
             RUNS + "limits: {hang: soon}\n",
@@ -341,6 +348,42 @@ def test_overrides_are_checked_like_the_file_and_name_themselves(folder):
         "`30m` or `12h`, and is the text `banana`",
         "for example --set limits.wall_clock=30m",
     )
+
+
+def test_arguments_in_a_list_are_the_words_as_written(folder):
+    loaded = load(folder, RUNS + "args: [train, --lr, 0.1, 1.10, 007, true, -3]\n")
+    assert to_argv(loaded.job.args) == ("train", "--lr", "0.1", "1.10", "007", "true", "-3")
+    assert load(folder, RUNS + "args: [3]\n", "args=[4, 5]").job.args == (4, 5)
+
+
+def test_one_argument_of_a_list_cannot_be_set(folder):
+    assert mistake(folder, RUNS + "args: [3, 1]\n", "args.epochs=3") == (
+        "--set args.epochs=3: `args` is a list (job.yaml:4:1) and has no keys",
+        "give the whole list: --set 'args=[a, b]'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "override", "hint"),
+    [
+        ("", "epochs=1", "for an option of the program: --set args.epochs=1"),
+        ("args: {batch-size: 4}\n", "batch_size=8", "{option}args.batch-size=8"),
+        ("", "batch_size=8", "did you mean `shm_size`? {option}args.batch_size=8"),
+        ("", "text=a b", "{option}'args.text=a b'"),
+        ("", "optimizer.lr=1", "{option}args.optimizer.lr=1"),
+        ("", "limit.hang=1", "did you mean `limits`?"),
+    ],
+)
+def test_an_unknown_key_is_offered_as_an_option_of_the_program(folder, args, override, hint):
+    told = hint.replace("{option}", "for an option of the program: --set ")
+    key = override.partition("=")[0].partition(".")[0]
+    message = f"--set {override}: unknown key `{key}`"
+    assert mistake(folder, RUNS + args, override) == (message, told)
+
+
+def test_an_unknown_key_is_no_option_where_args_are_words(folder):
+    _, hint = mistake(folder, RUNS + "args: [3]\n", "epochs=1")
+    assert hint.startswith("known are name, image, ")
 
 
 def test_a_scripts_code_is_the_folder_of_its_job_file(folder):
