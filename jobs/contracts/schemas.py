@@ -30,6 +30,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "chief": "Rank 0 is TensorFlow's chief, which coordinates workers that only serve.",
         "inputs": "Datasets by a name of yours; NAME is in TRAINYARD_INPUT_NAME.",
         "outputs": "Folders that come back; NAME is in TRAINYARD_OUTPUT_NAME.",
+        "requirements": "A pip requirements file, relative to this file, installed over the image.",
         "setup": "Commands that run once a node, before the ranks.",
         "env": "Environment variables of every rank.",
         "secrets": "Variables that get the value of a named secret, never written anywhere.",

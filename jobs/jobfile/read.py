@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -36,7 +36,9 @@ class CodeLocation:
 
     folder: str
     only: tuple[str, ...] = ()
-    script: str | None = None  # the script's path in that folder, with forward slashes
+    # Paths in that folder, with forward slashes.
+    script: str | None = None
+    requirements: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,10 @@ def load_job(
     root = read_tree(path, name)
     job = decode_job(override(root, overrides, options))
     folder = path.parent.resolve()
-    return LoadedJob(job=job, source=name, folder=folder, code=_locate_code(job, folder, name))
+    code = _locate_code(job, folder, name)
+    if job.requirements is not None:
+        code = _with_requirements(job.requirements, code, folder, name)
+    return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
 def find_job(name: str) -> Path:
@@ -204,6 +209,21 @@ def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | N
         message = f"{source}: the script `{job.script}` is outside the folder that travels ({code})"
         raise LaunchError(message, hint="name a folder that holds it: `code: ..`")
     return script.relative_to(code).as_posix()
+
+
+def _with_requirements(
+    requirements: str, code: CodeLocation | None, folder: Path, source: str
+) -> CodeLocation:
+    """Find the requirements file in the folder that travels."""
+    from jobs.jobfile.requirements import fingerprint
+
+    if code is None or code.only:
+        message = f"{source}: `requirements: {requirements}` does not travel with this job's code"
+        raise LaunchError(message, hint="add `code: .` to take the job file's folder along")
+    path = folder / _path(requirements, source, folder)
+    place = os.path.relpath(path.resolve(), code.folder)
+    fingerprint(Path(code.folder), place)
+    return replace(code, requirements=Path(place).as_posix())
 
 
 def _path(text: str, source: str, folder: Path = Path()) -> Path:

@@ -38,6 +38,7 @@ class Settings(NamedTuple):
     data: str
     runs: str
     streams: dict[str, Stream]
+    requirements: str | None = None
 
 
 def read_settings(environ: dict[str, str]) -> Settings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
 from jobs.engines.frameworks import elastic_environment, patience_s
@@ -85,6 +85,7 @@ class NodeJob(Struct, frozen=True, kw_only=True):
     data: str
     runs: str
     streams: dict[str, Stream]
+    requirements: str | UnsetType = UNSET
 
 
 def snapshot_file() -> bytes:
@@ -129,6 +130,7 @@ def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
     return NodeJob(
         command=spec.command,
         setup=spec.setup,
+        requirements=spec.requirements,
         chief=spec.chief,
         outputs=spec.outputs,
         secrets=spec.secrets,

@@ -20,6 +20,7 @@ from jobs.host.files import reserve_ending
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.rank.world import RankJob
 from jobs.runs.signatures import forget_signatures_of_the_dead
+from jobs.runs.supervision import Handover
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
 
@@ -37,8 +38,7 @@ def prepare(
     spec: JobSpec,
     request: GangRequest,
     *,
-    environment: Environment,
-    interpreter: str,
+    handover: Handover,
     nodes: tuple[int, ...],
     wait: Callable[..., None],
 ) -> None:
@@ -53,12 +53,14 @@ def prepare(
     for name in spec.outputs:
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
     (run_dir / PROGRAM_FILE).write_bytes(rank_program())
-    inputs = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
+    inputs = _fetch_inputs(spec, handover.environment, run_dir, wait) if spec.inputs else {}
     job = RankJob(
         run_dir=str(run_dir),
         command=request.command,
         setup=request.setup,
-        interpreter=interpreter,
+        interpreter=handover.layer or handover.interpreter,
+        path=[str(Path(handover.interpreter).parent)] if handover.layer else (),
+        pip=handover.pip,
         processes_per_node=request.processes_per_node,
         inputs=inputs,
         streams=tuple(name for name, each in spec.inputs.items() if each.mode == "stream"),
