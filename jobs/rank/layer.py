@@ -173,7 +173,9 @@ def _add_pip(folder: str) -> None:
     import subprocess
 
     command = [layer_python(folder), "-I", "-m", "ensurepip", "--default-pip"]
-    subprocess.run(command, stdout=sys.stderr, check=False)
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        sys.stderr.write("warning: the image has no pip (hint: add it to the image)\n")
 
 
 def _write(path: str, text: str) -> None:
