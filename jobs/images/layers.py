@@ -53,7 +53,7 @@ def build_layer(
         log.unlink(missing_ok=True)
         told = root.with_name(f"{root.name}.told")
         environ = {**environ, **index_settings(environ)}
-        with report(f"{requirements}: packages installed on {python.parent.parent.name}"):
+        with report(f"{requirements}: installing packages over {python.parent.parent.name}"):
             try:
                 with told.open("wb") as answer:
                     run_logged(

@@ -132,7 +132,7 @@ def explain(lines: Sequence[str], requirements: str) -> tuple[str, str] | None:
         told = ", ".join(f"`{each}`" for each in dict.fromkeys(asked))
         if pins:
             kept = ", ".join(f"`{each}`" for each in dict.fromkeys(pins))
-            message = f"{requirements}: {told} does not fit {kept} of the image"
+            message = f"{requirements} asks for {told}, and the image has {kept}"
             hint = "name no other version of it, or make an image of your own (docs/images.md)"
             return message, hint
         return f"{requirements}: its packages do not fit each other: {told}", "change a version"
