@@ -142,8 +142,8 @@ class Engine(Protocol):
         """Give what the engine starts for an image of a job file; raises LaunchError if unknown."""
         ...
 
-    def image_digest(self, image: str) -> str | None:
-        """Give the digest of what realises an image now; None where a reference pins it."""
+    def image_digest(self, spec: JobSpec) -> str | None:
+        """Give the digest of what realises a job's image now; None where a reference pins it."""
         ...
 
     def code_listing(self, plan: Plan) -> CodeListing | None:

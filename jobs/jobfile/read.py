@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -38,7 +38,9 @@ class CodeLocation:
 
     folder: str
     only: tuple[str, ...] = ()
-    script: str | None = None  # the script's path in that folder, with forward slashes
+    # Paths in that folder, with forward slashes.
+    script: str | None = None
+    requirements: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,8 @@ def load_job(
     # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
     base = Path.cwd() if folder == CATALOG else folder
     job = locate_inputs(job, root, base, keep_out=(folder, *_program_paths(job, code)))
+    if job.requirements is not None:
+        code = _with_requirements(job.requirements, code, folder, name)
     return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
@@ -243,6 +247,21 @@ def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | N
         message = f"{source}: the script `{job.script}` is outside the copied folder ({code})"
         raise LaunchError(message, hint="choose a folder that contains it, e.g. `code: ..`")
     return script.relative_to(code).as_posix()
+
+
+def _with_requirements(
+    requirements: str, code: CodeLocation | None, folder: Path, source: str
+) -> CodeLocation:
+    """Find the requirements file in the folder that travels."""
+    from jobs.jobfile.requirements import fingerprint
+
+    if code is None or code.only:
+        message = f"{source}: `requirements: {requirements}` does not travel with this job's code"
+        raise LaunchError(message, hint="add `code: .` to take the job file's folder along")
+    path = folder / _path(requirements, source, folder)
+    place = os.path.relpath(path.resolve(), code.folder)
+    fingerprint(Path(code.folder), place)
+    return replace(code, requirements=Path(place).as_posix())
 
 
 def _path(text: str, source: str, folder: Path = Path()) -> Path:

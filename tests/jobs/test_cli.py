@@ -66,8 +66,8 @@ def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
 
 EVERY_COMMAND = [
     *("run", "plan", "ls", "show", "logs", "wait", "cancel", "fetch", "rerun", "diff"),
-    *("report", "schema", "doctor", "completion"),
-    *(f"image {each}" for each in ("install", "build", "push", "ls")),
+    *("report", "shell", "schema", "doctor", "completion"),
+    *(f"image {each}" for each in ("install", "build", "push", "path", "ls")),
     *(f"data {each}" for each in ("prepare", "pack", "synthesize", "push", "pull", "ls")),
     *(f"data {each}" for each in ("show", "diff", "rm", "register")),
     *(f"env {each}" for each in ("ls", "show", "export", "import", "check", "repair", "trust")),

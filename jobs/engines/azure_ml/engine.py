@@ -55,7 +55,7 @@ class AzureMlEngine:
 
         return image_reference(image, self.environment)
 
-    def image_digest(self, image: str) -> str | None:
+    def image_digest(self, spec: JobSpec) -> None:
         """Give none: a job's image is a reference."""
 
     def code_listing(self, plan: Plan) -> CodeListing:
