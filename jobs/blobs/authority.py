@@ -1,4 +1,4 @@
-"""Proves to the store who asks: by the account's key, a SAS, or an identity of Azure."""
+"""Sign requests to the store with the account's key, a SAS or an Azure identity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SharedKey:
 
 
 class Sas:
-    """A SAS that a service gave us for one task; there is no other."""
+    """A SAS that a service issued for one task."""
 
     def __init__(self, token: str) -> None:
         self.token = token
