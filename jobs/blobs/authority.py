@@ -95,7 +95,7 @@ def _read_sas(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         message = f"the SAS in `{path}` cannot be read: {reason}"
         raise LaunchError(message, hint="the file must hold a SAS token or a SAS URL") from None
     token = urlsplit(text).query if "://" in text else text.lstrip("?")
