@@ -172,7 +172,7 @@ class AzureStore:
     # --- How ------------------------------------------------------------------------------------
 
     def _delegation_key(self, start: Any, end: Any) -> Any:
-        """Borrow a key that the store lends to an identity for so long."""
+        """Get a key that the store issues to an identity for a limited time."""
 
         async def borrow(session: Session) -> Any:
             return await session.service.get_user_delegation_key(start, end)

@@ -1,6 +1,6 @@
 """Receives files: small ones in one request, large ones in ranges that a later try need not repeat.
 
-No file has its name before its SHA-256 is what was asked for.
+A file gets its name only after its SHA-256 was found correct.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Download:
     # --- Large files ------------------------------------------------------------------------------
 
     async def _begin(self, file: Incoming) -> None:
-        """Open a large file, and see what of it an earlier try has received."""
+        """Open a large file; find the ranges that an earlier try received."""
         large = _Large(file, PartialFile(file, is_resumable=True))
         self._open.add(large)
         large.begin(large.part.finished_blocks())
@@ -191,7 +191,7 @@ class Download:
         await self._check(large)
 
     async def _range(self, large: _Large, start: int, length: int, *, is_checked: bool) -> None:
-        """Receive a range; with `is_checked` its MD5 is what the store says."""
+        """Receive a range; `is_checked` compares its MD5 with the store's."""
         how = ""
         for _ in range(_TRIES):
             try:
@@ -208,7 +208,7 @@ class Download:
         raise _another(large.file, how)
 
     async def _check(self, large: _Large) -> None:
-        """Hash what is there without a gap; at the end compare, and finish or begin again."""
+        """Hash the received bytes up to the first gap; at the end compare, then finish or begin again."""
         if large.is_hashing:
             return
         large.is_hashing = True

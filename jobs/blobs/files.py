@@ -1,4 +1,4 @@
-"""Describes blobs, the files that become them or are made of them, and counts what was moved."""
+"""Describe blobs and their local files; count moved files and bytes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
 
 class Tally:
-    """Counts what was moved until somebody is told."""
+    """Counts of moved files and bytes since the last report."""
 
     def __init__(self, moved: Moved) -> None:
         self._moved = moved
@@ -96,7 +96,7 @@ class Tally:
         self._found += count
 
     def tell(self) -> None:
-        """Say what came since the last time, if anything did."""
+        """Report the counts since the last report, if there are any."""
         if self._files or self._bytes:
             files, count, found = self._files, self._bytes, self._found
             self._files = self._bytes = self._found = 0

@@ -148,7 +148,7 @@ class PartialFile:
 
 
 def sweep(folder: Path) -> None:
-    """Take away what killed ones left in a folder; not what somebody has locked."""
+    """Remove partial files of killed pulls from a folder, unless they are locked."""
     with suppress(OSError), os.scandir(folder) as entries:
         left = {each.path for each in entries if each.name.startswith(PREFIX)}
         for path in left:

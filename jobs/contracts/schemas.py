@@ -1,4 +1,4 @@
-"""The JSON Schemas of what people write and hand on, generated from the structs."""
+"""Generate the JSON Schemas of job files and environments from the structs."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def announce(lock: int) -> None:
 
 
 def ask_to_cancel(run_dir: Path) -> None:
-    """Leave the wish to cancel on disk, then wake the supervisor where it runs already.
+    """Record the cancellation on disk, then wake the supervisor if it is running.
 
     In this order nothing is missed: a supervisor says who it is before it looks for the wish.
     """

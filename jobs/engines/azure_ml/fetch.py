@@ -1,4 +1,4 @@
-"""Brings home what a run has made: outputs, figures, logs of all attempts; while it is on, too.
+"""Download a run's outputs, figures and the logs of all attempts, also while it is on.
 
 What is here already is not asked for again: outputs by the ETag that their copy had, logs by their
 length and last bytes. A file has its name only once it is whole, of one version, and of the MD5 that
@@ -71,7 +71,7 @@ class _Copied(Struct, frozen=True, kw_only=True):
 
 
 class _Results:
-    """The blobs that the run's nodes have put into the container `runs`.
+    """The blobs that the run's nodes wrote into the container `runs`.
 
     The file FETCHED says what is here, by name: the ETag it had.
     """
@@ -81,7 +81,7 @@ class _Results:
         self._copied = self._read_mark()
 
     def bring(self) -> None:
-        """Copy what is not here yet, or was another version."""
+        """Copy blobs that are missing here or changed."""
         for _ in range(_ROUNDS):
             missing = [each for each in self._listed() if not self._is_here(*each)]
             if not missing:
@@ -206,7 +206,7 @@ class _Logs:
         self._folder = into / "logs" / ("" if attempt == 1 else f"attempt-{attempt}")
 
     def bring(self) -> None:
-        """Append what has come since."""
+        """Append the new part of each log."""
         for folder in ("user_logs/", IMAGE_BUILD, NODES):
             for blob in list(self._artifacts.list(self._job, folder)):
                 name = blob.name.removeprefix(job_prefix(self._job))
