@@ -172,12 +172,12 @@ def digest_blocks(chunks: Iterable[bytes]) -> tuple[bytes, bytes, bytes, int]:
     """
     sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), _BlockMd5s()
     num_bytes = 0
+    updates: list[Callable[[bytes], None]] = [sha256.update, md5.update, blocks.update]
     window: deque[list[Future[None]]] = deque()
     with ExitStack() as opened:
-        threads = [opened.enter_context(ThreadPoolExecutor(1)) for _ in range(3)]
+        threads = [opened.enter_context(ThreadPoolExecutor(1)) for _ in updates]
         for chunk in chunks:
             num_bytes += len(chunk)
-            updates = (sha256.update, md5.update, blocks.update)
             pairs = zip(threads, updates, strict=True)
             window.append([thread.submit(update, chunk) for thread, update in pairs])
             if len(window) > _CHUNKS_AHEAD:
