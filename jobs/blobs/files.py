@@ -66,14 +66,47 @@ def outgoing(name: str, path: Path) -> tuple[Outgoing, bytes]:
     return made, sha256.digest()
 
 
+class Digest(Protocol):
+    """A digest of `hashlib`."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take the next bytes."""
+        ...
+
+    def digest(self) -> bytes:
+        """Give the digest of all that was taken."""
+        ...
+
+    def hexdigest(self) -> str:
+        """Give it in hex."""
+        ...
+
+
 class Incoming(Struct, frozen=True, kw_only=True):
-    """A blob to write to `path`; its content must have this size and SHA-256 (hex)."""
+    """A blob to write to `path`; its content must have this size and SHA-256 (hex).
+
+    Where its SHA-256 is not known it is of the version `etag`, and has the MD5 that is given. It
+    is left out where the store has another version by now, or none.
+    """
 
     name: str
     path: Path
     bytes: int
-    sha256: str
     mode: int
+    sha256: str = ""
+    etag: str = ""
+    md5: bytes | None = None
+
+    def new_digest(self) -> Digest:
+        """Begin the digest that tells whether a content is the right one."""
+        return hashlib.sha256() if self.sha256 else hashlib.md5(usedforsecurity=False)
+
+    def fault(self, digest: Digest) -> str:
+        """Say what is wrong with a content of this digest; empty where nothing is."""
+        found = digest.hexdigest()
+        if self.sha256:
+            return "" if found == self.sha256 else f"its SHA-256 is {found}"
+        return f"its MD5 is {found}" if self.md5 not in (None, digest.digest()) else ""
 
 
 class Tally:

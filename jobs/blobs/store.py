@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -97,10 +97,16 @@ class BlobStore(Protocol):
         ...
 
     def receive(
-        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
+        self,
+        files: Iterable[Incoming],
+        moved: Moved,
+        *,
+        max_bytes_per_s: int | None = None,
+        arrived: Callable[[Incoming], None] = lambda _: None,
     ) -> None:
         """Write blobs to files, each checked before it gets its name; makes their folders.
 
+        `arrived` is told of each file that has its name: a blob may be left out (see Incoming).
         Consumes `files` lazily, calls `moved` from the calling thread. After a kill the blocks
         that arrived are not received again.
         """

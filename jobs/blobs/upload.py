@@ -158,14 +158,14 @@ class Upload:
         descriptor = _open(file)
         try:
             body = _Body(descriptor, 0, file.bytes, self._bandwidth)
-            client = self._session.client.get_blob_client(file.name)
 
             def put() -> Awaitable[object]:
-                return client.upload_blob(
+                return self._session.any_blob.upload_blob(
                     body.whole(),
                     length=file.bytes,
                     overwrite=True,
                     headers={"Content-MD5": _base64(file.md5)},
+                    **self._session.at(file.name),
                 )
 
             await self._write(file, body, file.md5, put)
