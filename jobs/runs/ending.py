@@ -32,4 +32,4 @@ def output_places(
 
 def fetch_command(status: RunStatus, stack: Sequence[str]) -> tuple[str, str]:
     """Give the command that copies a run's outputs; `stack` are the words that name the stack."""
-    return "to copy them", shlex.join(["launch", "fetch", status.id, *stack])
+    return "fetch with", shlex.join(["launch", "fetch", status.id, *stack])

@@ -464,9 +464,9 @@ def test_a_waited_for_run_ends_with_its_figures_and_its_model(launching):
     told = {
         "val bleu": "0.2500 (best 0.5000 at step 1)",
         "model": f"{run_dir}/outputs/model",
-        "to copy them": f"launch fetch {run} --env {launching.env_file}",
+        "fetch with": f"launch fetch {run} --env {launching.env_file}",
     }
-    lines = [f"{key:12}  {value}" for key, value in told.items()]
+    lines = [f"{key:10}  {value}" for key, value in told.items()]
     assert typed.err.splitlines() == [f"{run} completed after 42 s", *lines]
     shown = launching.type("show", run).out.splitlines()
     assert [line for line in shown if line in lines] == lines

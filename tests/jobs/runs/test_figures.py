@@ -130,7 +130,7 @@ def test_a_run_ends_with_its_figures_and_the_place_of_its_model():
     assert output_places(done, places, ["model"]) == [("model", "https://y/outputs/model")]
     assert output_places(done, places, []) == [("outputs", "https://y/outputs/")]
     assert output_places(status("failed"), places, ["model"]) == []
-    assert fetch_command(done, ["-s", "dev"]) == ("to copy them", f"launch fetch {RUN} -s dev")
+    assert fetch_command(done, ["-s", "dev"]) == ("fetch with", f"launch fetch {RUN} -s dev")
     assert done.state is RunState.COMPLETED
 
 
