@@ -94,7 +94,7 @@ def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:
 
 
 def missing_notes(spec: JobSpec, engine: Engine, folders: Sequence[Path]) -> tuple[str, ...]:
-    """List what `launch run` would refuse for: the image's runtime, secrets without a value.
+    """List the reasons for which `launch run` would refuse: the image's runtime, secrets without a value.
 
     `folders` are those that `find_secrets` looks into.
     """
@@ -131,7 +131,7 @@ def _version(environment: Environment, name: str) -> DatasetVersion:
 
 
 def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> str:
-    """Write what will be started, where, with what, for how much; names and values in two columns."""
+    """Lay out the plan (program, place, inputs, cost) in two columns of names and values."""
     spec = plan.spec
     cluster = environment.clusters[spec.cluster]
     pairs = [
