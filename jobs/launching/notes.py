@@ -15,8 +15,8 @@ def _launcher_notes(spec: JobSpec) -> list[str]:
     if spec.launcher != "none" or spec.world_size == 1:
         return []
     return [
-        f"`launcher: none` connects none of the {spec.world_size} processes: each trains a model of "
-        "its own; `launcher: torch`, `horovod`, `tensorflow` or `mpi` makes them one training"
+        f"nothing connects the {spec.world_size} processes: each trains a model of its own; "
+        "`launcher: torch`, `horovod`, `tensorflow` or `mpi` joins them"
     ]
 
 

@@ -8,8 +8,8 @@ from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_cluster, make_spec
 
 APART = (
-    "`launcher: none` connects none of the 4 processes: each trains a model of its own; "
-    "`launcher: torch`, `horovod`, `tensorflow` or `mpi` makes them one training"
+    "nothing connects the 4 processes: each trains a model of its own; "
+    "`launcher: torch`, `horovod`, `tensorflow` or `mpi` joins them"
 )
 
 
@@ -59,8 +59,8 @@ def test_every_engines_plan_says_so(launching, engine):
         launching.write_environment(make_cloud_environment(engine=engine))
     job = launching.write_job("name: x\nimage: pytorch\ncommand: [python, -c, '1']\nnodes: 1\n")
     planned = launching.type("plan", job, "--set", "processes_per_node=1", "--json").json()
-    assert [note for note in planned["notes"] if "launcher" in note] == []
+    assert [note for note in planned["notes"] if "connects" in note] == []
     words = ("plan", job, "--set", "processes_per_node=2", "--cluster", "cpu", "--json")
     planned = launching.type(*words).json()
     told = APART.replace(" 4 ", " 2 ")
-    assert [note for note in planned["notes"] if "connects none" in note] == [told]
+    assert [note for note in planned["notes"] if "connects" in note] == [told]
