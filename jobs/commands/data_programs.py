@@ -27,7 +27,7 @@ def prepare(
         bool,
         typer.Option(
             "--download",
-            help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
+            help="Fetch archives that are missing in --from (coco, mnist, hymenoptera), and weights.",
         ),
     ] = False,
     checksums: Annotated[
@@ -38,6 +38,13 @@ def prepare(
             help="Checksums of archives you packed yourself, as md5sum or sha256sum writes them.",
         ),
     ] = None,
+    no_weights: Annotated[
+        bool,
+        typer.Option(
+            "--no-weights",
+            help="Leave out the pretrained weights (coco, hymenoptera).",
+        ),
+    ] = False,
     json: Events = False,
 ) -> None:
     """Make a dataset's folder from its archives; digits need none."""
@@ -48,11 +55,14 @@ def prepare(
     arguments += [f"--from={source}"] if source is not None else []
     arguments += [f"--checksums={checksums}"] if checksums is not None else []
     arguments += ["--download"] if download else []
+    arguments += ["--no-weights"] if no_weights else []
     done = run_program("prepare", arguments, failure=f"`{dataset}` was not prepared", as_json=json)
     if json:
         return
     is_packable = dataset in {"hymenoptera", "coco", "imagenet"}
-    say_made(done, next_steps(to, dataset, is_packable=is_packable))
+    # As the catalog's job names it.
+    name = "coco2017" if dataset == "coco" else dataset
+    say_made(done, next_steps(to, name, is_packable=is_packable))
 
 
 def pack(
