@@ -38,9 +38,15 @@ def rerun(
     """
     from msgspec import structs
 
-    from jobs.jobfile.read import decode_job, override
+    from jobs.jobfile.read import decode_job, override, require_known_arguments
     from jobs.launching.plan import plan_on, secret_folders
-    from jobs.launching.rerun import differences, recorded_job, refuse_other_code, resume_point
+    from jobs.launching.rerun import (
+        differences,
+        recorded_job,
+        recorded_options,
+        refuse_other_code,
+        resume_point,
+    )
     from jobs.launching.secrets import find_secrets
     from jobs.launching.start import Wish, start
 
@@ -51,8 +57,10 @@ def rerun(
     record, run_dir = store.record(handle), Path(handle.run_dir)
     recorded = recorded_job(record, run_dir, engine)
     values = job_options.job_values(nodes, processes_per_node, cluster, priority)
-    job = decode_job(override(recorded.tree, overrides or (), values))
+    root = override(recorded.tree, overrides or (), values)
+    job = decode_job(root)
     refuse_other_code(job)
+    require_known_arguments(job, root, recorded_options(record, recorded))
     begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None
     if recorded.resume is not None and not resume:
         begun = f"it began with the checkpoints of {recorded.resume.run}"

@@ -148,6 +148,8 @@ class _Sources:
 
     def tree(self, module: str) -> ast.Module | None:
         """Parse a module; None where it is not there or is no Python."""
+        if not all(part.isidentifier() for part in module.split(".")):
+            return None
         if module not in self._trees:
             path = self._folder.joinpath(*module.split(".")).with_suffix(".py")
             try:

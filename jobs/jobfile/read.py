@@ -65,10 +65,14 @@ def load_job(
     job = decode_job(root)
     folder = path.parent.resolve()
     code = _locate_code(job, folder, name)
-    known = _program_options(job, code)
+    require_known_arguments(job, root, _program_options(job, code))
+    return LoadedJob(job=job, source=name, folder=folder, code=code)
+
+
+def require_known_arguments(job: JobFile, root: Node, known: Mapping[str, Option]) -> None:
+    """Check the `args` by the program's options, where they are known; `root` tells their places."""
     if known:
         check_arguments(job.args, known, lambda key: _place(root, "args", key))
-    return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
 def options_of_job(name: str) -> dict[str, Option]:

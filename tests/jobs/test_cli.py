@@ -630,6 +630,20 @@ def test_rerun_runs_the_same_with_what_is_set(launching, job):
     )
 
 
+def test_rerun_checks_what_is_set_by_the_options_of_our_program(launching):
+    launching.type("run", "mnist-synthetic")
+    ran = len(launching.runs())
+    typed = launching.type("rerun", "last", "--set", "args.epohcs=9")
+    assert (typed.code, typed.err) == (
+        2,
+        "error: --set args.epohcs=9: the program has no option `epohcs`\n\n"
+        "hint: did you mean `epochs`?\n",
+    )
+    assert len(launching.runs()) == ran == 1
+    launching.type("rerun", "last", "--set", "args.epochs=9")
+    assert len(launching.runs()) == 2
+
+
 def test_rerun_says_what_cannot_be_the_same(launching, job):
     launching.type("run", job, "--detach")
     clusters = launching.environment.clusters
