@@ -191,12 +191,14 @@ def images(ctx: typer.Context, incomplete: str) -> Choices:
 
 @_offered
 def job_keys(ctx: typer.Context, incomplete: str) -> Choices:
-    """Offer the keys of a job file, as `--set` takes them."""
+    """Offer the keys of a job file, as `--set` takes them; after `args.` the program's options."""
     from msgspec.structs import fields
 
     from jobs.contracts.spec import JobFile
 
-    del ctx, incomplete
+    if incomplete.startswith("args."):
+        # An option without its value, as here, leaves the arguments unread.
+        return _program_options(ctx.params["job"] or ctx.args[0], incomplete)
     return {f"{field.name}=": "" for field in fields(JobFile)}
 
 
@@ -205,6 +207,18 @@ def priorities(ctx: typer.Context, incomplete: str) -> Choices:
     """Offer the words for a priority."""
     del ctx, incomplete
     return dict.fromkeys(("low", "normal", "high"), "")
+
+
+def _program_options(job: str, incomplete: str) -> Choices:
+    """Offer the options of the job's program, and the values of one that takes few."""
+    from jobs.jobfile.read import options_of_job
+
+    options = options_of_job(job)
+    name, equals, _ = incomplete.removeprefix("args.").partition("=")
+    if equals:
+        choices = options[name].choices
+        return {f"args.{name}={choice}": "" for choice in choices}
+    return {f"args.{option.name}=": option.text for option in options.values()}
 
 
 def _job_files(incomplete: str) -> Choices:

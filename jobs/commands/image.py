@@ -32,12 +32,12 @@ def build(*, name: Name, variant: Variant = "cpu") -> None:
     """Build an image as a container with buildah, podman or docker; the tag identifies its content."""
     from jobs.host.progress import BuildProgress, step
     from jobs.images.build import build_image, build_log, record_folder
-    from jobs.images.engines import find_engine
+    from jobs.images.engines import running_engine
     from jobs.images.recipes import read_recipe
 
     project = _trusted_folder()
     recipe = read_recipe(name, variant, project)
-    engine = find_engine()
+    engine = running_engine()
     began = time.monotonic()
 
     def begin() -> BuildProgress:
@@ -72,13 +72,13 @@ def push(
     from jobs.host.progress import BuildProgress
     from jobs.host.project import sources_folder
     from jobs.images.build import push_image
-    from jobs.images.engines import find_engine
+    from jobs.images.engines import running_engine
     from jobs.images.recipes import read_recipe
 
     project = sources_folder()
     recipe = read_recipe(name, variant, project)
     target = registry or _registry_of(stack, env)
-    engine = find_engine()
+    engine = running_engine()
     console.say(f"pushing {recipe.reference} to {target} by {engine.name}")
     pinned = push_image(recipe, engine, project, target, progress=BuildProgress("starting"))
     console.say(f"\nthe same as `pulumi config set --path trainyard:images.{name} {pinned}`,")

@@ -67,7 +67,10 @@ def report_error(error: LaunchError) -> None:
     """Write an error the way every command ends with one."""
     say(f"{styled('error:', 'red', 'bold', stream=sys.stderr)} {error.message}")
     if error.hint:
-        say(f"\n{styled('hint:', 'cyan', 'bold', stream=sys.stderr)} {error.hint}")
+        from jobs.host.pulumi_command import as_typed_here
+
+        hint = as_typed_here(error.hint)
+        say(f"\n{styled('hint:', 'cyan', 'bold', stream=sys.stderr)} {hint}")
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -36,11 +37,11 @@ FINISHED = ".finished"
 
 
 class ImageState(TypedDict):
-    """An image, and where its runtime is or would be."""
+    """An image, and where its runtime is or would be; None where the image has no lock."""
 
     name: str
     built: bool
-    runtime: str
+    runtime: str | None
 
 
 def list_images(project: Path) -> list[str]:
@@ -96,7 +97,10 @@ def runtime_python(image: str, project: Path) -> Path:
 
 def describe(image: str, project: Path) -> ImageState:
     """Describe an image's runtime, as `launch image ls` shows it."""
-    root = runtime_root(image, project)
+    try:
+        root = runtime_root(image, project)
+    except NotFound:
+        return ImageState(name=image, built=False, runtime=None)
     return ImageState(name=image, built=is_finished(root), runtime=str(root))
 
 
@@ -110,6 +114,7 @@ def is_finished(root: Path) -> bool:
 
 
 def lock_file(image: str, project: Path) -> Path:
+    """Find the lock of an image; raises NotFound for an image, or a lock, that is not there."""
     folder = project / "images"
     if not folder.is_dir():
         message = (
@@ -118,10 +123,27 @@ def lock_file(image: str, project: Path) -> Path:
         hint = "use an image of a registry (REGISTRY/NAME@sha256:...), or the launch of a clone"
         raise NotFound(message, hint=hint)
     if image not in list_images(project):
+        if (folder / image / "Dockerfile").is_file():
+            message = f"image `{image}` has no {folder / image / 'requirements.in'}"
+            raise NotFound(message, hint="write its packages there (docs/adding-an-image.md)")
         known = ", ".join(list_images(project)) or "none"
         message = f"no image `{image}` in {folder}"
         raise NotFound(message, hint=f"this project has: {known}")
-    return folder / image / "requirements.txt"
+    lock = folder / image / "requirements.txt"
+    if not lock.is_file():
+        message = f"image `{image}` has no lock: {lock} is not there"
+        raise NotFound(message, hint=_locking(lock, project))
+    return lock
+
+
+def _locking(lock: Path, project: Path) -> str:
+    """Give the command that writes an image's lock."""
+    try:
+        uv = str(find_uv(project))
+    except EnvironmentFailure:
+        uv = "uv"
+    compiling = [uv, "pip", "compile", "--generate-hashes", "--universal", "--python-version"]
+    return shlex.join([*compiling, "3.11", str(lock.with_suffix(".in")), "-o", str(lock)])
 
 
 def build_runtime(image: str, project: Path, *, report: Report) -> Path:
@@ -211,7 +233,7 @@ def ensure_horovod(
                 log=log,
                 env=uv_environment(uv),
                 keep=[lock],
-                hint="`launch doctor` lists missing parts of this machine",
+                hint=f"the compiler's first error is in {log}; mend it and type the same again",
             )
         wheel = find_wheel(folder)
         assert wheel is not None, f"build.py succeeded without a wheel in {folder}"

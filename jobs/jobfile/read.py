@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
 from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
 from jobs.jobfile.placeholders import check_placeholders
+from jobs.jobfile.program_options import Option, check_arguments, read_options
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
     Node,
@@ -30,6 +32,7 @@ SCHEMA_KEY = "$schema"
 RESERVED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 RESERVED_PREFIX = "TRAINYARD_"
 TRAINER = "trainer"
+NOTEBOOK = ".ipynb"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,17 +65,30 @@ def load_job(
     an unknown job, LaunchError for every mistake in it and for paths that lead nowhere.
     """
     path = find_job(name)
-    root = read_tree(path, name)
-    root = override(root, overrides, options)
+    root = override(read_tree(path, name), overrides, options)
     job = decode_job(root)
     folder = path.parent.resolve()
     code = _locate_code(job, folder, name)
+    require_known_arguments(job, root, _program_options(job, code))
     # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
     base = Path.cwd() if folder == CATALOG else folder
     job = locate_inputs(job, root, base, keep_out=(folder, *_program_paths(job, code)))
     if job.requirements is not None:
         code = _with_requirements(job.requirements, code, folder, name)
     return LoadedJob(job=job, source=name, folder=folder, code=code)
+
+
+def require_known_arguments(job: JobFile, root: Node, known: Mapping[str, Option]) -> None:
+    """Check the `args` by the program's options, where they are known; `root` tells their places."""
+    if known and isinstance(job.args, Mapping):
+        check_arguments(job.args, known, lambda key: _place(root, "args", key))
+
+
+def options_of_job(name: str) -> dict[str, Option]:
+    """Give the options of a job's program by their names; none where it is not one of ours."""
+    path = find_job(name)
+    job = decode_job(read_tree(path, name))
+    return _program_options(job, _locate_code(job, path.parent.resolve(), name))
 
 
 def find_job(name: str) -> Path:
@@ -174,6 +190,19 @@ def _check_program(job: JobFile, root: Node) -> None:
     if job.chief and not job.parameter_servers:
         message = f"{_place(root, 'chief')}: a chief needs parameter servers to coordinate"
         raise LaunchError(message, hint="parameter_servers: 1, or remove `chief`")
+    _refuse_notebook(job, root)
+
+
+def _refuse_notebook(job: JobFile, root: Node) -> None:
+    """Refuse a notebook: to Python its JSON is one expression, and nothing is trained."""
+    words = job.command or ()
+    script = words[1] if len(words) > 1 and words[0].startswith("python") else job.script or ""
+    if script.lower().endswith(NOTEBOOK):
+        where = _place(root, "script" if job.script else "command")
+        message = f"{where}: `{script}` is a notebook, which Python cannot run"
+        made = f"{script[: -len(NOTEBOOK)]}.py"
+        hint = f"jupyter nbconvert --to script {shlex.quote(script)}, then name {made}"
+        raise LaunchError(message, hint=hint)
 
 
 def _check_variables(job: JobFile, root: Node) -> None:
@@ -199,17 +228,29 @@ def _check_folders(job: JobFile, root: Node) -> None:
                 raise LaunchError(message, hint="give them names that differ by more than case")
 
 
+def _program_options(job: JobFile, code: CodeLocation | None) -> dict[str, Option]:
+    from jobs.host.project import is_project
+
+    if code is None or job.module is None or job.module.split(".")[0] != TRAINER:
+        return {}
+    is_ours = job.code is None or is_project(Path(code.folder))
+    return read_options(job.module, Path(code.folder)) if is_ours else {}
+
+
 def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None:
     """Find the folder that travels, before anything starts.
 
     `code:` where it is given. Without it: the folder of the job file for a `script`, our own
-    programs for a `module: trainer.*`, and nothing for the rest.
+    programs for a `module: trainer.*` (refused where another `trainer` lies beside the job file),
+    and nothing for the rest.
     """
     if job.code is None and job.module and job.module.split(".")[0] == TRAINER:
         from jobs.host.project import require_trusted, sources_folder
 
         folder_of_ours = sources_folder()
         require_trusted(folder_of_ours)
+        if folder != folder_of_ours.resolve():
+            _refuse_forgotten_code(job, folder, source)
         return CodeLocation(folder=str(folder_of_ours), only=(TRAINER,))
     if job.code is None and job.script is None:
         _refuse_forgotten_code(job, folder, source)

@@ -24,6 +24,7 @@ from jobs.host.console import count_text, duration_text, fields, size_text
 from jobs.jobfile.read import CodeLocation, LoadedJob
 from jobs.jobfile.resolve import resolve
 from jobs.jobfile.resolve import size_text as job_size_text
+from jobs.launching.notes import job_notes
 from jobs.stacks.cost import price_text
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def plan_on(
         from jobs.datasets.packed import require_packed
 
         require_packed(spec.inputs, environment)
-    return engine.plan(structs.replace(spec, resume=resume))
+    plan = engine.plan(structs.replace(spec, resume=resume))
+    notes = job_notes(spec, environment.clusters[spec.cluster])
+    return structs.replace(plan, notes=(*plan.notes, *notes))
 
 
 def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:

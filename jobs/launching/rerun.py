@@ -21,7 +21,8 @@ from jobs.contracts.spec import (
 )
 from jobs.engines.base import Engine, Runs
 from jobs.jobfile.arguments import python_program, split_argv
-from jobs.jobfile.read import CodeLocation
+from jobs.jobfile.program_options import Option, read_options
+from jobs.jobfile.read import TRAINER, CodeLocation
 from jobs.jobfile.yaml_tree import Node, located
 from jobs.runs.checkpoints import Checkpoint
 
@@ -83,6 +84,14 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
         code=_code(record, run_dir, engine.store),
         resume=spec.resume,
     )
+
+
+def recorded_options(record: RunRecord, recorded: Recorded) -> dict[str, Option]:
+    """Give the options of the recorded program; none where it is not one of Trainyard's own."""
+    spec, code = record.plan.spec, recorded.code
+    if code is None or spec.code_only != (TRAINER,) or spec.command[1:2] != ("-m",):
+        return {}
+    return read_options(spec.command[2], Path(code.folder))
 
 
 def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> ResumePoint:

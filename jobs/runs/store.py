@@ -376,4 +376,4 @@ def _damaged(path: Path, why: str) -> EnvironmentFailure:
 
 def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
     message = f"cannot read `{path}`: {error.strerror or error}"
-    return EnvironmentFailure(message, hint="launch doctor")
+    return EnvironmentFailure(message, hint=f"ls -ld {path.parent} {path} shows who may read it")

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from jobs.contracts.errors import LaunchError, hint_for_file
+from jobs.contracts.errors import LaunchError, NotFound, hint_for_file
 from jobs.contracts.spec import Environment
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
@@ -150,7 +150,12 @@ def check_runtimes(project: Project) -> Iterator[Check]:
     from jobs.images import runtimes as images
 
     for name in images.list_images(project.root):
-        root = images.runtime_root(name, project.root)
+        try:
+            root = images.runtime_root(name, project.root)
+        except NotFound as error:
+            found = error.message
+            yield Check(part=f"image {name}", health=Health.NOTE, found=found, mend=error.hint)
+            continue
         if images.is_finished(root):
             yield _ok(f"image {name}", str(root))
             continue

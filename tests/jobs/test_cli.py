@@ -29,6 +29,10 @@ script: train.py
 args: {epochs: 3}
 processes_per_node: 2
 """
+APART = (
+    "nothing connects the 2 processes: each trains a model of its own; "
+    "`launcher: torch`, `horovod`, `tensorflow` or `mpi` joins them"
+)
 
 
 @pytest.fixture
@@ -214,6 +218,7 @@ def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching,
         f"code      {launching.folder} (3 files, {size} B)\n"
         "limits    hang 30 min\n"
         "price     free\n"
+        f"note      {APART}\n"
         "\n"
         "\n"
         f"{run.id} completed after 42 s\n"
@@ -231,7 +236,7 @@ def test_a_failed_run_names_rank_host_cause_and_traceback(launching, job):
     typed = launching.type("run", job, "--set", "env.ENDS_AS=failed")
     run = launching.runs()[0]
     assert typed.code == 100
-    summary = typed.err.partition("price     free\n\n\n")[2]
+    summary = typed.err.partition(f"{APART}\n\n\n")[2]
     assert summary.startswith(
         f"{run.id} failed after 42 s: rank 1 on node-a: uncaught exception: ValueError: no luck\n"
         "Traceback (most recent call last):\n"
@@ -301,14 +306,15 @@ def test_a_plan_notes_what_run_would_refuse_for(launching, job, nothing_built, w
     assert typed.out.startswith("job       first\n")
     assert typed.err == "".join(f"warning: {note}\n" for note in notes)
     typed = launching.type(*words, "--json")
-    assert (typed.code, typed.err, typed.json()["notes"]) == (0, "", notes)
+    assert (typed.code, typed.err, typed.json()["notes"]) == (0, "", [APART, *notes])
 
 
 def test_a_plan_notes_an_image_that_does_not_exist(launching, job, nothing_built):
     typed = launching.type("plan", job, "--set", "image=pytroch", "--json")
     assert typed.code == 0
     assert [note.partition(";")[0] for note in typed.json()["notes"]] == [
-        f"no image `pytroch` in {project_root() / 'images'}"
+        APART.partition(";")[0],
+        f"no image `pytroch` in {project_root() / 'images'}",
     ]
 
 
@@ -684,6 +690,20 @@ def test_rerun_runs_the_same_with_what_is_set(launching, job):
     assert second == msgspec.structs.replace(
         first, command=("python", "train.py", "--epochs", "9", "--amp")
     )
+
+
+def test_rerun_checks_what_is_set_by_the_options_of_our_program(launching):
+    launching.type("run", "mnist-synthetic")
+    ran = len(launching.runs())
+    typed = launching.type("rerun", "last", "--set", "args.epohcs=9")
+    assert (typed.code, typed.err) == (
+        2,
+        "error: --set args.epohcs=9: the program has no option `epohcs`\n\n"
+        "hint: did you mean `epochs`?\n",
+    )
+    assert len(launching.runs()) == ran == 1
+    launching.type("rerun", "last", "--set", "args.epochs=9")
+    assert len(launching.runs()) == 2
 
 
 def test_rerun_says_what_cannot_be_the_same(launching, job):

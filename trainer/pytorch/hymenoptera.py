@@ -46,7 +46,7 @@ from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import Source, normalise
-from trainer.pytorch.networks import NetworkName, build_resnet, load_pretrained
+from trainer.pytorch.networks import NetworkName, build_resnet, find_weights, load_pretrained
 from trainer.pytorch.picture_data import (
     SYNTHETIC,
     Data,
@@ -83,7 +83,7 @@ class Options(TrainingOptions):
     ] = "fp32"
     network: Annotated[NetworkName, "network of the weights"] = "resnet18"
     weights: Annotated[
-        Path | None, "file of pretrained weights, here or in the data's folder; else random ones"
+        Path | None, "file of pretrained weights, here or in the data's folder; `none` for random"
     ] = None
     train: Annotated[Literal["head", "all"], "the last layer only, or every weight"] = "head"
     epochs: Annotated[int, "passes over the training set"] = 25
@@ -158,11 +158,12 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     )
     require_full_batch(data.num_train, batch_per_rank=options.batch_per_rank, world_size=world.size)
 
+    is_made = options.data == SYNTHETIC
+    weights = find_weights(options.weights, folder, option="--weights", is_made=is_made)
     torch.manual_seed(options.seed)
     network = build_resnet(options.network, len(data.classes))
-    if options.weights is not None:
-        path = options.weights if options.weights.exists() else folder / options.weights
-        load_pretrained(network, path, say=print if world.is_main else lambda _: None)
+    if weights is not None:
+        load_pretrained(network, weights, say=print if world.is_main else lambda _: None)
     elif options.train == "head" and world.is_main:
         warn("without --weights the frozen backbone is random")
     network = network.to(device, memory_format=torch.channels_last)

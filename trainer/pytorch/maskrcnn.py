@@ -45,9 +45,10 @@ from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.maskrcnn_evaluation import evaluate
-from trainer.pytorch.maskrcnn_loading import Reader, Sample, find_data, read_sample
+from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
 from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network, write_design
 from trainer.pytorch.maskrcnn_picture import predict
+from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
 from trainer.pytorch.strategy import (
@@ -92,7 +93,9 @@ class Options(TrainingOptions):
     weights: Annotated[
         Path | None, "begin from, or predict with: .safetensors, torchvision's .pth, checkpoints"
     ] = None
-    backbone_weights: Annotated[Path | None, "begin from a classifier's weights"] = None
+    backbone_weights: Annotated[
+        Path | None, "begin from a classifier's weights; `none` begins from random ones"
+    ] = None
     evaluate: Annotated[bool, "COCO's figures after each epoch and at the end"] = True
     predict: Annotated[
         Path | None, "draw the objects that --weights find in this picture; do not train"
@@ -113,7 +116,7 @@ class Options(TrainingOptions):
     @property
     def is_pretrained(self) -> bool:
         """True if training begins from weights of a file."""
-        return self.weights is not None or self.backbone_weights is not None
+        return {self.weights, self.backbone_weights} - {None, NO_WEIGHTS} != set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +202,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         weights=options.weights,
         backbone_weights=options.backbone_weights,
         folder=folder,
+        is_made=options.data == SYNTHETIC,
         regions_per_image=options.regions_per_image,
         say=print if world.is_main else lambda _: None,
     )

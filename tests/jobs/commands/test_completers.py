@@ -188,6 +188,20 @@ def test_keys_of_a_job_are_offered_for_set(launching):
     assert complete(launching, "launch run digits --set li") == ["limits="]
 
 
+def test_options_of_the_jobs_program_are_offered_for_set(launching):
+    text = "name: x\nimage: pytorch\nmodule: trainer.pytorch.mnist\n"
+    job = launching.write_job(text)
+    for line in ("launch run mnist", f"launch plan {job} -s local"):
+        assert complete(launching, f"{line} --set args.ep") == ["args.epochs="]
+        devices = [f"args.device={name}" for name in ("auto", "cpu", "cuda")]
+        assert complete(launching, f"{line} --set args.device=") == devices
+    assert described(launching, "launch run mnist --set args.epo") == {
+        "args.epochs=": "passes over the training set"
+    }
+    launching.write_job("name: x\nimage: pytorch\nscript: train.py\n", "own.yaml")
+    assert complete(launching, "launch run own.yaml --set args.") == []
+
+
 def test_where_a_file_belongs_the_shell_is_left_to_offer_its_own(launching):
     for line in ("launch ls --env env", "launch fetch --into ", "launch data push "):
         assert complete(launching, line) == []

@@ -77,6 +77,53 @@ def test_a_mistake_is_explained(launching, project, words, message, hint):
     assert typed.err.replace("'cpu', 'cuda'", "cpu, cuda") == f"error: {text}\n\nhint: {hint}\n"
 
 
+@pytest.mark.parametrize(
+    ("said", "start"),
+    [
+        ("Cannot connect to the Docker daemon at unix:///x.sock", "sudo systemctl start docker"),
+        (
+            "permission denied while trying to connect to the Docker daemon socket",
+            "sudo usermod -aG docker $USER, then log in again",
+        ),
+    ],
+)
+@pytest.mark.parametrize("words", [["build"], ["push", "--registry", "r.test/x"]])
+def test_a_docker_without_its_daemon_is_told_before_anything_is_built(
+    launching, project, tmp_path, monkeypatch, words, said, start
+):
+    program = fake_container_engine.install(tmp_path / "bin", "docker")
+    monkeypatch.setenv("FAKE_ENGINE_FAILS", "version")
+    monkeypatch.setenv("FAKE_ENGINE_SAYS", said)
+    typed = launching.type_bare("image", words[0], "pytorch", *words[1:])
+    assert typed.code == 1
+    assert typed.err == (
+        f"error: docker is on PATH, but its daemon does not answer: {said}\n\n"
+        f"hint: {start}; or apt-get install buildah, which needs no daemon\n"
+    )
+    assert [call["arguments"] for call in fake_container_engine.calls(program)] == [
+        ["version", "--format", "{{.Server.Version}}"]
+    ]
+
+
+def test_an_image_without_a_lock_is_listed_and_says_what_it_lacks(launching, project):
+    folder = project / "images" / "mine"
+    folder.mkdir()
+    shutil.copyfile(project / "images" / "pytorch" / "Dockerfile", folder / "Dockerfile")
+    typed = launching.type_bare("image", "install", "mine")
+    assert typed.err.startswith(f"error: image `mine` has no {folder / 'requirements.in'}\n")
+    (folder / "requirements.in").write_text("numpy\n")
+    rows = json.loads(launching.type_bare("image", "ls", "--json").out)
+    assert rows[0] == {"name": "mine", "built": False, "runtime": None, "containers": []}
+    row = launching.type_bare("image", "ls").out.splitlines()[1]
+    assert row.split(maxsplit=3)[2:] == ["no", "no lock; see `launch image install mine`"]
+    typed = launching.type_bare("image", "install", "mine")
+    assert (typed.code, typed.err.partition("\n")[0]) == (
+        102,
+        f"error: image `mine` has no lock: {folder / 'requirements.txt'} is not there",
+    )
+    assert " pip compile --generate-hashes " in typed.err
+
+
 def test_a_push_prints_the_setting_that_pins_the_image(launching, project, engine):
     recipe = read_recipe("pytorch", "cuda", project)
     assert launching.type_bare("image", "build", "pytorch", "--variant", "cuda").code == 0

@@ -209,7 +209,9 @@ def _fetch(archive: Archive, part: _Part, backoff_s: Sequence[float]) -> None:
             message, hint="correct this, then type the same again to continue"
         ) from None
     message = f"`{archive.name}` was not downloaded: {'; '.join(dict.fromkeys(failures))}"
-    raise TrainingError(message, hint="type the same again later, or put the file there yourself")
+    stated = f"{archive.checksum.algorithm.upper()} {archive.checksum.digest}"
+    hint = f"type the same again later, or get {archive.urls[0]} ({stated}) into {part.path.parent}"
+    raise TrainingError(message, hint=hint)
 
 
 def _fetch_from(

@@ -28,6 +28,12 @@ from trainer.data.prepare.fetch import fetch_archives
 from trainer.data.prepare.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.prepare.staging import Staging, Unpacked, is_prepared
 from trainer.data.prepare.unpack import Progress, unpack
+from trainer.data.prepare.weights import (
+    place_weights,
+    require_checksum,
+    require_weights,
+    weights_name,
+)
 
 _IMAGENET_PAGE = "https://www.image-net.org/download-images"
 
@@ -76,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 events,
                 checksums=arguments.checksums,
                 download=arguments.download,
+                weights=None if arguments.no_weights else published.WEIGHTS.get(arguments.dataset),
             )
     except (TrainingError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -104,12 +111,22 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="checksums of your own archives, in the format of md5sum or sha256sum",
     )
+    parser.add_argument(
+        "--no-weights",
+        action="store_true",
+        help="leave out the pretrained weights that the data set's job begins with",
+    )
     parser.add_argument("--json", action="store_true", help="print events as JSON lines")
     return parser
 
 
 def _require_no_archives(arguments: argparse.Namespace) -> None:
-    options = {"--from": "source", "--download": "download", "--checksums": "checksums"}
+    options = {
+        "--from": "source",
+        "--download": "download",
+        "--checksums": "checksums",
+        "--no-weights": "no_weights",
+    }
     for option, name in options.items():
         if getattr(arguments, name):
             message = f"digits come with scikit-learn, not from archives: {option} is of no use"
@@ -132,11 +149,12 @@ def prepare_archives(
     checksums: Path | None = None,
     download: bool = False,
     archives: Sequence[Archive] | None = None,
+    weights: Archive | None = None,
 ) -> None:
     """Make the folder `target` from the archives in `source`; a whole one that is there stays.
 
-    `archives` stand in for the published ones of the same names, from other places. Raises
-    TrainingError where an archive is missing, wrong, cut off or unsafe.
+    `archives` stand in for the published ones of the same names, from other places; `weights` is
+    the file of pretrained weights that comes to lie beside the pictures. Raises TrainingError where an archive is missing, wrong, cut off or unsafe.
     """
     wanted = _DATASETS[dataset]
     archives = archives or wanted.archives
@@ -144,23 +162,48 @@ def prepare_archives(
         names = ", ".join(archive.name for archive in archives)
         message = f"ImageNet asks its users to register: get {names} from {_IMAGENET_PAGE}"
         raise TrainingError(message, hint=f"put them into {source}, leave --download out")
-    if there := is_prepared(target, dataset):
-        PartialFolder(target).forget_finished()
-        _tell_done(target, there, events, changed=False)
-        return
     listed = read_checksums(checksums) if checksums else None
+    if weights is not None and listed is not None:
+        weights = replace(weights, checksum=listed.get(weights.name, weights.checksum))
+    usual = published.WEIGHTS.get(dataset)
+    if there := is_prepared(target, dataset, beside=weights_name(usual) if usual else ""):
+        PartialFolder(target).forget_finished()
+        added = weights is not None and _add_weights(weights, source, target, events, download)
+        _tell_done(target, there, events, changed=added)
+        return
     sources = _Sources(
         archives=archives, folder=source, expected=expected_checksums(archives, listed)
     )
     if download:
-        fetch_archives(archives, source, events)
+        fetch_archives([*archives, *([weights] if weights else [])], source, events)
     _require_archives(archives, source, dataset)
+    if weights is not None:
+        require_weights(weights, source)
     with Staging(target, dataset) as staging:
         parts = wanted.plan(sources, staging)
         _unpack_all(parts, sources, staging, events)
         wanted.check(staging.folder)
-        made = staging.finish(tuple(root for part in parts for root in part.roots))
+        roots = [root for part in parts for root in part.roots]
+        if weights is not None:
+            place_weights(weights, source, staging.folder)
+            roots.append(weights_name(weights))
+        made = staging.finish(tuple(roots))
     _tell_done(target, made, events, changed=True)
+
+
+def _add_weights(
+    weights: Archive, source: Path, target: Path, events: Events, download: bool
+) -> bool:
+    """Put the weights into a folder that was prepared before; tell whether they were missing."""
+    made = target / weights_name(weights)
+    if made.is_file():
+        require_checksum(made, weights, shown=made)
+        return False
+    if download:
+        fetch_archives([weights], source, events)
+    require_weights(weights, source)
+    place_weights(weights, source, target)
+    return True
 
 
 def _require_archives(archives: Sequence[Archive], source: Path, dataset: str) -> None:
