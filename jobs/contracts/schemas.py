@@ -16,6 +16,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
     JobFile: {
         "name": "What the run is called in `launch ls`.",
+        "description": "A sentence on the job, for `launch jobs` and for readers.",
         "image": "A folder of images/, or any image reference.",
         "launcher": "How ranks find each other. `none` starts them without a rendezvous.",
         "module": "A Python module to run as `python -m`. One of module, script, command.",

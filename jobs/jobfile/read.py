@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
+from jobs.jobfile.written import SUFFIX as SCRIPT
+from jobs.jobfile.written import is_script, write_job
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
     Node,
@@ -41,32 +43,54 @@ class CodeLocation:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedJob:
-    """A job and where it came from: paths in it are relative to `folder`."""
+    """A job and where it came from: paths in it are relative to `folder`.
+
+    `sentences` tell how the job of a script without a job file came about.
+    """
 
     job: JobFile
     source: str
     folder: Path
     code: CodeLocation | None
+    sentences: tuple[str, ...] = ()
 
 
 def load_job(
-    name: str, overrides: Sequence[str] = (), options: Mapping[str, str] = {}
+    name: str,
+    overrides: Sequence[str] = (),
+    options: Mapping[str, str] = {},
+    arguments: Sequence[str] = (),
 ) -> LoadedJob:
-    """Read a job file or a job of the catalog, with `--set` and the options that stand for one.
+    """Read a job file, a job of the catalog or a script, with `--set` and its options.
 
-    `options` maps keys of the job file to the values that options gave them. Raises NotFound for
-    an unknown job, LaunchError for every mistake in it and for paths that lead nowhere.
+    `options` maps keys of the job file to the values that options gave them; `arguments` are those
+    of a script. Raises NotFound for an unknown job, LaunchError for every mistake in it and for
+    paths that lead nowhere.
     """
     path = find_job(name)
-    root = read_tree(path, name)
-    job = decode_job(override(root, overrides, options))
-    folder = path.parent.resolve()
+    sentences: tuple[str, ...] = ()
+    if is_script(path):
+        written = write_job(path, name, arguments)
+        root, sentences = parse_yaml(written.text, f"the job of {name}"), written.sentences
+    elif arguments:
+        message = f"`{name}` is not a script, and takes no arguments: {arguments[0]}"
+        raise LaunchError(message, hint="--set args.KEY=VALUE changes an argument of a job")
+    else:
+        root = read_tree(path, name)
+    loaded = load_tree(override(root, overrides, options), name, path.parent)
+    return replace(loaded, sentences=sentences)
+
+
+def load_tree(root: Node, name: str, folder: Path) -> LoadedJob:
+    """Decode the tree as the job `name` whose paths are relative to `folder`; find its code."""
+    job = decode_job(root)
+    folder = folder.resolve()
     return LoadedJob(job=job, source=name, folder=folder, code=_locate_code(job, folder, name))
 
 
 def find_job(name: str) -> Path:
     """Find the file that a path or a catalog name stands for."""
-    is_path = name.endswith(SUFFIXES) or os.sep in name or "/" in name
+    is_path = name.endswith((*SUFFIXES, SCRIPT)) or os.sep in name or "/" in name
     if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
         path = _path(name, "JOB")
         if path.is_file():
@@ -76,13 +100,21 @@ def find_job(name: str) -> Path:
             inside = _job_files(path)
             hint = f"name a job file in it: {path / inside[0]}" if inside else "name a job file"
             raise LaunchError(message, hint=hint)
-        message = f"the job file `{name}` is not there"
+        what = "script" if is_script(path) else "job file"
+        message = f"the {what} `{name}` is not there"
         raise NotFound(message, hint=_nearest_job(path.name, path.parent))
-    path = CATALOG / f"{name}.yaml"
     if name in catalog_names():
-        return path
+        return CATALOG / f"{name}.yaml"
     message = f"there is no job `{name}`"
     raise NotFound(message, hint=_nearest_job(name, Path()))
+
+
+def require_catalog_name(name: str) -> None:
+    """Raise NotFound, with the nearest name, unless the catalog has a job of this name."""
+    if name not in catalog_names():
+        message = f"the catalog has no job `{name}`"
+        near = get_close_matches(name, catalog_names(), n=1)
+        raise NotFound(message, hint=f"did you mean `{near[0]}`?" if near else "launch jobs")
 
 
 def catalog_names() -> list[str]:
@@ -252,7 +284,8 @@ def _place(root: Node, *path: str) -> str:
 
 
 def _nearest_job(name: str, folder: Path) -> str:
-    jobs = {file: str(folder / file) for file in _job_files(folder)}
+    files = [*_job_files(folder), *(file for file in _names(folder) if file.endswith(SCRIPT))]
+    jobs = {file: str(folder / file) for file in files}
     near = get_close_matches(name, [*jobs, *catalog_names()], n=1)
     if not near and f"{name}.yaml" in jobs:
         near = [f"{name}.yaml"]

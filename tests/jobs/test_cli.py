@@ -65,7 +65,20 @@ def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
 
 
 EVERY_COMMAND = [
-    *("run", "plan", "ls", "show", "logs", "wait", "cancel", "fetch", "rerun", "diff"),
+    *(
+        "run",
+        "plan",
+        "init",
+        "jobs",
+        "ls",
+        "show",
+        "logs",
+        "wait",
+        "cancel",
+        "fetch",
+        "rerun",
+        "diff",
+    ),
     *("report", "schema", "doctor", "completion"),
     *(f"image {each}" for each in ("install", "build", "push", "ls")),
     *(f"data {each}" for each in ("prepare", "pack", "synthesize", "push", "pull", "ls")),
