@@ -67,14 +67,14 @@ def load_job(
     of a script. Raises NotFound for an unknown job, LaunchError for every mistake in it and for
     paths that lead nowhere.
     """
+    if arguments and not is_script(Path(name)):
+        message = f"unexpected argument: {arguments[0]}; `{name}` is not a script"
+        raise LaunchError(message, hint="--set args.KEY=VALUE changes an argument of a job")
     path = find_job(name)
     sentences: tuple[str, ...] = ()
     if is_script(path):
         written = write_job(path, name, arguments)
         root, sentences = parse_yaml(written.text, f"the job of {name}"), written.sentences
-    elif arguments:
-        message = f"`{name}` is not a script, and takes no arguments: {arguments[0]}"
-        raise LaunchError(message, hint="--set args.KEY=VALUE changes an argument of a job")
     else:
         root = read_tree(path, name)
     loaded = load_tree(override(root, overrides, options), name, path.parent)

@@ -149,7 +149,12 @@ def test_the_version_is_printed(launching):
             "argument --env: not allowed with argument -s/--stack",
             "see `launch ls --help`",
         ),
-        (["run", "a", "b"], "unexpected argument: b", "see `launch run --help`"),
+        (["show", "a", "b"], "unexpected argument: b", "see `launch show --help`"),
+        (
+            ["run", "a", "b"],
+            "unexpected argument: b; `a` is not a script",
+            "--set args.KEY=VALUE changes an argument of a job",
+        ),
         (
             ["--verison"],
             "no such option: --verison (did you mean --version?)",

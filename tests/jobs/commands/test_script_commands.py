@@ -67,7 +67,7 @@ def test_an_option_of_the_script_before_the_dashes_is_told_where_it_belongs(laun
     assert "hint: see `launch run --help`; options of a script stand behind `--`" in typed.err
     typed = typing("run", "digits", "epochs")
     assert typed.code == 2
-    assert "`digits` is not a script, and takes no arguments: epochs" in typed.err
+    assert "unexpected argument: epochs; `digits` is not a script" in typed.err
 
 
 def test_init_writes_a_job_file_that_plans_as_the_script_does(launching, typing):

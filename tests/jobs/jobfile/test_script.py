@@ -235,7 +235,7 @@ def test_set_and_the_options_hold_for_a_script(folder):
 
 
 def test_arguments_behind_a_job_file_are_refused(folder):
-    with pytest.raises(LaunchError, match="`digits` is not a script, and takes no arguments: -x"):
+    with pytest.raises(LaunchError, match="unexpected argument: -x; `digits` is not a script"):
         load_job("digits", arguments=["-x"])
 
 
