@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.launching import FakeEngine
 
 DDP = "import torch.distributed\n"
@@ -131,3 +132,15 @@ def test_init_writes_where_the_stack_cannot_plan_and_says_so(launching, typing):
     assert (typed.code, typed.out) == (0, "job.yaml\n")
     assert "cannot plan this job: environment.json: No such file or directory; hint: " in typed.err
     assert (launching.folder / "job.yaml").read_text() == WRITTEN
+
+
+@pytest.mark.parametrize("engine", ["azureml", "azureml_v1"])
+def test_a_script_is_planned_alike_on_azure(launching, typing, engine):
+    launching.write_environment(make_cloud_environment(engine=engine))
+    assert typing("init", "train.py", script_words=["--epochs", "3"]).code == 0
+    of_script = typing("plan", "train.py", "--json", script_words=["--epochs", "3"])
+    of_file = typing("plan", "job.yaml", "--json")
+    assert (of_script.code, of_file.code) == (0, 0), of_script.err
+    spec = of_script.json()["spec"]
+    assert spec == of_file.json()["spec"]
+    assert (spec["command"], spec["launcher"]) == (["python", "train.py", "--epochs", "3"], "torch")
