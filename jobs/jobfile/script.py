@@ -63,6 +63,7 @@ KINDS = (
             f"{_TF}.ParameterServerStrategy",
             f"{_TF}.experimental.ParameterServerStrategy",
             f"{_TF}.coordinator",
+            f"{_TF}.experimental.coordinator",
         ),
         uses="tf.distribute with parameter servers",
         image="tensorflow",
@@ -73,6 +74,7 @@ KINDS = (
         names=(
             f"{_TF}.MultiWorkerMirroredStrategy",
             f"{_TF}.experimental.MultiWorkerMirroredStrategy",
+            "TF_CONFIG",
         ),
         uses="tf.distribute",
         image="tensorflow",
@@ -80,10 +82,12 @@ KINDS = (
     ),
     Kind(
         names=(
-            _TORCH,
+            f"{_TORCH}.init_process_group",
+            f"{_TORCH}.device_mesh",
+            f"{_TORCH}.fsdp",
+            f"{_TORCH}.init_device_mesh",
             "torch.nn.parallel.DistributedDataParallel",
             "torch.nn.parallel.distributed",
-            "torch.utils.data.distributed",
         ),
         uses=_TORCH,
         image="pytorch",
@@ -112,6 +116,7 @@ UNKNOWN = Kind(names=(), uses="no framework that is known", image="pytorch")
 # Such a script starts one process a GPU by itself, unless it reads its rank from the environment.
 _SPAWNING = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK"})
+_VARIABLES = _RANK_VARIABLES | {"TF_CONFIG"}
 _SPAWNED = Kind(names=(), uses="processes that it starts itself", image="pytorch")
 _IMAGE_OF_KERAS_2 = "tensorflow-keras2"
 
@@ -147,6 +152,11 @@ def decide(names: frozenset[str], script: str, *, keras_2: str | None = None) ->
     others = [each for each in kinds if each.launcher not in {"none", kind.launcher}]
     if kind is UNKNOWN:
         sentences.append("if that is wrong: --set image=... --set launcher=...")
+    elif kind.uses == "torch" and _is_used(_TORCH, names):
+        sentences.append(
+            f"it also uses {_TORCH}, but forms no process group; if that is wrong: "
+            "--set launcher=torch --processes-per-node gpu"
+        )
     elif others and kind is not _SPAWNED:
         other = others[0]
         sentences.append(
@@ -196,7 +206,7 @@ def _parse(content: bytes, name: str) -> _Source:
     except (RecursionError, MemoryError):
         raise _no_python(name, "nested too deeply") from None
     bound, imports = _bindings(tree)
-    names = set(imports) | set(_attributes(tree, bound)) | set(_rank_variables(tree))
+    names = set(imports) | set(_attributes(tree, bound)) | set(_variables(tree))
     return _Source(names=frozenset(names), imports=imports, keras_2=keras_2)
 
 
@@ -236,10 +246,10 @@ def _attributes(tree: ast.Module, bound: Mapping[str, str]) -> Iterator[str]:
             yield ".".join([bound[inner.id], *reversed(chain)])
 
 
-def _rank_variables(tree: ast.Module) -> Iterator[str]:
-    """Yield the variables of a rank that the script mentions."""
+def _variables(tree: ast.Module) -> Iterator[str]:
+    """Yield the environment variables of a rank that the script mentions."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value in _RANK_VARIABLES:
+        if isinstance(node, ast.Constant) and node.value in _VARIABLES:
             yield str(node.value)
 
 

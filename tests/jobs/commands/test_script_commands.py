@@ -5,7 +5,7 @@ import pytest
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.launching import FakeEngine
 
-DDP = "import torch.distributed\n"
+DDP = "from torch.distributed import init_process_group\n"
 SAID = "train.py uses torch.distributed: image pytorch, launcher torch, one process per GPU\n"
 WRITTEN = """\
 name: train                 # in `launch ls`

@@ -14,6 +14,7 @@ HVD_TF = ("Horovod for TensorFlow", "tensorflow", "horovod")
 TF_WORKERS = ("tf.distribute", "tensorflow", "tensorflow")
 DDP = ("torch.distributed", "pytorch", "torch")
 TORCH = ("torch", "pytorch", "none")
+DDP_TEXT = "from torch.distributed import init_process_group"
 NOTHING = ("no framework that is known", "pytorch", "none")
 
 SCRIPTS = {
@@ -24,14 +25,18 @@ SCRIPTS = {
     "import horovod.keras as hvd": HVD_KERAS,
     "import horovod.tensorflow as hvd": HVD_TF,
     "import tensorflow as tf\ns = tf.distribute.MultiWorkerMirroredStrategy()": TF_WORKERS,
+    "import tensorflow, os\nos.environ['TF_CONFIG']": TF_WORKERS,
     "import tensorflow as tf\ntf.distribute.MirroredStrategy()": (
         "TensorFlow",
         "tensorflow",
         "none",
     ),
     "import torch\ntorch.distributed.init_process_group('gloo')": DDP,
-    "import torch.distributed as dist": DDP,
-    "from torch import distributed as dist": DDP,
+    "import torch.distributed as dist\ndist.init_process_group()": DDP,
+    "from torch import distributed as dist\ndist.init_process_group()": DDP,
+    "from torch.distributed import init_process_group": DDP,
+    "from torch.distributed.fsdp import fully_shard": DDP,
+    "import torch, torch.distributed as dist\ndist.is_initialized()": TORCH,
     "from torch.nn.parallel import DistributedDataParallel as DDP": DDP,
     "from torch.nn.parallel import DataParallel": TORCH,
     "import torch\ntorch.nn.DataParallel(1)": TORCH,
@@ -86,13 +91,13 @@ def test_every_kind_has_a_script_here(folder):
 @pytest.mark.parametrize(
     ("text", "files"),
     [
-        ("import model", {"model": "import torch.distributed"}),
-        ("from model import net", {"model": "import torch.distributed"}),
-        ("from pack.model import net", {"pack__in____init__": "", "pack__in__model": "import torch.distributed"}),
-        ("from pack import model", {"pack__in____init__": "", "pack__in__model": "import torch.distributed"}),
-        ("import pack", {"pack__in____init__": "from . import model", "pack__in__model": "import torch.distributed"}),
-        ("import pack", {"pack__in____init__": "from .model import f", "pack__in__model": "from other import g", "other": "import torch.distributed"}),
-        ("import a", {"a": "import b", "b": "import a, torch.distributed"}),
+        ("import model", {"model": DDP_TEXT}),
+        ("from model import net", {"model": DDP_TEXT}),
+        ("from pack.model import net", {"pack__in____init__": "", "pack__in__model": DDP_TEXT}),
+        ("from pack import model", {"pack__in____init__": "", "pack__in__model": DDP_TEXT}),
+        ("import pack", {"pack__in____init__": "from . import model", "pack__in__model": DDP_TEXT}),
+        ("import pack", {"pack__in____init__": "from .model import f", "pack__in__model": "from other import g", "other": DDP_TEXT}),
+        ("import a", {"a": "import b", "b": f"import a\n{DDP_TEXT}"}),
     ],
 )  # fmt: skip
 def test_imports_are_followed_into_files_beside_the_script(folder, text, files):
@@ -106,7 +111,7 @@ def test_a_file_beside_the_script_hides_a_framework_of_its_name(folder):
 def test_files_outside_of_the_folder_and_files_that_are_no_python_are_left_aside(folder):
     inside = folder / "inside"
     inside.mkdir()
-    (folder / "outer.py").write_text("import torch.distributed")
+    (folder / "outer.py").write_text(DDP_TEXT)
     (inside / "linked.py").symlink_to(folder / "outer.py")
     (inside / "broken.py").write_text("def (")
     text = "import torch, broken, linked\nfrom ..outer import x\nfrom .....etc import y"
@@ -114,9 +119,7 @@ def test_files_outside_of_the_folder_and_files_that_are_no_python_are_left_aside
 
 
 def test_a_script_that_starts_its_own_processes_gets_one(folder):
-    text = (
-        "import torch.multiprocessing as mp\nimport torch.distributed\nmp.spawn(main, nprocs=4)\n"
-    )
+    text = f"import torch.multiprocessing as mp\n{DDP_TEXT}\nmp.spawn(main, nprocs=4)\n"
     assert found(reading(folder, text)) == ("processes that it starts itself", "pytorch", "none")
     by_rank = text + "import os\nrank = os.environ['LOCAL_RANK']\n"
     assert found(reading(folder, by_rank)) == DDP
@@ -134,13 +137,18 @@ def test_names_of_keras_2_ask_for_its_image(folder):
 
 
 def test_what_was_decided_is_said_with_the_way_to_change_it(folder):
-    assert reading(folder, "import torch.distributed").sentences == (
+    assert reading(folder, DDP_TEXT).sentences == (
         "train.py uses torch.distributed: image pytorch, launcher torch, one process per GPU",
     )
-    both = reading(folder, "import torch.distributed, horovod.torch")
+    both = reading(folder, f"{DDP_TEXT}\nimport horovod.torch")
     assert both.sentences == (
         "train.py uses Horovod for torch: image pytorch, launcher horovod, one process per GPU",
         "it also uses torch.distributed; for that: --set image=pytorch --set launcher=torch",
+    )
+    assert reading(folder, "import torch.distributed").sentences == (
+        "train.py uses torch: image pytorch, launcher none, one process",
+        "it also uses torch.distributed, but forms no process group; if that is wrong: "
+        "--set launcher=torch --processes-per-node gpu",
     )
     assert reading(folder, "import os").sentences == (
         "train.py uses no framework that is known: image pytorch, launcher none, one process",
@@ -225,7 +233,7 @@ outputs: {model: {}}        # a folder: TRAINYARD_OUTPUT_MODEL
 
 
 def test_set_and_the_options_hold_for_a_script(folder):
-    (folder / "train.py").write_text("import torch.distributed")
+    (folder / "train.py").write_text(DDP_TEXT)
     loaded = load_job(
         "train.py", ["args.lr=0.1", "inputs.digits.dataset=digits"], {"processes_per_node": "4"}
     )
