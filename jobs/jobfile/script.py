@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Launcher
-from jobs.jobfile.keras2 import keras2_names
+from jobs.jobfile.keras_names import keras2_names
 
 MOST_BYTES = 1 << 20
 MOST_FILES = 200
