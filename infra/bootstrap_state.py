@@ -337,7 +337,7 @@ def _address(text: str) -> str:
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
-        problem = f"{text!r} is no IPv4 address or range: {error}"
+        problem = f"{text!r} is not a valid IPv4 address or range: {error}"
         raise argparse.ArgumentTypeError(problem) from error
     if network.prefixlen == 31 or any(network.overlaps(private) for private in PRIVATE):
         problem = f"{text!r}: a storage firewall takes public addresses and ranges up to /30"

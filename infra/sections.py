@@ -35,7 +35,7 @@ class Section:
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, dict):
-            self.refuse("", f"{json.dumps(self.values)} is no mapping")
+            self.refuse("", f"{json.dumps(self.values)} is not a mapping")
             self.values = None
 
     @property
@@ -57,7 +57,7 @@ class Section:
         names = list(self.mapping or ())
         for name in names:
             if not NAME.fullmatch(name):
-                self.refuse(name, "is no name (small letters, digits, dashes; 32 at most)")
+                self.refuse(name, "is not a valid name (small letters, digits, dashes; 32 at most)")
         return names
 
     def take_section(self, key: str) -> Section:
@@ -76,7 +76,7 @@ class Section:
         if value is None:
             return low
         if not isinstance(value, int) or isinstance(value, bool):
-            self.refuse(key, f"{json.dumps(value)} is no whole number")
+            self.refuse(key, f"{json.dumps(value)} is not a whole number")
         elif not low <= value <= high:
             self.refuse(key, f"{value} is not between {low} and {high}")
         else:
@@ -90,7 +90,7 @@ class Section:
         if value is None:
             return fallback
         if not isinstance(value, str) or not value:
-            self.refuse(key, f"{json.dumps(value)} is no folder")
+            self.refuse(key, f"{json.dumps(value)} is not a folder")
             return fallback
         folder = Path(os.path.normpath(root / Path(value).expanduser()))
         if reason := _why_not_writable(folder):
@@ -103,7 +103,7 @@ class Section:
         if value in choices:
             return value
         if value is not None:
-            self.refuse(key, f"{json.dumps(value)} is none of: {', '.join(choices)}")
+            self.refuse(key, f"{json.dumps(value)} is not one of: {', '.join(choices)}")
         return choices[0]
 
     def take_text(self, key: str, pattern: re.Pattern[str], wanted: str) -> str:
@@ -112,7 +112,7 @@ class Section:
         if value is None:
             return ""
         if not isinstance(value, str) or not pattern.fullmatch(value):
-            self.refuse(key, f"{json.dumps(value)} is no {wanted}")
+            self.refuse(key, f"{json.dumps(value)} is not a valid {wanted}")
             return ""
         return value
 
@@ -123,12 +123,12 @@ class Section:
         if values is None:
             return ()
         if not isinstance(values, list):
-            self.refuse(key, f"{json.dumps(values)} is no list")
+            self.refuse(key, f"{json.dumps(values)} is not a list")
             return ()
         texts: list[str] = []
         for index, value in enumerate(cast("list[Any]", values)):
             if not isinstance(value, str) or not pattern.fullmatch(value):
-                self.refuse(f"{key}[{index}]", f"{json.dumps(value)} is no {wanted}")
+                self.refuse(f"{key}[{index}]", f"{json.dumps(value)} is not a valid {wanted}")
             elif value.lower() in {text.lower() for text in texts}:
                 self.refuse(f"{key}[{index}]", f"{json.dumps(value)} is there twice")
             else:
@@ -192,7 +192,7 @@ def _why_not_writable(folder: Path) -> str | None:
     while not os.path.lexists(nearest):
         nearest = nearest.parent
     if not os.path.isdir(nearest):  # noqa: PTH112
-        return f"{nearest} is in the way, it is no folder"
+        return f"{nearest} is in the way, it is not a folder"
     if not os.access(nearest, os.W_OK | os.X_OK):
         return f"no permission to write in {nearest}"
     return None

@@ -68,7 +68,7 @@ def why_not(name: str) -> str:
     lasting = [key for key, size in _BY_KEY.items() if size.retires is None]
     near = difflib.get_close_matches(_key(name), lasting, n=1, cutoff=0.75)
     hint = _BY_KEY[near[0]].name if near else "one of docs/azure.md#sizes"
-    return f"{name!r} is no size that a cluster can have; hint: {hint}"
+    return f"{name!r} is not a size that clusters can have; hint: {hint}"
 
 
 def _key(name: str) -> str:

@@ -33,13 +33,13 @@ VERBS = {
     "cancel": "End runs.",
     "fetch": "Download a run's outputs and logs.",
     "rerun": "Start a recorded run again.",
-    "diff": "Compare two runs.",
+    "diff": "Show how two runs differ.",
     "report": "Show the final figures of runs and draw their curves.",
     "data": "Prepare, push, list and pull datasets.",
     "env": "List, show, export, check and repair environments.",
     "cluster": "List a stack's clusters; keep nodes warm, release them, resize.",
     "image": "Install images on this machine; build and push them as containers.",
-    "schema": "Print the JSON Schema of a job file.",
+    "schema": "Print the JSON Schema of a job file or of an environment.",
     "doctor": "Check this machine and name what is missing.",
     "completion": "Print the script by which a shell completes `launch`.",
 }
@@ -156,7 +156,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         cls=Verbs,
         help="Run distributed training jobs on an environment made by `pulumi up`.",
-        epilog="`launch run digits` runs the demo's job; `launch COMMAND --help` tells more.",
+        epilog="`launch run digits` runs the demo job; `launch COMMAND --help` explains a command.",
         context_settings=SETTINGS,
         no_args_is_help=True,
         add_completion=False,
@@ -184,7 +184,7 @@ def _own_options(
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+        bool, typer.Option("--debug", help="Show the traceback of an error; allowed at any place.")
     ] = False,
 ) -> None: ...
 
@@ -212,15 +212,15 @@ def _take_debug(words: list[str]) -> tuple[list[str], bool]:
 def _unexpected(error: Exception) -> LaunchError:
     if isinstance(error, FileNotFoundError) and error.filename is None:
         # os.getcwd() names no file.
-        return LaunchError("the working folder is gone", hint="cd to a folder that is there")
+        return LaunchError("the working folder was deleted", hint="cd to an existing folder")
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return LaunchError(f"{error.strerror}{place}", hint="add --debug to see where it happened")
     if isinstance(error, RecursionError):
-        message = "what a file or a service says is nested too deeply to be read"
-        return LaunchError(message, hint="add --debug to see what was read")
+        message = "a file or an answer of a service is nested too deeply"
+        return LaunchError(message, hint="add --debug to see its source")
     message = f"{type(error).__name__}: {error}"
-    return LaunchError(message, hint="this is a fault of launch; add --debug for its traceback")
+    return LaunchError(message, hint="this is a bug in launch; add --debug for the traceback")
 
 
 def _complete(instruction: str) -> int:

@@ -28,7 +28,7 @@ HINTS = {
     errno.EROFS: UNWRITABLE,
     errno.ENOSPC: "a whole set-up takes about 9 GB; XDG_CACHE_HOME may name another disk",
 }
-OTHER_HINT = "mend this and type the same again, it goes on"
+OTHER_HINT = "correct this and type the same again, it goes on"
 
 
 def main() -> int:

@@ -188,7 +188,7 @@ def _why_no_range(address: str) -> str | None:
     try:
         network = ipaddress.IPv4Network(address, strict=False)
     except ValueError:
-        return "is no IPv4 address or range"
+        return "is not a valid IPv4 address or range"
     prefix = network.prefixlen
     if "/" in address and prefix >= 31:
         return "is too narrow for a range: Azure Storage takes its addresses one by one"
@@ -219,7 +219,8 @@ def _parse_clusters(section: Section) -> dict[str, CloudClusterSettings]:
     for name in section.mapping or ():
         if not _CLUSTER.fullmatch(name):
             section.refuse(
-                name, "is no name of a cluster (9 small letters, digits, dashes; a letter first)"
+                name,
+                "is not a valid cluster name (9 small letters, digits, dashes; a letter first)",
             )
         clusters[name] = _parse_cluster(section.take_section(name))
     if section.mapping is not None and not clusters:
@@ -256,7 +257,9 @@ def _parse_images(top: Section) -> dict[str, str]:
     images = top.take_texts("images")
     for name, reference in images.items():
         if not NAME.fullmatch(name):
-            top.refuse(f"images.{name}", "is no name (small letters, digits, dashes; 32 at most)")
+            top.refuse(
+                f"images.{name}", "is not a valid name (small letters, digits, dashes; 32 at most)"
+            )
         if not _DIGEST.fullmatch(reference):
             top.refuse(
                 f"images.{name}",

@@ -165,7 +165,7 @@ def check_port(port: int) -> None:
             message = (
                 f"port {port} of 127.0.0.1 is in use by another program"
                 f"{name_listener(port)} ({error.strerror}); "
-                f"`ss -ltnp sport = :{port}` names it, `trainyard:storage.port` takes another"
+                f"`ss -ltnp sport = :{port}` shows the process; set `trainyard:storage.port` to another port"
             )
             raise AzuriteError(message) from None
 

@@ -86,7 +86,7 @@ class SasFile(Sas):
         if ends and ends < now_in_seconds()[: len(ends)]:
             message = f"the SAS in `{self.path}` ended at {ends}"
             raise EnvironmentFailure(
-                message, hint="write a new one there; what was sent already stays"
+                message, hint="write a new SAS into the file; files that were sent already are kept"
             )
         return False
 
@@ -97,7 +97,7 @@ def _read_sas(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         message = f"the SAS in `{path}` cannot be read: {reason}"
-        raise LaunchError(message, hint="a file with a SAS token, or a SAS URL") from None
+        raise LaunchError(message, hint="the file must hold a SAS token or a SAS URL") from None
     token = urlsplit(text).query if "://" in text else text.lstrip("?")
     if "sig=" not in token or not token.isascii() or not token.isprintable() or " " in token:
         message = f"`{path}` holds no SAS"
@@ -136,6 +136,6 @@ def check_store(url: str, proof: str = "our login") -> None:
     """Raise EnvironmentFailure where an address, to be shown our proof, is of no store of Azure."""
     if not is_azures(url, STORES):
         address = "/".join(url.split("/")[:3])
-        message = f"{proof} is not shown to `{address}`, which is no store of Azure"
-        hint = "see who wrote the environment's file: a store is https://NAME.blob.core.windows.net"
+        message = f"{proof} is not sent to `{address}`, which is not an Azure store"
+        hint = "check who wrote the environment file: a store is https://NAME.blob.core.windows.net"
         raise EnvironmentFailure(message, hint=hint)

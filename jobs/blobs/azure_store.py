@@ -161,8 +161,10 @@ class AzureStore:
             account = host.partition(".")[0]
             proof = {"user_delegation_key": self._delegation_key(start, end)}
         else:
-            message = "a SAS cannot make another one"
-            raise LaunchError(message, hint="use an identity that may read the store: az login")
+            message = "a SAS cannot create another SAS"
+            raise LaunchError(
+                message, hint="log in as an identity that may read the store: az login"
+            )
         return generate_container_sas(
             account, self._container.name, permission="rl", start=start, expiry=end, **proof
         )
@@ -178,7 +180,7 @@ class AzureStore:
         try:
             return self._ask(borrow)
         except EnvironmentFailure as error:
-            message = f"the store https://{self._container.host} lends no key for a SAS: {error}"
+            message = f"the store https://{self._container.host} gives no key for a SAS: {error}"
             hint = "az login, with an identity that has the role Storage Blob Data Reader"
             raise EnvironmentFailure(message, hint=hint) from error
 
@@ -260,7 +262,7 @@ async def _list_page(
         try:
             blobs = [_blob(each) async for each in await anext(pages)]
         except (AttributeError, TypeError) as error:
-            raise StoreError(None, "", "it gave what is no list of blobs") from error
+            raise StoreError(None, "", "its answer is not a list of blobs") from error
         return blobs, pages.continuation_token or None
 
     return await session.ask(ask)

@@ -39,7 +39,7 @@ class Container:
         self.port = parts.port or (443 if self.is_secure else 80)
         self.is_loopback = is_loopback(self.host)
         if not (self.is_secure or self.is_loopback):
-            message = f"the store {parts.scheme}://{parts.netloc} is not spoken to without TLS"
+            message = f"the store {parts.scheme}://{parts.netloc} must be reached over TLS"
             raise EnvironmentFailure(message, hint="launch env check")
         # In plain text, to this machine, nobody is to pass it on.
         self.proxy = _proxy_for(self.host, self.port) if self.is_secure else None

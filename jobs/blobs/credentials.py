@@ -127,8 +127,8 @@ def no_token(error: Exception) -> EnvironmentFailure:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     of_login = [line for line in lines if not line.startswith(_SOURCE_OF_NODES)]
     if busy := next((line for line in of_login if _BUSY.search(line)), ""):
-        message = f"Azure's login is busy, or out of order: {busy[:_LONGEST]}"
-        return Unreached(message, hint="the same again in a minute")
+        message = f"Azure's login service is busy or out of order: {busy[:_LONGEST]}"
+        return Unreached(message, hint="type the same again in a minute")
     told = next((line for line in lines if "AADSTS" in line), "")
     if not told:
         silent = [line for line in of_login if _NO_NETWORK.search(line)]
@@ -136,10 +136,10 @@ def no_token(error: Exception) -> EnvironmentFailure:
             silent = silent or lines[:1] or [type(error).__name__]
         if silent:
             message = f"Azure's login cannot be reached: {silent[0][:_LONGEST]}"
-            return Unreached(message, hint="the same again when there is a network")
+            return Unreached(message, hint="type the same again when the network is up")
     told = (told or (lines[0] if lines else "")).partition("Trace ID")[0].strip()
     message = f"not logged in to Azure: {told or 'no identity'}"
-    return EnvironmentFailure(message, hint="az login, then the same again")
+    return EnvironmentFailure(message, hint="az login, then type the same again")
 
 
 def _found_credential() -> Any:

@@ -124,7 +124,7 @@ class Download:
         except OSError as error:
             message = f"`{folder}` cannot be written: {error.strerror}"
             raise EnvironmentFailure(
-                message, hint="see who may write there, and what is free"
+                message, hint="check the permissions and the free space there"
             ) from None
         self.folders.add(folder)
 

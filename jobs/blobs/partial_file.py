@@ -143,7 +143,7 @@ class PartialFile:
 
     def _failure(self, error: OSError) -> EnvironmentFailure:
         message = f"`{self._file.path}` cannot be written: {error.strerror}"
-        hint = hint_for(error, "see who may write there, and what is free")
+        hint = hint_for(error, "check the permissions and the free space there")
         return EnvironmentFailure(message, hint=hint)
 
 

@@ -29,7 +29,7 @@ def write_at(descriptor: int, chunk: memoryview, offset: int) -> int:
 def hint_for(error: OSError, otherwise: str) -> str:
     """Give what to type after an error; `otherwise` where it is not about too many open files."""
     if error.errno == errno.EMFILE:
-        return "ulimit -n 1024, and the same again: too few files may be open in this shell"
+        return "ulimit -n 1024, then type the same again: this shell may open too few files"
     if error.errno == errno.ENFILE:
-        return "end what has so many files open on this machine, and type the same again"
+        return "end programs that have many files open on this machine, then type the same again"
     return otherwise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 
-FIREWALL_HINT = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
+FIREWALL_HINT = "connect by VPN or peering, or add the address to `allowed_ips` of the stack"
 
 
 class StoreError(Exception):
@@ -19,7 +19,7 @@ class StoreError(Exception):
 
 def behind_firewall(place: str) -> str:
     """Explain a refusal by the account's firewall."""
-    return f"the firewall before {place} does not let this machine's address in"
+    return f"the firewall of {place} blocks this machine's address"
 
 
 def explain_store(
@@ -30,7 +30,7 @@ def explain_store(
         # A local store has no firewall, and says the same of a bad signature.
         return EnvironmentFailure(behind_firewall(where), hint=FIREWALL_HINT)
     if error.status in (401, 403):
-        return EnvironmentFailure(f"the store {where} refuses us: {error.text}", hint=role)
+        return EnvironmentFailure(f"the store {where} refuses access: {error.text}", hint=role)
     if error.status is None:
         return Unreached(f"the store {where} cannot be reached: {error.text}", hint=check)
     is_passing = error.status in (408, 429) or error.status >= 500

@@ -161,7 +161,7 @@ def _explain(
         return EnvironmentFailure(message, hint=f"pulumi up -s {stack}")
     is_local = bool(environment.storage.folder)
     check = f"launch env check -s {stack}"
-    of_sas = f"see that the SAS in `{sas_file}` is of this container, and what it allows"
+    of_sas = f"check that the SAS in `{sas_file}` is for this container and allows this"
     if error.code == "AuthorizationFailure" and sas_file is not None and not is_local:
         message = f"{behind_firewall(where)}, or the SAS does not allow this"
         return EnvironmentFailure(message, hint=f"{FIREWALL_HINT}; {of_sas}")
@@ -216,7 +216,7 @@ def _revive(environment: Environment) -> None:
     )
     if done.returncode != 0:
         said = done.stderr.strip().removeprefix("error: ") or f"exit code {done.returncode}"
-        message = f"the local store is down and does not start: {said}"
+        message = f"the local store is down and cannot be started: {said}"
         hint = f"launch env repair -s {environment.stack}, then pulumi up -s {environment.stack}"
         raise EnvironmentFailure(message, hint=hint)
 

@@ -28,7 +28,7 @@ WHOLE_BYTES = 1 << 20
 _CHUNK, _CAPPED_CHUNK = 256 << 10, 32 << 10
 # A store that lost blocks it had acknowledged gets them again so often.
 _COMMIT_TRIES = 4
-_WHO_MAY_READ = "see who may read it, and push again"
+_WHO_MAY_READ = "check who may read it, then push again"
 # What a store answers where the content and its MD5 differ; the second is what Azurite says.
 _DAMAGED = ("Md5Mismatch", "InvalidOperation")
 
@@ -257,30 +257,32 @@ class Upload:
             if error.status != 400:
                 raise
             if body.md5() != md5:
-                raise _changed(file, "its content is another") from None
+                raise _changed(file, "its content changed") from None
             if error.code not in _DAMAGED:
                 raise
             message = f"what is sent of `{file.path}` arrives damaged at the store"
-            raise EnvironmentFailure(message, hint="look for what damages it on the way") from None
+            raise EnvironmentFailure(
+                message, hint="a proxy or the network changes the data; try another network"
+            ) from None
 
 
 def _open(file: Outgoing) -> int:
     try:
         descriptor = os.open(file.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
-        raise _changed(file, "it is gone") from None
+        raise _changed(file, "it was deleted") from None
     except OSError as error:
         hint = hint_for(error, _WHO_MAY_READ)
         raise _unreadable(file, error.strerror, hint=hint) from None
     if os.fstat(descriptor).st_size != file.bytes:
         os.close(descriptor)
-        raise _changed(file, "it has another size")
+        raise _changed(file, "its size changed")
     return descriptor
 
 
 def _changed(file: Outgoing, how: str) -> LaunchError:
     message = f"`{file.path}` changed while it was being sent: {how}"
-    return LaunchError(message, hint="push again when nobody writes to the folder")
+    return LaunchError(message, hint="push again when no program writes to the folder")
 
 
 def _unreadable(file: Outgoing, reason: str | None, *, hint: str = _WHO_MAY_READ) -> LaunchError:

@@ -23,7 +23,7 @@ def cancel(
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="Ids, beginnings of ids, or `last`.",
+            help="Run ids, unique beginnings of ids, or `last`.",
             autocompletion=completers.runs,
         ),
     ],
@@ -32,7 +32,7 @@ def cancel(
 ) -> int:
     """End runs.
 
-    Waits until their processes are gone. A run that is over already is left as it is.
+    Waits until their processes have ended. A run that is over already is not changed.
     """
     from jobs.launching.follow import wait_until_over
 
@@ -54,9 +54,7 @@ def cancel(
             status = wait_until_over(engine, handle, TIMEOUT_S)
         except LaunchError as error:
             unfinished += 1
-            console.warn(
-                f"{handle.id} was told to end, and whether it has is not known: {error.message}"
-            )
+            console.warn(f"{handle.id} was told to end; whether it did is unknown: {error.message}")
             continue
         if not status.state.is_terminal():
             unfinished += 1

@@ -16,7 +16,7 @@ from jobs.host import console
 def list_clusters(
     *, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None
 ) -> None:
-    """List the clusters: nodes by what they do, and what they cost now."""
+    """List the clusters with the states of their nodes and their current cost."""
     from jobs.engines.azure_ml import cluster_view as view
     from jobs.engines.azure_ml.clusters import read_clusters
 
@@ -43,7 +43,7 @@ def show(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Show a cluster: its nodes with their runs, its scale, quota and cost."""
+    """Show a cluster: nodes with their runs, scale, quota and cost."""
     from jobs.engines.azure_ml import cluster_view as view
     from jobs.engines.azure_ml.clusters import list_nodes
 
@@ -66,13 +66,13 @@ def resize(
     nodes: Annotated[
         int,
         typer.Argument(
-            metavar="N", parser=quantities.whole_number(at_least=1), help="The most nodes."
+            metavar="N", parser=quantities.whole_number(at_least=1), help="Maximum number of nodes."
         ),
     ],
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Change the most nodes that a cluster may have; prints the setting."""
+    """Change a cluster's maximum number of nodes; prints the setting."""
     from jobs.engines.azure_ml import cluster_view as view
     from jobs.engines.azure_ml.clusters import set_scale
 
@@ -91,7 +91,7 @@ def resize(
         console.say(f"kept warm: {view.warm_text(live, live.min_nodes)}")
     console.say(f"quota: {view.quota_text(client, declared, nodes)}")
     if not client.environment.is_imported:
-        who = "" if env is None else "for whoever owns the stack: "
+        who = "" if env is None else "for the owner of the stack: "
         same, setting = view.setting_texts(live.name, nodes, client.environment.stack)
         console.say(f"\n{who}{same}")
         console.out(setting)
@@ -105,5 +105,5 @@ app = make_app(
         "resume": cluster_scale.resume,
         "resize": resize,
     },
-    epilog="What nodes cost is Azure's list price, without any discount of yours.",
+    epilog="Costs are Azure's list prices, without your discounts.",
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ClusterName = Annotated[
     str,
     typer.Argument(
-        metavar="CLUSTER", help="A cluster of the stack.", autocompletion=completers.clusters
+        metavar="CLUSTER", help="Cluster of the stack.", autocompletion=completers.clusters
     ),
 ]
 
@@ -34,9 +34,9 @@ def open_workspace(stack: str, env: Path | None) -> ArmClient:
 
 
 def pause(*, cluster: ClusterName, stack: options.Stack, env: options.EnvFile = None) -> None:
-    """Keep no node warm, and wait until all are released; runs go on to their end.
+    """Set the minimum to 0 nodes and wait until all are released; runs go on to their end.
 
-    Ctrl-C only ends the waiting. A run that is submitted later starts nodes again.
+    Ctrl-C only ends the waiting. A later run starts nodes again.
     """
     from jobs.engines.azure_ml.cluster_view import read_existing, waiting_text, warm_text
     from jobs.engines.azure_ml.clusters import list_nodes, set_scale, wait_until_empty
@@ -45,15 +45,15 @@ def pause(*, cluster: ClusterName, stack: options.Stack, env: options.EnvFile = 
     declared, live = read_existing(client, cluster)
     runs = sorted({each.run for each in list_nodes(client, declared) if each.run})
     if runs:
-        console.say(f"on it now: {', '.join(runs)}; their nodes go when they have ended")
+        console.say(f"runs on it now: {', '.join(runs)}; their nodes are released when they end")
     if live.min_nodes:
         set_scale(client, declared, live, min_nodes=0, max_nodes=live.max_nodes)
-        console.say(f"cluster `{live.name}` keeps no node warm any more")
+        console.say(f"cluster `{live.name}` keeps no nodes warm now")
     try:
         wait_until_empty(client, declared, lambda now: console.say(waiting_text(now)))
     except KeyboardInterrupt:
         words = typed("show", live.name, *options.stack_words(stack, env))
-        console.say(f"nodes still go by themselves; {words} tells")
+        console.say(f"nodes are still being released; {words} shows them")
         raise
     was = f"; kept warm it cost {warm_text(live, live.min_nodes)}" if live.min_nodes else ""
     console.out(f"cluster {live.name} has no node and costs nothing{was}")
@@ -67,7 +67,7 @@ def resume(
         typer.Option(
             metavar="N",
             parser=quantities.whole_number(at_least=1),
-            help="How many; else the minimum of the stack's settings, or 1 where that is 0.",
+            help="Number of warm nodes (default: the stack's minimum, but at least 1).",
         ),
     ] = None,
     yes: options.Yes = False,
@@ -76,7 +76,7 @@ def resume(
 ) -> None:
     """Keep nodes warm, so that runs begin without waiting for machines.
 
-    They are paid for until `launch cluster pause`, whether or not a run is on.
+    Warm nodes cost money until `launch cluster pause`, even when no run uses them.
     """
     from jobs.engines.azure_ml.cluster_view import read_existing, warm_text
     from jobs.engines.azure_ml.clusters import set_scale

@@ -240,6 +240,6 @@ def _environment(ctx: typer.Context) -> Environment:
         return read_environment(env)
     known = known_environment(stack)
     if known is None:
-        message = f"nothing is known of stack `{stack}`"
+        message = f"stack `{stack}` is not in the cache"
         raise LaunchError(message, hint="launch env show")
     return known

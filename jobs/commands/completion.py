@@ -23,12 +23,12 @@ def print_script(
     *,
     shell: Annotated[
         Literal["bash", "zsh", "fish", "powershell"],
-        typer.Argument(help="The shell to complete in."),
+        typer.Argument(help="Shell to print the script for."),
     ],
 ) -> None:
     """Print the script by which a shell completes `launch`.
 
-    Read it when the shell starts; docs/command-line.md has the line for each shell.
+    Load it when the shell starts; docs/command-line.md has the line for each shell.
     """
     from typer._completion_shared import get_completion_script
 

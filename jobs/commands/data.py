@@ -12,7 +12,6 @@ from jobs.commands import (
     data_programs,
     data_pull,
     data_show,
-    data_synthesize,
     data_versions,
     options,
 )
@@ -22,10 +21,10 @@ from jobs.host import console
 
 def push(
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to send.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="Folder to upload.")],
     name: data_options.Name,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Report what would be sent; send nothing.")
+        bool, typer.Option("--dry-run", help="Print the files that would be sent; send nothing.")
     ] = False,
     limit_rate: data_options.LimitRate = None,
     sas: data_options.Sas = None,
@@ -33,7 +32,7 @@ def push(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Send a folder to the store as a new version of a dataset; equal content is not sent."""
+    """Upload a folder as a new version of a dataset; files that the store has are not sent."""
     from jobs.datasets.dataset_text import pushed_fields, pushed_text
     from jobs.datasets.push import Reports
     from jobs.host.progress import ProgressLines
@@ -66,16 +65,14 @@ def register(
     name: data_options.Name,
     prefix: Annotated[
         str,
-        typer.Argument(
-            metavar="PREFIX", help="The folder in the container `data`, as in raw/photos."
-        ),
+        typer.Argument(metavar="PREFIX", help="Folder in the container `data`, e.g. raw/photos."),
     ],
     sas: data_options.Sas = None,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Make a version of data that is in the store already, without a copy."""
+    """Make a version from a folder in the store, without a copy."""
     from jobs.datasets.dataset_text import record_fields, size_of
     from jobs.host.progress import ProgressLines
 
@@ -91,7 +88,7 @@ def register(
     if done.already:
         console.say(f"the store has this content already, as {record.ref}")
     else:
-        console.say(f"{record.ref}: {size_of(record)}, where they lie: {prefix}")
+        console.say(f"{record.ref}: {size_of(record)}, left in place: {prefix}")
     console.out(record.ref)
 
 
@@ -99,7 +96,7 @@ app = make_app(
     {
         "prepare": data_programs.prepare,
         "pack": data_programs.pack,
-        "synthesize": data_synthesize.synthesize,
+        "synthesize": data_programs.synthesize,
         "push": push,
         "pull": data_pull.pull,
         "ls": data_versions.list_versions,

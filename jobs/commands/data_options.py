@@ -22,7 +22,7 @@ Sas = Annotated[
     typer.Option(
         metavar="FILE",
         parser=Path,
-        help="A file with a SAS of the store, for those who got one instead of a login.",
+        help="File that holds a SAS of the store, in place of a login.",
     ),
 ]
 LimitRate = Annotated[
@@ -30,7 +30,7 @@ LimitRate = Annotated[
     typer.Option(
         metavar="RATE",
         parser=quantities.bytes_per_s,
-        help="No more bytes a second than this, as in 500k or 20M.",
+        help="Maximum rate in bytes per second, e.g. 500k or 20M.",
     ),
 ]
 Name = Annotated[
@@ -41,7 +41,7 @@ Ref = Annotated[
     str,
     typer.Argument(
         metavar="NAME[@N]",
-        help="A dataset, or one version.",
+        help="Dataset or one version of it.",
         autocompletion=completers.dataset_versions,
     ),
 ]

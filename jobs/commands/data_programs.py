@@ -16,18 +16,20 @@ def prepare(
     *,
     dataset: Annotated[
         Literal["digits", "mnist", "hymenoptera", "coco", "imagenet"],
-        typer.Argument(metavar="NAME", help="One of digits, mnist, hymenoptera, coco, imagenet."),
+        typer.Argument(
+            metavar="NAME", help="Dataset: digits, mnist, hymenoptera, coco or imagenet."
+        ),
     ],
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", parser=Path, help="The folder of the archives."),
+        typer.Option("--from", metavar="DIR", parser=Path, help="Folder that holds the archives."),
     ] = None,
     to: options.To,
     download: Annotated[
         bool,
         typer.Option(
             "--download",
-            help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
+            help="Download archives that are missing in --from (coco, mnist, hymenoptera).",
         ),
     ] = False,
     checksums: Annotated[
@@ -35,14 +37,13 @@ def prepare(
         typer.Option(
             metavar="FILE",
             parser=Path,
-            help="Checksums of archives you packed yourself, as md5sum or sha256sum writes them.",
+            help="Checksums of your own archives, in the format of md5sum or sha256sum.",
         ),
     ] = None,
     json: Events = False,
 ) -> None:
-    """Make a dataset's folder from its archives; digits need none."""
-    from jobs.datasets.next_steps import next_steps, say_made
-    from jobs.datasets.programs import run_program
+    """Make a dataset's folder from its archives (`digits` needs no archives)."""
+    from jobs.datasets.programs import next_steps, run_program, say_made
 
     arguments = [dataset, f"--to={to}"]
     arguments += [f"--from={source}"] if source is not None else []
@@ -57,12 +58,12 @@ def prepare(
 
 def pack(
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="The folder to pack.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="Folder to pack.")],
     to: options.To,
     shard_format: Annotated[
         Literal["tar", "tfrecord"],
         typer.Option(
-            "--format", help="The format of shards: WebDataset (tar) or tf.data (tfrecord)."
+            "--format", help="Format of the shards: WebDataset (tar) or tf.data (tfrecord)."
         ),
     ] = "tar",
     shard_size: Annotated[
@@ -71,14 +72,13 @@ def pack(
             metavar="SIZE",
             parser=quantities.num_bytes,
             show_default=False,
-            help="The approximate size of a shard; 128MiB.",
+            help="Approximate size of a shard (default: 128MiB).",
         ),
     ] = 128 << 20,
     json: Events = False,
 ) -> None:
     """Pack class folders or a COCO folder into a few large shards."""
-    from jobs.datasets.next_steps import name_of, next_steps, say_made
-    from jobs.datasets.programs import run_program
+    from jobs.datasets.programs import name_of, next_steps, run_program, say_made
 
     arguments = [f"--to={to}", f"--format={shard_format}", f"--shard-size={shard_size}"]
     arguments += ["--", str(folder)]
@@ -86,3 +86,41 @@ def pack(
     if json:
         return
     say_made(done, next_steps(to, name_of(folder)))
+
+
+def synthesize(
+    *,
+    dataset: Annotated[
+        Literal["imagenet"],
+        typer.Argument(metavar="NAME", help="Dataset to imitate: imagenet."),
+    ],
+    images: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            parser=quantities.whole_number(1),
+            help="Number of training pictures; 1/25 as many are added for validation.",
+        ),
+    ],
+    to: options.To,
+    classes: Annotated[
+        int,
+        typer.Option(metavar="N", parser=quantities.whole_number(1), help="Number of classes."),
+    ] = 1000,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="N", parser=quantities.whole_number(0), help="Random seed (default: 0)."
+        ),
+    ] = 0,
+    json: Events = False,
+) -> None:
+    """Make random JPEGs in the layout and sizes of a dataset, for tests."""
+    from jobs.datasets.programs import next_steps, run_program, say_made
+
+    arguments = [dataset, f"--to={to}", f"--images={images}"]
+    arguments += [f"--classes={classes}", f"--seed={seed}"]
+    done = run_program("synthesize", arguments, failure="no pictures were made", as_json=json)
+    if json:
+        return
+    say_made(done, next_steps(to, is_packable=True))

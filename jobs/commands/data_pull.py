@@ -1,4 +1,4 @@
-"""`launch data pull`: write a dataset's files into a folder."""
+"""`launch data pull`: download a dataset into a folder."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ def pull(
     to: options.To,
     delete: Annotated[
         bool,
-        typer.Option(
-            "--delete", help="Delete files that the version does not have, after listing them."
-        ),
+        typer.Option("--delete", help="List and delete files that are not in the version."),
     ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before deleting.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Report what would be received; write nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print the files that would be received; write nothing."),
     ] = False,
     limit_rate: data_options.LimitRate = None,
     sas: data_options.Sas = None,
@@ -35,7 +34,7 @@ def pull(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Write a dataset's files into a folder; those that are there and equal stay."""
+    """Download a dataset into a folder; equal files in the folder are kept."""
     from jobs.datasets.dataset_text import pulled_text, record_fields
     from jobs.host.progress import ProgressLines
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def show(
     *,
     ref: data_options.Ref,
-    files: Annotated[bool, typer.Option("--files", help="List the files, one a line.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="List the files, one per line.")] = False,
     sas: data_options.Sas = None,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Show a version: its size, its largest folders, where it lies."""
+    """Show a version: size, largest folders, place in the store."""
     from jobs.datasets.compare import shares_of
     from jobs.datasets.dataset_text import record_fields, shares_table, version_text
 

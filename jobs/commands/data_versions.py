@@ -18,7 +18,9 @@ def list_versions(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="The dataset; else all.", autocompletion=completers.datasets
+            metavar="NAME",
+            help="Dataset to list (default: all).",
+            autocompletion=completers.datasets,
         ),
     ] = None,
     sas: data_options.Sas = None,
@@ -55,7 +57,7 @@ def remove(
         str,
         typer.Argument(
             metavar="NAME@N",
-            help="A dataset's version.",
+            help="Version of a dataset.",
             autocompletion=completers.dataset_versions,
         ),
     ],
@@ -78,7 +80,7 @@ def remove(
     if user is not None:
         message = f"the run {user} reads `{record.ref}` and is not over"
         raise Refused(message, hint=f"launch wait {user}, or launch cancel {user}")
-    stays = f"; its files stay, {removal.content_stays}" if removal.content_stays else ""
+    stays = f"; its files are kept, {removal.content_stays}" if removal.content_stays else ""
     console.say(f"{record.ref}: {size_of(record)}, pushed {record.created[:10]}{stays}")
     if not yes and not console.confirm(f"Remove {record.ref} for good?"):
         console.say("nothing was removed")
@@ -89,4 +91,4 @@ def remove(
     if json:
         console.out_json({**record_fields(record), "removed": True})
     else:
-        console.say(f"{record.ref} is removed; the next version is a new number")
+        console.say(f"{record.ref} is removed; its number is never used again")

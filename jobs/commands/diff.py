@@ -24,9 +24,9 @@ def diff(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Compare two runs.
+    """Show how two runs differ.
 
-    Arguments, code, data, image and environment, and the final figures side by side.
+    Compares arguments, code, data, image, environment and final figures.
     """
     from jobs.launching.compare import compare
 
@@ -79,9 +79,9 @@ def _print_uncommitted(result: RunDiff) -> None:
         [run.id, ", ".join(files) or "nothing"]
         for run, files in ((result.a, result.uncommitted.a), (result.b, result.uncommitted.b))
     ]
-    console.out("what was not committed differs:")
+    console.out("uncommitted changes differ:")
     console.out(console.table(["RUN", "CHANGED"], rows))
-    console.out("to read it: launch show RUN --json, under record.git.dirty_diff")
+    console.out("to read them: launch show RUN --json, under record.git.dirty_diff")
 
 
 def _cell(text: str | None, other: str | None) -> str:

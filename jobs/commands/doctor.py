@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def doctor(*, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None) -> int:
     """Check this machine and name what is missing.
 
-    Checks the stack, too. Each missing part is followed by the command that installs it. Ends with 1
-    if a required part is missing.
+    Also checks the stack. Prints the command that installs each missing part. The exit code is 1 if
+    a required part is missing.
     """
     from jobs.stacks.doctor import Health, diagnose
 

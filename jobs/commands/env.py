@@ -64,14 +64,16 @@ def trust(
     *,
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", parser=Path, help="The folder of the project's Pulumi.yaml."),
+        typer.Argument(
+            metavar="DIR", parser=Path, help="Folder that holds the project's Pulumi.yaml."
+        ),
     ],
 ) -> None:
     """Trust a project of another user, or another clone.
 
-    As git's safe.directory. A project of another user, or one that others can write to, is refused;
-    of another clone than this `launch` came with no program is started. To name its folder here
-    allows both, until the folder or its Pulumi.yaml changes hands.
+    Works like git's safe.directory. `launch` refuses a project that another user owns or can write
+    to, and starts no program of another clone than its own. A trusted folder may do both, until the
+    folder or its Pulumi.yaml changes owner.
     """
     from jobs.host.owners import owner_of
     from jobs.host.project import trust_project

@@ -23,15 +23,13 @@ def check(
     env: options.EnvFile = None,
     only: Annotated[
         Literal["parts", "changes"] | None,
-        typer.Option(
-            help="Half of it: `changes` where parts cannot be reached, `parts` without a preview."
-        ),
+        typer.Option(help="Run one half: `parts` tests access, `changes` previews `pulumi up`."),
     ] = None,
     allow_replace: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A cluster or resource that may go, with all that is in it. May be repeated.",
+            help="Cluster or resource that may be replaced with its content. May be repeated.",
             autocompletion=completers.clusters,
         ),
     ] = None,
@@ -39,19 +37,19 @@ def check(
 ) -> int:
     """Test access to each part, and list what `pulumi up` would destroy.
 
-    Ends with 3 where something would be replaced or deleted that --allow-replace does not name,
-    whatever else it found; else with 1 where a part cannot be used, the quota leaves a cluster no
-    node, or the preview failed.
+    Exit code 3: a resource that --allow-replace does not name would be replaced or deleted. Exit
+    code 1: no such change, but a part cannot be used, the quota leaves a cluster no node, or the
+    preview failed.
     """
     from jobs.stacks.changes import find_refusal
     from jobs.stacks.preview import preview
 
     allowed = allow_replace or []
     if env is not None and (only == "changes" or allowed):
-        message = f"{env} is what a stack was; only a stack has changes to come"
+        message = f"{env} is a copy of a stack's outputs; only a stack can be previewed"
         raise LaunchError(message, hint="launch env check -s STACK")
     if only == "parts" and allowed:
-        message = "--only parts looks at no change that --allow-replace could allow"
+        message = "--allow-replace has no effect with --only parts, which previews no changes"
         raise LaunchError(message, hint=f"launch env check -s {stack} --allow-replace {allowed[0]}")
     # The parts are told even where the preview then fails.
     parts = None if only == "changes" else _check_parts(stack, env, is_quiet=json)
@@ -89,7 +87,7 @@ def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet
 
     changes = judge_preview(previewed, stack, allowed)
     for name in changes.idle_allowances:
-        console.warn(f"--allow-replace {name} allows nothing: it is neither replaced nor deleted")
+        console.warn(f"--allow-replace {name} has no effect: it is neither replaced nor deleted")
     if not is_quiet:
         console.out(changes_text(changes))
     return changes
@@ -99,15 +97,15 @@ def _check_quota(
     stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
 ) -> list[QuotaCheck] | None:
     """Check the quota of the declared or existing clusters; None if Azure does not answer."""
+    from jobs.engines.azure_ml.cluster_view import quota_table, quotas_of
     from jobs.engines.azure_ml.quota import LIMITS_PAGE, declared_environment
-    from jobs.engines.azure_ml.quota_table import quota_table, quotas_of
 
     try:
         declared = None if previewed is None else declared_environment(previewed, stack)
         checks = quotas_of(options.open_environment(stack, env) if previewed is None else declared)
     except EnvironmentFailure as failure:
-        hint = f"\nto have it looked at: {failure.hint}" if failure.hint else ""
-        console.say(f"the quota was not looked at: {failure.message}{hint}")
+        hint = f"\nto check it: {failure.hint}" if failure.hint else ""
+        console.say(f"the quota was not checked: {failure.message}{hint}")
         return None
     if checks and not is_quiet:
         console.out()

@@ -18,8 +18,7 @@ def export(
     engine: Annotated[
         CloudEngine | None,
         typer.Option(
-            help="How jobs are run there, where not as the stack says: azureml_v1 is Azure ML's "
-            "first API."
+            help="Engine to write in place of the stack's; azureml_v1 uses Azure ML's first API."
         ),
     ] = None,
     output: options.Output = None,
@@ -41,7 +40,7 @@ def export(
         console.out_json(environment)
         return
     write_environment(environment, output)
-    console.say(f"wrote {output}; use it by `launch ... --env {output}`")
+    console.say(f"wrote {output}; use it with `launch ... --env {output}`")
 
 
 def import_environment(
@@ -57,28 +56,26 @@ def import_environment(
         str | None,
         typer.Option(
             metavar="CONTAINER",
-            help="The blob container of datasets; else `data`, or the workspace's own.",
+            help="Blob container of datasets (default: `data`, else the workspace's own).",
         ),
     ] = None,
     runs: Annotated[
         str | None,
         typer.Option(
             metavar="CONTAINER",
-            help="The blob container of runs; else `runs`, or the workspace's own.",
+            help="Blob container of runs (default: `runs`, else the workspace's own).",
         ),
     ] = None,
     engine: Annotated[
         CloudEngine,
-        typer.Option(
-            help="How jobs are run there; azureml_v1 for what Azure ML's first API alone can."
-        ),
+        typer.Option(help="Engine to write; azureml_v1 uses Azure ML's first API."),
     ] = "azureml",
     output: options.Output = None,
 ) -> None:
     """Write an environment file for an Azure ML workspace that no stack made.
 
-    Reads only. The two containers are of one account, and the workspace has datastores for them.
-    `images` is empty: put NAME and REFERENCE there for jobs that name an image by its folder.
+    Changes nothing. Both containers must lie in one storage account and have datastores in the
+    workspace. `images` is left empty: add NAME and REFERENCE for jobs that name a folder of images/.
     """
     from jobs.engines.azure_ml.import_workspace import import_workspace
     from jobs.host.environment_file import write_environment
@@ -88,4 +85,4 @@ def import_environment(
         console.out_json(environment)
         return
     write_environment(environment, output)
-    console.say(f"wrote {output}; use it by `launch ... --env {output}`")
+    console.say(f"wrote {output}; use it with `launch ... --env {output}`")

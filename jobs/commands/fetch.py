@@ -22,7 +22,7 @@ def fetch(
     run: options.Run = "last",
     into: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=Path, help="The folder to write to; else ./RUN."),
+        typer.Option(metavar="DIR", parser=Path, help="Folder to write to (default: ./RUN)."),
     ] = None,
     follow: options.Follow = False,
     stack: options.Stack,
@@ -30,7 +30,7 @@ def fetch(
 ) -> None:
     """Download a run's outputs and logs.
 
-    Metrics and summary, too, and also while the run is on. Prints the folder.
+    Also downloads metrics and the summary; works while the run is on, too. Prints the folder.
     """
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)
@@ -43,14 +43,16 @@ def fetch(
         except OSError as error:
             message = f"cannot write to `{error.filename or folder}`: {error.strerror}"
             raise EnvironmentFailure(
-                message, hint="--into DIR, a folder with space in it"
+                message, hint="--into DIR, on a disk with free space"
             ) from error
         if is_over or not follow:
             break
         time.sleep(PAUSE_S)
     console.out(str(folder))
     if not is_over:
-        console.say(f"{handle.id} is still on; type it again for the rest, or --follow")
+        console.say(
+            f"{handle.id} is still running; type it again later for the rest, or add --follow"
+        )
 
 
 app = make_app({"fetch": fetch})

@@ -16,7 +16,7 @@ Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="A folder of images/.", autocompletion=completers.images),
 ]
-Variant = Annotated[Literal["cpu", "cuda"], typer.Option(help="For CPUs or for NVIDIA's GPUs.")]
+Variant = Annotated[Literal["cpu", "cuda"], typer.Option(help="Build for CPUs or for NVIDIA GPUs.")]
 
 
 def install(*, name: Name) -> None:
@@ -29,7 +29,7 @@ def install(*, name: Name) -> None:
 
 
 def build(*, name: Name, variant: Variant = "cpu") -> None:
-    """Build an image as a container, by buildah, podman or docker; its tag names its content."""
+    """Build an image as a container with buildah, podman or docker; the tag identifies its content."""
     from jobs.host.progress import BuildProgress, step
     from jobs.images.build import build_image, build_log, record_folder
     from jobs.images.engines import find_engine
@@ -61,12 +61,14 @@ def push(
     variant: Variant = "cpu",
     registry: Annotated[
         str | None,
-        typer.Option(metavar="HOST/PATH", help="The registry; else the environment's own."),
+        typer.Option(
+            metavar="HOST/PATH", help="Registry to push to (default: the environment's own)."
+        ),
     ] = None,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Send a built image to a registry; prints the setting that pins it by digest."""
+    """Upload a built image to a registry; prints the setting that pins its digest."""
     from jobs.host.progress import BuildProgress
     from jobs.host.project import sources_folder
     from jobs.images.build import push_image
@@ -96,7 +98,7 @@ def _registry_of(stack: str, env: Path | None) -> str:
 
 
 def list_images(*, json: options.Json = False) -> None:
-    """List the images: what is installed, and what is built as a container."""
+    """List the images, with their runtimes and built containers."""
     from jobs.host.project import sources_folder
     from jobs.images.listing import images_table, list_all
 

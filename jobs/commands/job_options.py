@@ -13,7 +13,7 @@ Job = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job file, a Python script, or the name of a job of the catalog.",
+        help="Job file, Python script, or the name of a job in the catalog.",
         autocompletion=completers.jobs,
     ),
 ]
@@ -25,18 +25,22 @@ Arguments = Annotated[
 # The options that stand for a key of the job file, and `--set` for any key.
 Nodes = Annotated[
     str | None,
-    typer.Option("--nodes", metavar="N", help="Nodes, or `max` for all of the cluster's."),
+    typer.Option(
+        "--nodes", metavar="N", help="Number of nodes, or `max` for all nodes of the cluster."
+    ),
 ]
 ProcessesPerNode = Annotated[
     str | None,
-    typer.Option("--processes-per-node", metavar="N", help="Ranks a node, or `gpu` for one a GPU."),
+    typer.Option(
+        "--processes-per-node", metavar="N", help="Ranks per node, or `gpu` for one per GPU."
+    ),
 ]
 ClusterName = Annotated[
     str | None,
     typer.Option(
         "--cluster",
         metavar="NAME",
-        help="The cluster; else the first that fits.",
+        help="Cluster to run on (default: the first that fits).",
         autocompletion=completers.clusters,
     ),
 ]
@@ -45,7 +49,7 @@ Priority = Annotated[
     typer.Option(
         "--priority",
         metavar="WORD",
-        help="`low`, `normal` or `high`.",
+        help="Priority in the queue: `low`, `normal` or `high`.",
         autocompletion=completers.priorities,
     ),
 ]
@@ -54,23 +58,23 @@ Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Give a key of the job file another value, e.g. args.epochs=1. May be repeated.",
+        help="Override a key of the job file, e.g. args.epochs=1. May be repeated.",
         autocompletion=completers.job_keys,
     ),
 ]
 
 # How a run is started: followed or not, asked for or not.
 Detach = Annotated[
-    bool, typer.Option("-d", "--detach", help="Print the run's id and come back at once.")
+    bool, typer.Option("-d", "--detach", help="Print the run's id and return at once.")
 ]
 NoFetch = Annotated[
     bool,
     typer.Option(
         "--no-fetch",
-        help="Leave in Azure what the run makes; else it is fetched at the end, into ./RUN.",
+        help="Do not download the results into ./RUN when the run ends (Azure).",
     ),
 ]
-AskNothing = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask where money is spent.")]
+AskNothing = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before spending money.")]
 
 
 def job_values(

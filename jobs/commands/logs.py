@@ -21,23 +21,26 @@ def logs(
         str | None,
         typer.Option(
             metavar="N,N-M",
-            help="Print these ranks only: 0,3 or 0-7.",
+            help="Print only these ranks, e.g. 0,3 or 0-7.",
             autocompletion=completers.ranks,
         ),
     ] = None,
     grep: Annotated[
-        str | None, typer.Option(metavar="RE", help="Print matching lines only.")
+        str | None,
+        typer.Option(metavar="RE", help="Print only lines that match this regular expression."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Print later lines only: 5m, 2h or an ISO time."),
+        typer.Option(
+            metavar="TIME", help="Print only lines after this time: 5m, 2h or an ISO time."
+        ),
     ] = None,
     tail: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             parser=quantities.whole_number(at_least=0),
-            help="Print the last lines only.",
+            help="Print only the last N lines.",
         ),
     ] = None,
     times: Annotated[
@@ -46,30 +49,29 @@ def logs(
     preparation: Annotated[
         bool,
         typer.Option(
-            "--preparation", help="Print the logs of image and node preparation instead (Azure ML)."
+            "--preparation", help="Print the logs of image and node preparation (Azure ML)."
         ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> int:
     """Print the log lines of all ranks, merged by time.
 
-    With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C leaves the run
-    alone.
+    With -f the exit code is the run's: 0 completed, 100 failed, 103 cancelled. Ctrl-C does not stop
+    the run.
     """
     import msgspec
 
     from jobs.launching.follow import (
         lines_to_the_end,
+        preparation_lines,
         wait_until_over,
         wait_until_started,
         write_lines,
     )
-    from jobs.launching.preparation import preparation_lines
     from jobs.launching.start import detached, say_summary
-    from jobs.runs.log_filters import parse_pattern, parse_ranks
-    from jobs.runs.logs import since_time
+    from jobs.runs.logs import parse_pattern, parse_ranks, since_time
     from jobs.runs.outcome import exit_code
 
     pattern = parse_pattern(grep)

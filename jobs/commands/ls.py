@@ -25,7 +25,7 @@ def list_runs(
             *("-n", "--limit"),
             metavar="N",
             parser=quantities.whole_number(at_least=1),
-            help="The most runs to list.",
+            help="Maximum number of runs to list.",
         ),
     ] = 20,
     every: Annotated[bool, typer.Option("-a", "--all", help="List every run.")] = False,

@@ -29,7 +29,7 @@ Stack = Annotated[
         metavar="NAME",
         default_factory=usual_stack,
         show_default=False,
-        help=f"The stack; else that of TRAINYARD_STACK, else {DEFAULT_STACK}.",
+        help=f"Stack to use (default: TRAINYARD_STACK, else {DEFAULT_STACK}).",
         autocompletion=completers.stacks,
     ),
 ]
@@ -39,27 +39,27 @@ EnvFile = Annotated[
         "--env",
         metavar="FILE",
         parser=Path,
-        help="An environment written by `launch env export`, instead of a stack.",
+        help="Environment file from `launch env export`, in place of a stack.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Refresh = Annotated[bool, typer.Option("--refresh", help="Ask Pulumi instead of the cache.")]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Refresh = Annotated[
+    bool, typer.Option("--refresh", help="Ask Pulumi again; ignore the cached environment.")
+]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")]
 
-_RUN = "A run's id, the beginning of one, or `last`."
+_RUN = "Run id, a unique beginning of one, or `last`."
 Run = Annotated[
     str,
     typer.Argument(metavar="RUN", help=_RUN, autocompletion=completers.runs),
 ]
 
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow until the run is over.")]
-To = Annotated[
-    Path, typer.Option("--to", metavar="DIR", parser=Path, help="The folder to write to.")
-]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow until the run ends.")]
+To = Annotated[Path, typer.Option("--to", metavar="DIR", parser=Path, help="Folder to write to.")]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output", metavar="FILE", parser=Path, help="The file to write; else stdout."
+        "-o", "--output", metavar="FILE", parser=Path, help="File to write (default: stdout)."
     ),
 ]
 

@@ -22,8 +22,8 @@ def plan(
 ) -> None:
     """Show what `launch run` would start.
 
-    With --json the exact request, and what the nodes read in it. What `launch run` would refuse for is
-    a warning here, and among the notes of the JSON.
+    --json prints the exact request and the settings that the nodes read from it. A reason for which
+    `launch run` would refuse the job is a warning here, and a note in the JSON.
     """
     import msgspec
 

@@ -30,7 +30,7 @@ def num_bytes(given: str | int) -> int:
     text = str(given)  # typer parses defaults, too
     size = parse_bytes(text, SIZE_UNITS)
     if size is None:
-        message = f"`{text}` is no size: a number and a unit, as in 128MiB"
+        message = f"invalid size `{text}`: type a number and a unit, e.g. 128MiB"
         raise typer.BadParameter(message)
     return size
 
@@ -41,6 +41,6 @@ def bytes_per_s(text: str) -> int:
 
     rate = parse_bytes(text, RATE_UNITS)
     if rate is None:
-        message = f"`{text}` is no rate: bytes a second, as in 500k or 20M"
+        message = f"invalid rate `{text}`: type bytes per second, e.g. 500k or 20M"
         raise typer.BadParameter(message)
     return rate

@@ -24,7 +24,7 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="[RUN...]",
-            help="Runs to compare, by id, the beginning of one, or `last` (the default).",
+            help="Runs to compare: ids, beginnings of ids, or `last` (default).",
             autocompletion=completers.runs,
         ),
     ] = None,
@@ -34,7 +34,7 @@ def report(
             *("-o", "--output"),
             metavar="FILE",
             parser=Path,
-            help="The picture, .png or .svg; else report.png in the (first) run's folder.",
+            help="Picture to write, .png or .svg (default: report.png in the first run's folder).",
         ),
     ] = None,
     json: options.Json = False,
@@ -43,7 +43,7 @@ def report(
 ) -> None:
     """Show the final figures of runs and draw their curves.
 
-    Final figures as a table, loss and accuracy as a picture.
+    Prints the figures as a table and draws loss and accuracy into a picture.
     """
     from jobs.runs.charts import check_format, draw_report
     from jobs.runs.report import HEADER, RIGHT, as_json, remarks, row

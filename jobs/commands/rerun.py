@@ -16,7 +16,7 @@ def rerun(
     *,
     run: options.Run = "last",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Begin with the run's newest whole checkpoint.")
+        bool, typer.Option("--resume", help="Start from the run's newest complete checkpoint.")
     ] = False,
     nodes: job_options.Nodes = None,
     processes_per_node: job_options.ProcessesPerNode = None,
@@ -32,15 +32,21 @@ def rerun(
 ) -> int:
     """Start a recorded run again.
 
-    With the copied code, the data versions and the arguments of its record. With --set something can
-    be changed, as in a job file. What cannot be the same is said. With --resume the new run goes on
+    The new run has the code, the data versions and the arguments of the record. --set overrides keys
+    of the job; differences that cannot be avoided are listed. With --resume the new run goes on
     where the recorded one left off.
     """
     from msgspec import structs
 
-    from jobs.jobfile.read import decode_job, override
+    from jobs.jobfile.read import decode_job, locate_inputs, override
     from jobs.launching.plan import plan_on, secret_folders
-    from jobs.launching.rerun import differences, recorded_job, refuse_other_code, resume_point
+    from jobs.launching.rerun import (
+        differences,
+        recorded_job,
+        refuse_other_code,
+        resume_point,
+        with_other_words,
+    )
     from jobs.launching.secrets import find_secrets
     from jobs.launching.start import Wish, start
 
@@ -51,12 +57,13 @@ def rerun(
     record, run_dir = store.record(handle), Path(handle.run_dir)
     recorded = recorded_job(record, run_dir, engine)
     values = job_options.job_values(nodes, processes_per_node, cluster, priority)
-    job = decode_job(override(recorded.tree, overrides or (), values))
+    tree = override(recorded.tree, overrides or (), values)
+    job = with_other_words(locate_inputs(decode_job(tree), tree, Path.cwd()), record)
     refuse_other_code(job)
     begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None
     if recorded.resume is not None and not resume:
-        begun = f"it began with the checkpoints of {recorded.resume.run}"
-        console.warn(f"{begun}, this one begins from the start; --resume goes on")
+        begun = f"it started from the checkpoints of {recorded.resume.run}"
+        console.warn(f"{begun}, this one starts from scratch; --resume goes on")
     for difference in differences(record, run_dir, engine):
         console.warn(difference)
     planned = plan_on(job, recorded.code, engine, recorded.pinned, resume=begin)

@@ -14,17 +14,15 @@ from jobs.host import console
 
 def schema(
     *,
-    what: Annotated[
-        Literal["job", "environment"], typer.Argument(help="Which of the two schemas.")
-    ] = "job",
+    what: Annotated[Literal["job", "environment"], typer.Argument(help="Schema to print.")] = "job",
     output: options.Output = None,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Print the JSON Schema of a job file.
+    """Print the JSON Schema of a job file or of an environment.
 
-    Or that of an environment. An editor completes and checks a job file whose first line is
+    An editor completes and checks a job file whose first line is
     `# yaml-language-server: $schema=FILE`.
     """
     from jobs.contracts.schemas import schema_text
@@ -39,7 +37,7 @@ def schema(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         message = f"cannot write `{output}`: {error.strerror}"
-        raise EnvironmentFailure(message, hint="--output FILE, in a folder that is there") from None
+        raise EnvironmentFailure(message, hint="--output FILE, in an existing folder") from None
     console.say(f"wrote {output}")
 
 

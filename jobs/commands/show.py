@@ -18,7 +18,7 @@ def show(
 ) -> None:
     """Show a run's state, attempts, ranks and figures.
 
-    Also its reason, checkpoints, cost and folders.
+    The output includes the reason of a failure, checkpoints, cost and folders.
     """
     from jobs.runs import show_text
     from jobs.runs.outcome import attempts_of

@@ -148,7 +148,7 @@ def as_launch_error(error: UsageError) -> LaunchError:
         text = f"invalid choice: {value} (choose from {known})" if is_choice else error.message
         return mistake(f"argument {_name(error.param)}: {text}", ctx)
     # All that is left: words, but none that could name a command.
-    return mistake("no command is named", ctx)
+    return mistake("a command is missing", ctx)
 
 
 @contextmanager

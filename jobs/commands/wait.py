@@ -16,10 +16,10 @@ def wait(
     *,
     run: options.Run = "last",
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The longest to wait: 90s, 10m.")
+        str | None, typer.Option(metavar="TIME", help="Give up after this long, e.g. 90s or 10m.")
     ] = None,
     passthrough: Annotated[
-        bool, typer.Option("--passthrough", help="End with the job's own exit code.")
+        bool, typer.Option("--passthrough", help="Exit with the job's own exit code.")
     ] = False,
     json: options.Json = False,
     stack: options.Stack,
@@ -51,7 +51,7 @@ def _seconds(text: str) -> float:
     with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
     timeout_s = parse_duration(with_unit)
     if not timeout_s:
-        message = f"`--timeout {text}` is no length of time"
+        message = f"invalid duration `--timeout {text}`"
         raise LaunchError(message, hint="for example 90s, 10m or 2h")
     return timeout_s
 

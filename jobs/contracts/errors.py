@@ -69,6 +69,6 @@ class NotFound(LaunchError):
 def hint_for_file(hint: str, file: Path) -> str:
     """Rewrite the commands of a hint that name a stack for who gave `file` as `--env`."""
     if re.search(_FOR_OWNER, hint):
-        return f"for whoever owns the stack: {hint}; then `launch env export` writes a new {file}"
+        return f"for the owner of the stack: {hint}; then `launch env export` writes a new {file}"
     given = f"--env {shlex.quote(str(file))}"
     return re.sub(_STACK_OPTION, lambda found: found[1] + given, hint)

@@ -15,51 +15,53 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # What an editor shows beside a key. Keyed by struct and field; a test holds it complete.
 DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
     JobFile: {
-        "name": "What the run is called in `launch ls`.",
-        "description": "A sentence on the job, for `launch jobs` and for readers.",
-        "image": "A folder of images/, or any image reference.",
+        "name": "Name of the run in `launch ls`.",
+        "description": "One line on the job, which `launch jobs` prints.",
+        "image": "Name of a folder in images/, or the reference of a container image.",
         "launcher": "How ranks find each other. `none` starts them without a rendezvous.",
         "module": "A Python module to run as `python -m`. One of module, script, command.",
         "script": "A Python file, relative to this file. One of module, script, command.",
-        "command": "A whole command line; the word `python` in front is the image's own.",
-        "code": "The folder that travels, relative to this file; for a script: this file's.",
-        "args": "Options behind the program: `epochs: 3` is `--epochs 3`, `amp: true` is `--amp`.",
-        "cluster": "A cluster of the stack; else the first that is large enough.",
-        "nodes": "How many machines, or `max` for all that the cluster has.",
-        "processes_per_node": "Ranks on each, or `gpu`: one a GPU, else what the cluster says.",
-        "parameter_servers": "Parameter servers of the launcher `tensorflow`.",
-        "chief": "Rank 0 is TensorFlow's chief, which coordinates workers that only serve.",
-        "inputs": "Datasets by a name of yours; NAME is in TRAINYARD_INPUT_NAME.",
-        "outputs": "Folders that come back; NAME is in TRAINYARD_OUTPUT_NAME.",
-        "setup": "Commands that run once a node, before the ranks.",
+        "command": "A whole command line; a leading `python` is the image's own.",
+        "code": "Folder of code that is copied into the run, relative to this file; default for a script: this file's folder.",
+        "args": "Options of the program: `epochs: 3` becomes `--epochs 3`, `amp: true` becomes `--amp`; or a list of words.",
+        "cluster": "Cluster to run on (default: the first that is large enough).",
+        "nodes": "Number of nodes, or `max` for all nodes of the cluster.",
+        "processes_per_node": "Ranks per node, or `gpu` for one per GPU (default: the cluster's setting).",
+        "parameter_servers": "Number of parameter servers (launcher `tensorflow` only).",
+        "chief": "Make rank 0 TensorFlow's chief, which coordinates the workers.",
+        "inputs": "Datasets, folders or files that the job reads, each under a name: `${inputs.NAME}`, TRAINYARD_INPUT_NAME.",
+        "outputs": "Folders that are kept with the run, each under a name: `${outputs.NAME}`, TRAINYARD_OUTPUT_NAME.",
+        "setup": "Commands that run once per node, before the ranks.",
         "env": "Environment variables of every rank.",
-        "secrets": "Variables that get the value of a named secret, never written anywhere.",
-        "limits": "When a run is ended from outside.",
-        "retry": "When a run is started again.",
+        "secrets": "Environment variables that get the value of a named secret, which is never written anywhere.",
+        "limits": "Limits that end a run.",
+        "retry": "Reasons to start a run again.",
         "shm_size": "Size of /dev/shm in a container, such as `8g`.",
-        "priority": "The place in the queue.",
-        "experiment": "A heading that runs are grouped under.",
-        "tags": "Words of your own, kept with the run.",
+        "priority": "Priority in the queue.",
+        "experiment": "Heading under which runs are grouped.",
+        "tags": "Your own key-value pairs, kept with the run.",
     },
     JobInput: {
         "dataset": "A dataset of the stack, `name` (the newest) or `name@version`.",
-        "mode": "How it comes to the node.",
+        "path": "A folder or file, relative to this file, that is pushed as a dataset.",
+        "file": "The one file of the dataset that is the input.",
+        "mode": "How the input is brought to the node.",
     },
     JobLimits: {
-        "wall_clock": "The most time a run may take: `90s`, `30m`, `12h`, `2d`.",
-        "cost": "The most it may cost, in the currency of the stack.",
-        "hang": "How long nothing may move before a run counts as hung.",
+        "wall_clock": "Maximum time of a run: `90s`, `30m`, `12h`, `2d`.",
+        "cost": "Maximum cost of a run, in the currency of the stack.",
+        "hang": "Time without any sign of progress after which a run counts as hung.",
     },
     JobRetry: {
-        "max": "How often at most.",
+        "max": "Maximum number of restarts.",
         "on": "After what.",
     },
     Cluster: {
-        "compute": "The physical name.",
-        "processes_per_node": "Ranks at most on a node without GPUs; with GPUs it is one each.",
-        "price_per_node_hour": "null where it is not known.",
-        "family": "What Azure counts the size's quota by; null on the local stack.",
-        "price_as_of": "The day of a list price; null where the price is the stack's own.",
+        "compute": "Name of the compute target in Azure.",
+        "processes_per_node": "Maximum number of ranks per node without GPUs; a node with GPUs takes one per GPU.",
+        "price_per_node_hour": "null if it is unknown.",
+        "family": "VM family by which Azure counts quota; null on the local stack.",
+        "price_as_of": "Date of a list price; null if the stack sets the price.",
     },
 }
 
@@ -69,6 +71,10 @@ def job_schema() -> dict[str, Any]:
     schema = _schema(JobFile, "job-1.json", "Trainyard job file")
     job = schema["$defs"]["JobFile"]
     job["properties"]["$schema"] = {"type": "string"}
+    long = job["properties"]["inputs"]["additionalProperties"]
+    text = {"type": "string", "description": "A path that begins with `./`, `/` or `~`; a dataset."}
+    job["properties"]["inputs"]["additionalProperties"] = {"anyOf": [long, text]}
+    schema["$defs"]["JobInput"]["oneOf"] = [{"required": [key]} for key in ("dataset", "path")]
     job["oneOf"] = [{"required": [key]} for key in ("module", "script", "command")]
     return schema
 

@@ -7,6 +7,7 @@ crosses a module or process border is one of them; nothing passes dicts.
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct
@@ -136,9 +137,14 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class JobInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A dataset (`name` or `name@version`) that the job reads."""
+    """A dataset (`name` or `name@version`), or a folder or file to push, that the job reads.
 
-    dataset: str
+    `file` is the one file of a dataset that the input stands for.
+    """
+
+    dataset: str | None = None
+    path: str | None = None
+    file: str | None = None
     mode: InputMode = "download"
 
 
@@ -175,7 +181,10 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     script: str | None = None
     command: tuple[str, ...] | None = None
     code: str | None = None
-    args: dict[str, bool | int | float | str | list[int | float | str] | None] = {}
+    args: (
+        dict[str, bool | int | float | str | list[int | float | str] | None]
+        | tuple[int | float | str, ...]
+    ) = {}
     cluster: str | None = None
     nodes: Positive | Literal["max"] = 1
     processes_per_node: Positive | Literal["gpu"] = "gpu"
@@ -215,11 +224,23 @@ class DatasetVersion(
         return self.prefix or f"{self.name}/{self.digest}/"
 
 
-class InputSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job's input with its dataset version pinned."""
+class InputSource(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """The folder or file that an input is pushed from, and how much of it the store lacks yet."""
+
+    path: str
+    missing_files: int = 0
+    missing_bytes: int = 0
+
+
+class InputSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job's input with its dataset version pinned; `file` is the one that it stands for."""
 
     dataset: DatasetVersion
     mode: InputMode
+    file: str | None = None
+    source: InputSource | None = None
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -278,6 +299,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def world_size(self) -> int:
         """Number of ranks of the whole job; parameter servers are none."""
         return self.nodes * self.processes_per_node
+
+    @property
+    def pushed_paths(self) -> tuple[Path, ...]:
+        """Folders and files that inputs are pushed from: they are data, and travel with no code."""
+        return tuple(Path(each.source.path) for each in self.inputs.values() if each.source)
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -128,7 +128,7 @@ def comparison_text(
     signs = {"added": "+", "removed": "-", "changed": "~"}
     for number, change in enumerate(found):
         if number == NUM_CHANGES:
-            lines.append(f"  ... and {counts.total() - number} more; all with --json")
+            lines.append(f"  ... and {counts.total() - number} more; --json lists all")
             break
         sizes = [console.size_text(size) for size in (change.a, change.b) if size is not None]
         lines.append(f"  {signs[change.kind]} {change.path}  {' -> '.join(sizes)}")

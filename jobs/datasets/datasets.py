@@ -55,13 +55,22 @@ class Datasets:
         *,
         is_dry: bool = False,
         max_bytes_per_s: int | None = None,
+        only: str | None = None,
     ) -> Pushed:
-        """Send a folder as a new version of `name`; equal content gives the version there is.
+        """Send a folder, or `only` one file in it, as a new version of `name`.
 
+        Equal content gives the version there is.
         Safe to repeat after a kill (what was sent is not sent again) and to race: different
         contents get different versions. Raises LaunchError for a folder that cannot be sent.
         """
-        push = Push(self._store, folder, name, reports=reports, max_bytes_per_s=max_bytes_per_s)
+        push = Push(
+            self._store,
+            folder,
+            name,
+            reports=reports,
+            max_bytes_per_s=max_bytes_per_s,
+            only=only,
+        )
         return push.run(is_dry=is_dry)
 
     def pull(

@@ -49,19 +49,19 @@ def _objection(path: str) -> str | None:
     if "\\" in path or not path.isprintable():
         return "it holds a backslash or a character that cannot be shown"
     if len(path) > LONGEST_PATH:
-        return f"it is longer than {LONGEST_PATH} characters, and a blob's name has no more room"
+        return f"it is longer than {LONGEST_PATH} characters, the limit of a blob's name"
     if len(path) == len(_STREAM_FILE) and path.lower() == _STREAM_FILE:
-        return "it is what a run was told of its store by, which no dataset may say"
+        return "Trainyard uses this name for its own settings"
     parts = path.split("/")
     if len(parts) > MOST_PARTS:
-        return f"it is deeper than {MOST_PARTS} folders, and a blob's name has no more room"
+        return f"it is deeper than {MOST_PARTS} folders, the limit of a blob's name"
     for part in parts:
         if part in ("", ".", ".."):
             return "it is absolute or leads outside its folder"
         if part[-1] == ".":
-            return "a part of it ends with a dot, which Azure's stores leave out"
+            return "a part of it ends with a dot, which Azure's stores drop"
         if part.startswith(OWN_PREFIX):
-            return f"`{OWN_PREFIX}` is what is left of a pull: pull again, or delete it"
+            return f"`{OWN_PREFIX}` marks a file of an unfinished pull: pull again, or delete it"
         if len(part) > LONGEST_PART_BYTES // 4 and len(part.encode()) > LONGEST_PART_BYTES:
             return f"a part of it is longer than {LONGEST_PART_BYTES} bytes"
     return None
@@ -125,7 +125,9 @@ def check_space(folder: Path, wanted: int, what: str) -> None:
             f"{what} needs {size_text(wanted)} in `{folder}`, with {size_text(_SPARE_BYTES)} to "
             f"spare, where {size_text(free)} are free"
         )
-        raise EnvironmentFailure(message, hint="make room on that disk, or name a folder elsewhere")
+        raise EnvironmentFailure(
+            message, hint="free space on that disk, or choose a folder on another disk"
+        )
 
 
 @contextmanager
@@ -136,5 +138,5 @@ def disk_errors(path: Path) -> Generator[None]:
     except OSError as error:
         message = f"`{error.filename or path}` cannot be written: {error.strerror}"
         raise EnvironmentFailure(
-            message, hint="see who may write there, and what is free"
+            message, hint="check the permissions and the free space there"
         ) from None

@@ -1,13 +1,15 @@
-"""Runs a program of `trainer.data` as a process: shows its progress, passes on how it ended."""
+"""Run a program of `trainer.data` as a process; show its progress, result and next steps."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -148,9 +150,38 @@ def _failed(failure: str, said: str, code: int) -> EnvironmentFailure:
         if said:
             console.say(said)
         message = f"{failure}: {last}"
-        return EnvironmentFailure(message, hint="the program itself is at fault; see what it said")
+        return EnvironmentFailure(message, hint="this is a bug in the program; see its output")
     # The program has one line for both; see trainer.common.errors.
     reason, _, hint = last.removeprefix("error: ").partition(" (hint: ")
     return EnvironmentFailure(
-        f"{failure}: {reason}", hint=hint.removesuffix(")") or "mend this and type the same again"
+        f"{failure}: {reason}",
+        hint=hint.removesuffix(")") or "correct this and type the same again",
     )
+
+
+def say_made(made: Mapping[str, Any], following: str) -> None:
+    """Print the folder that a program made, with its own words and the next steps."""
+    console.say(made["text"])
+    console.out(made["folder"])
+    console.say(following)
+
+
+def next_steps(folder: Path, name: str | None = None, *, is_packable: bool = False) -> str:
+    """Give the commands that pack a folder and send it as a dataset, by default of its name."""
+    packing = [_packing(folder)] if is_packable else []
+    return console.tree("next", [*packing, _pushing(folder, name or name_of(folder))])
+
+
+def _packing(folder: Path) -> tuple[str, str]:
+    target = folder.with_name(f"{folder.absolute().name}-shards")
+    words = ["launch", "data", "pack", str(folder), "--to", str(target)]
+    return "pack it", shlex.join(words)
+
+
+def _pushing(folder: Path, name: str) -> tuple[str, str]:
+    return "send it", shlex.join(["launch", "data", "push", str(folder), name])
+
+
+def name_of(folder: Path) -> str:
+    """Name a dataset after its folder."""
+    return folder.absolute().name.lower() or "dataset"

@@ -81,8 +81,8 @@ class Pull:
                 self._check_case(files)
             surplus = self._surplus(files, work) if delete else Surplus(count=0, first=())
             if delete and surplus.count and not delete(surplus):
-                message = f"nothing was deleted from `{self._folder}`, and nothing received"
-                raise LaunchError(message, hint="without --delete, other files stay")
+                message = f"nothing was deleted from `{self._folder}`, and nothing was downloaded"
+                raise LaunchError(message, hint="without --delete, other files are kept")
             if surplus.count and not is_dry:
                 self._delete(work)
             missing = self._missing(files, work)
@@ -100,10 +100,10 @@ class Pull:
         clash = case_clash(file.path for file in files)
         if clash is not None:
             message = (
-                f"`{clash[0]}` and `{clash[1]}` are one name on the disk of `{self._folder}`, "
+                f"`{clash[0]}` and `{clash[1]}` are the same name on the disk of `{self._folder}`, "
                 "which takes small and capital letters for the same"
             )
-            raise LaunchError(message, hint="name a folder on another disk")
+            raise LaunchError(message, hint="choose a folder on another disk")
 
     def _missing(self, files: FileList, work: Path) -> FileList:
         """Yield the files whose content is not there; a file known to be unchanged is not read."""

@@ -91,7 +91,7 @@ class _Moved:
 
 
 class Push:
-    """A push of one folder to a store."""
+    """A push of one folder to a store, or `only` of one file in it."""
 
     def __init__(
         self,
@@ -100,7 +100,8 @@ class Push:
         name: str,
         *,
         reports: Reports,
-        max_bytes_per_s: int | None,
+        max_bytes_per_s: int | None = None,
+        only: str | None = None,
     ) -> None:
         self._store = store
         self._records = Records(store)
@@ -108,6 +109,7 @@ class Push:
         self._name = name
         self._reports = reports
         self._max_bytes_per_s = max_bytes_per_s
+        self._only = only
 
     def run(self, *, is_dry: bool) -> Pushed:
         """Send it, or say what would be sent."""
@@ -142,7 +144,8 @@ class Push:
         with (work / "blocks.jsonl").open("wb") as blocks:
 
             def files() -> Iterator[DatasetFile]:
-                for each in scan(self._folder, state, self._reports.reading, self._reports.warn):
+                reading, warn = self._reports.reading, self._reports.warn
+                for each in scan(self._folder, state, reading, warn, only=self._only):
                     if each.block_md5s:
                         line = encode(_Blocks(path=each.path, md5s=each.block_md5s))
                         blocks.write(line + b"\n")
@@ -224,8 +227,8 @@ class Push:
             )
             missing = self._missing(files, prefix, work)
         if missing.files:
-            message = f"the store forgot {missing.files} files that it had taken"
-            raise EnvironmentFailure(message, hint="type the same again when the store is well")
+            message = f"the store lost {missing.files} files that it had accepted"
+            raise EnvironmentFailure(message, hint="type the same again when the store works again")
         return moved
 
     def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:

@@ -238,16 +238,16 @@ def parse_ref(ref: str) -> tuple[str, int | None]:
 def check_name(name: str) -> None:
     """Raise LaunchError where a dataset cannot be called so."""
     if not _NAME.fullmatch(name):
-        message = f"`{name}` is no name for a dataset"
+        message = f"invalid dataset name `{name}`"
         raise LaunchError(
-            message, hint="letters, digits, `.`, `_` and `-`, a letter or digit first"
+            message, hint="use letters, digits, `.`, `_` and `-`; begin with a letter or digit"
         )
 
 
 def require_digest(digest: str) -> None:
     """Raise LaunchError where a dataset cannot have this digest, by which folders are called."""
     if not _DIGEST.fullmatch(digest):
-        message = f"`{digest}` is no digest of a dataset"
+        message = f"invalid digest `{digest}` of a dataset"
         raise LaunchError(message, hint="launch data ls")
 
 
@@ -285,8 +285,8 @@ def _require_own(record: DatasetRecord, blob: str, blob_of: Callable[[str, int],
         and (record.prefix is None or _is_prefix(record.prefix))
     )
     if not is_own:
-        message = f"`{blob}` cannot be believed: it is not what `launch` writes there"
-        raise Unreadable(message, hint="see who may write to the container `data`")
+        message = f"`{blob}` is invalid: `launch` did not write it"
+        raise Unreadable(message, hint="check who may write to the container `data`")
 
 
 def _is_prefix(prefix: str) -> bool:

@@ -28,12 +28,14 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
     check_name(name)
     prefix = prefix.strip("/") + "/"
     if prefix == "/" or prefix.split("/")[0] == RECORDS:
-        message = f"`{prefix}` cannot be a dataset: it is not a folder of data"
-        raise LaunchError(message, hint="launch data register NAME PREFIX, as in raw/photos")
+        message = f"`{prefix}` cannot become a dataset: it is not a folder in the container `data`"
+        raise LaunchError(message, hint="launch data register NAME PREFIX, e.g. raw/photos")
     owner = _owner(store, prefix)
     if owner is not None:
-        message = f"`{prefix}` holds what was pushed as `{owner}`, and goes when that is removed"
-        raise LaunchError(message, hint=f"launch data ls {owner}, or a prefix of data of your own")
+        message = f"`{prefix}` holds the files of `{owner}` and is deleted with it"
+        raise LaunchError(
+            message, hint=f"launch data ls {owner}; or choose a folder with files of your own"
+        )
     with work_folder() as work:
         files = _read_all(store, prefix, progress, work)
         send_list(store, name, files)
@@ -69,8 +71,8 @@ def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> 
             "SELECT count(*), coalesce(sum(bytes), 0) FROM listed"
         ).fetchone()
         if not count:
-            message = f"there is nothing below `{prefix}` in the store"
-            raise LaunchError(message, hint="name a prefix of the container `data`")
+            message = f"the store has no file under `{prefix}`"
+            raise LaunchError(message, hint="type a folder of the container `data`")
         counter = Counter(count, num_bytes, progress)
 
         def read(path: str) -> DatasetFile:

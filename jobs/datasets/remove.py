@@ -37,16 +37,14 @@ def plan_removal(store: BlobStore, ref: str) -> Removal:
     """
     name, version = parse_ref(ref)
     if version is None:
-        message = f"`{ref}` names no version, and one is removed at a time"
+        message = f"`{ref}` names no version; a command removes one version"
         raise LaunchError(message, hint=f"launch data ls {name}, then launch data rm {name}@N")
     records = Records(store)
     record = records.record(name, version) or _half_removed(records, name, version)
     if record is None:
         record = records.resolve(ref)  # says what there is instead
-    if record.prefix is not None:
-        stays = f"it was registered where it lay: {record.prefix}"
-    else:
-        stays = None
+    in_place = f"as it was registered in place: {record.prefix}"
+    stays = in_place if record.prefix is not None else None
     return Removal(dataset=record, content_stays=stays)
 
 

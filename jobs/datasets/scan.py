@@ -12,7 +12,7 @@ from threading import Event
 from jobs.blobs.store import BLOCK_BYTES
 from jobs.contracts.errors import LaunchError
 from jobs.datasets.scan_cache import Scanned, ScanState
-from jobs.datasets.walk import Found, walk
+from jobs.datasets.walk import Found, look, walk
 from jobs.host.parallel import in_order
 from jobs.host.progress import Progress, Transfer, silent
 
@@ -29,14 +29,17 @@ def scan(
     state: ScanState,
     progress: Progress = silent,
     warn: Callable[[str], None] = lambda _: None,
+    *,
+    only: str | None = None,
 ) -> Iterator[Scanned]:
     """Yield every file of a folder with its digests, by path; forgets files that went.
 
-    Raises LaunchError for a folder that cannot be a dataset, or changes while it is read.
+    With `only` that one file of it. Raises LaunchError for a folder that cannot be a dataset, or changes while it is read.
     """
-    known = state.known(forget_others=True)
+    known = state.known(forget_others=only is None)
+    found = walk(folder, warn) if only is None else iter([look(folder, only, warn)])
     num_files = num_bytes = 0
-    for scanned in _digests(folder, walk(folder, warn), state, with_md5=True, take=known.take):
+    for scanned in _digests(folder, found, state, with_md5=True, take=known.take):
         num_files += 1
         num_bytes += scanned.bytes
         if num_files % _TOLD_FILES == 0 or scanned.bytes >= _CHUNK_BYTES:
@@ -45,7 +48,7 @@ def scan(
     known.end()
     if not num_files:
         message = f"`{folder}` holds no file"
-        raise LaunchError(message, hint="launch data prepare digits --to DIR makes a first one")
+        raise LaunchError(message, hint="launch data prepare digits --to DIR makes a first dataset")
     progress(Transfer(files_done=num_files, bytes_done=num_bytes, files=num_files, bytes=num_bytes))
 
 
@@ -123,7 +126,7 @@ def _read(root: str, found: Found, stop: Event, *, with_md5: bool) -> Scanned:
         os.close(descriptor)
     if after != found or num_bytes != found.bytes:
         message = f"`{path}` changed while it was being read"
-        raise LaunchError(message, hint="type the same again when nobody writes to the folder")
+        raise LaunchError(message, hint="type the same again when no program writes to the folder")
     return Scanned(*found, read_ns, sha256, md5, block_md5s)
 
 
@@ -197,4 +200,4 @@ class _BlockMd5s:
 
 def _unreadable(path: str, error: OSError) -> LaunchError:
     message = f"`{path}` cannot be read: {error.strerror}"
-    return LaunchError(message, hint="see who may read it, and type the same again")
+    return LaunchError(message, hint="check who may read it, then type the same again")

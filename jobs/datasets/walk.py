@@ -51,6 +51,14 @@ def walk(folder: Path, warn: Callable[[str], None] = lambda _: None) -> Iterator
             yield Found.of(path, _status(f"{root}/{path}", top))
 
 
+def look(folder: Path, name: str, warn: Callable[[str], None]) -> Found:
+    """Give one file at the top of a folder, held to the same rules as in `walk`."""
+    check_path(name)
+    if reason := windows_objection(name):
+        warn(f"`{name}`: {reason}, so this version cannot be pulled there")
+    return Found.of(name, _status(f"{folder}/{name}", folder.resolve()))
+
+
 def walk_names(
     folder: Path, warn: Callable[[str], None] = lambda _: None
 ) -> Iterator[tuple[str, bool]]:
@@ -100,7 +108,7 @@ def _warn_of_case(prefix: str, names: Sequence[str], warn: Callable[[str], None]
         other = first.setdefault(name.casefold(), name)
         if other != name:
             warn(
-                f"`{prefix}{other}` and `{prefix}{name}` are one name on macOS and Windows: "
+                f"`{prefix}{other}` and `{prefix}{name}` are the same name on macOS and Windows: "
                 "this version cannot be pulled there"
             )
             return
@@ -121,17 +129,17 @@ def _status(path: str, top: Path) -> os.stat_result:
         raise _unreadable(error) from None
     if status is not None and S_ISREG(status.st_mode):
         if is_link and not Path(path).resolve().is_relative_to(top):
-            message = f"`{path}` is a link that leads out of the folder that is pushed"
-            hint = "put the file itself there, if it is meant to be sent"
+            message = f"`{path}` is a link to a place outside the pushed folder"
+            hint = "replace the link by the file if the dataset needs it"
             raise LaunchError(message, hint=hint)
         return status
     if status is not None and S_ISDIR(status.st_mode):
-        message = f"`{path}` is a link to a folder, which a dataset cannot hold"
-        raise LaunchError(message, hint="put the folder itself there, or push its target")
+        message = f"`{path}` is a link to a folder; datasets hold no links"
+        raise LaunchError(message, hint="replace the link by the folder, or push its target")
     message = f"`{path}` is neither a file nor a folder"
-    raise LaunchError(message, hint="take it away, and push again")
+    raise LaunchError(message, hint="remove it, then push again")
 
 
 def _unreadable(error: OSError) -> LaunchError:
     message = f"`{error.filename}` cannot be read: {error.strerror}"
-    return LaunchError(message, hint="see who may read it, and type the same again")
+    return LaunchError(message, hint="check who may read it, then type the same again")

@@ -34,8 +34,8 @@ def cache_root(environ: Mapping[str, str]) -> Path:
         base = Path("~/.cache").expanduser()
         if base.is_absolute():
             return base / FOLDER
-    message = "there is no home folder to keep the cache in"
-    raise EnvironmentFailure(message, hint="XDG_CACHE_HOME=/a/folder names another one")
+    message = "there is no home folder for the cache"
+    raise EnvironmentFailure(message, hint="set XDG_CACHE_HOME to an absolute folder")
 
 
 def content_key(parts: Sequence[bytes | str]) -> str:

@@ -94,8 +94,8 @@ def styled(text: str, *styles: Style, stream: TextIO | None = None) -> str:
 def confirm(question: str) -> bool:
     """Ask for a yes, default no; a refusal where nobody can answer."""
     if not is_terminal(sys.stdin):
-        message = f"{question} Nobody is there to answer"
-        raise LaunchError(message, hint="add --yes to go ahead without being asked")
+        message = f"{question} No terminal is there to answer"
+        raise LaunchError(message, hint="add --yes to answer every question with yes")
     _write(sys.stderr, f"{question} [y/N] ", "")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -191,7 +191,9 @@ def _write(stream: TextIO, text: str, end: str) -> None:
     except OSError as error:
         _send_to_nowhere(stream)
         message = f"{stream.name} cannot be written: {error.strerror or error}"
-        raise EnvironmentFailure(message, hint="see where it goes: a full disk?") from error
+        raise EnvironmentFailure(
+            message, hint="check its destination; is the disk full?"
+        ) from error
 
 
 def _send_to_nowhere(stream: TextIO) -> None:

@@ -61,7 +61,7 @@ def parse_environment(text: bytes, source: str) -> Environment:
     try:
         return parse_json(text, Environment)
     except msgspec.DecodeError as error:
-        message = f"the environment of {source} is wrong: {error}"
+        message = f"the environment of {source} is invalid: {error}"
         raise LaunchError(message, hint="export it again, or `pulumi up` again") from error
 
 
@@ -72,7 +72,7 @@ def write_environment(environment: Environment, path: Path) -> None:
         path.write_bytes(text + b"\n")
     except OSError as error:
         message = f"{path}: {error.strerror}"
-        raise LaunchError(message, hint="give another --output FILE") from error
+        raise LaunchError(message, hint="choose another --output FILE") from error
 
 
 def stack_names(root: Path) -> list[str]:

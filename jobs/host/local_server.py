@@ -34,10 +34,10 @@ def is_serving(folder: Path, address: Place) -> bool:
     if owner != os.geteuid():
         host, port = address
         message = (
-            f"port {port} of {host}, the local store's, is held by {name_user(owner)}, "
-            "who is not us; nothing was sent there"
+            f"port {port} of {host}, the local store's, is held by {name_user(owner)}; "
+            "nothing was sent there"
         )
-        hint = f"`ss -ltnp sport = :{port}` names it, `trainyard:storage.port` takes another"
+        hint = f"`ss -ltnp sport = :{port}` shows the process; set `trainyard:storage.port` to another port"
         raise EnvironmentFailure(message, hint=hint)
     return _is_alive(folder)
 

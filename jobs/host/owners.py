@@ -26,8 +26,10 @@ def xdg_folder(environ: Mapping[str, str], name: str) -> Path | None:
     if not base.is_absolute():
         return None
     if reason := _why_shared(base / FOLDER):
-        message = f"{name}={base} is not believed: {reason}"
-        raise EnvironmentFailure(message, hint=f"{name}=/a/folder that is yours alone, or unset it")
+        message = f"{name}={base} is not trusted: {reason}"
+        raise EnvironmentFailure(
+            message, hint=f"set {name} to a folder that only you can write to, or unset it"
+        )
     return base / FOLDER
 
 

@@ -90,13 +90,14 @@ def locked(
     try:
         if not try_lock(descriptor, without_locks=without_locks):
             with waiting():
-                _wait_for_lock(descriptor)
+                wait_for_lock(descriptor)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _wait_for_lock(descriptor: int) -> None:
+def wait_for_lock(descriptor: int) -> None:
+    """Lock an open file for as long as it is open; block while another process has it."""
     if sys.platform == "win32":
         while not try_lock(descriptor, without_locks=False):
             time.sleep(_LOCKED_PAUSE_S)

@@ -42,7 +42,7 @@ PARTS = (
 MOUNTS = re.compile(r"--mount=\S+\s*")
 _BAR_WIDTH = 20
 # What a command says at Ctrl-C that goes on where it was.
-INTERRUPTED = "interrupted: type the same again to go on"
+INTERRUPTED = "interrupted: type the same again to continue"
 
 
 class Transfer(Struct, frozen=True, kw_only=True):

@@ -29,7 +29,9 @@ def project_root() -> Path:
     if is_project(trust.INSTALLED):
         return trust.INSTALLED
     message = f"no {NAME} project in {Path.cwd()} or above"
-    raise LaunchError(message, hint="give an environment by `--env FILE` (`launch env export`)")
+    raise LaunchError(
+        message, hint="use an environment file: `--env FILE` (`launch env export` writes one)"
+    )
 
 
 def sources_folder() -> Path:
@@ -49,10 +51,10 @@ def require_trusted(root: Path) -> None:
     if trust.is_trusted(root):
         return
     message = (
-        f"the project in {root} (of {owner_of(root)}) is not the one that this `launch` "
-        "belongs to: nothing in it is started"
+        f"the project in {root} (of {owner_of(root)}) is not the project of this `launch`: "
+        "no program of it is started"
     )
-    hint = f"{_trust_command(root)}, where you trust who wrote it; or use its own `launch`"
+    hint = f"{_trust_command(root)}, if you trust its author; or use its own `launch`"
     raise Refused(message, hint=hint)
 
 
@@ -84,8 +86,8 @@ def _refuse_foreign(root: Path) -> None:
     if trust.is_trusted(root):
         return
     if reason := why_foreign(root, root / trust.PROJECT_FILE):
-        message = f"the project in {root} is not taken: {reason}"
-        hint = f"{_trust_command(root)}, where you trust whoever can write there; or work elsewhere"
+        message = f"the project in {root} is not trusted: {reason}"
+        hint = f"{_trust_command(root)}, if you trust every user who can write there; or work elsewhere"
         raise Refused(message, hint=hint)
 
 

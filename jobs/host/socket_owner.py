@@ -57,10 +57,10 @@ def check_own_server(connection: socket.socket) -> None:
     host, port = _place(connection.getpeername())
     owner = listener_owner((host, port))
     if owner is None:
-        message = f"the kernel names nobody who listens on port {port} of {host}"
+        message = f"the kernel reports no listener on port {port} of {host}"
         raise ConnectionError(message)
     if owner != os.geteuid():
-        message = f"port {port} of {host} is held by {name_user(owner)}, who is not us"
+        message = f"port {port} of {host} is held by {name_user(owner)}, another user"
         raise NotOurs(message)
 
 

@@ -55,7 +55,7 @@ def trust(project: Path) -> Path:
     if _owners(project) is not None and not is_trusted(
         project
     ):  # as on a disk without owners and modes
-        message = f"{file} is not believed: {why_foreign(file) or 'it was changed meanwhile'}"
+        message = f"{file} is not trusted: {why_foreign(file) or 'it was changed at the same time'}"
         raise EnvironmentFailure(message, hint="XDG_CACHE_HOME names another folder")
     return file
 

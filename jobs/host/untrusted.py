@@ -52,7 +52,7 @@ def parse_json(content: bytes, kind: type[T]) -> T:
     except RecursionError:
         message = "it is nested too deeply"
     except UnicodeDecodeError:
-        message = "it is no UTF-8"
+        message = "it is not UTF-8"
     raise msgspec.DecodeError(message)
 
 
@@ -63,9 +63,9 @@ def read_small(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no file", str(path))
+            raise OSError(errno.EINVAL, "it is not a file", str(path))
         if status.st_size > most_bytes:
-            size = f"it has {status.st_size} bytes, and {most_bytes} at most are read"
+            size = f"it has {status.st_size} bytes, more than the limit of {most_bytes}"
             raise OSError(errno.EFBIG, size, str(path))
         return file.read(most_bytes)
 
@@ -94,8 +94,8 @@ def parse(answer: Any, kind: type[T], *, what: str) -> T:
     try:
         return msgspec.convert(_without_nulls(answer), type=kind)
     except msgspec.ValidationError as error:
-        message = f"{what}: Azure's answer is none that this version reads: {error}"
-        raise EnvironmentFailure(message, hint="a newer version of `launch`") from None
+        message = f"{what}: this version cannot read Azure's answer: {error}"
+        raise EnvironmentFailure(message, hint="use a newer version of `launch`") from None
 
 
 class Ranges(Protocol):
@@ -121,8 +121,8 @@ def read_bounded(blobs: Ranges, name: str, longest: int) -> bytes | None:
         content += block or b""
         if len(content) < end:
             return content
-    message = f"`{name}` in the store is longer than {size_text(longest)}, as no run writes it"
-    raise TooLong(message, hint="see who may write there, and delete it")
+    message = f"`{name}` in the store is longer than {size_text(longest)}, more than a run writes"
+    raise TooLong(message, hint="check who may write there, and delete it")
 
 
 def _without_nulls(value: Any) -> Any:

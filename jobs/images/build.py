@@ -99,7 +99,7 @@ def push_image(
     with tempfile.TemporaryDirectory() as temporary:
         digest_file = Path(temporary) / "digest"
         for command in engine.push(recipe.reference, target, digest_file):
-            hint = f"{engine.name} login {host}, if it refused you"
+            hint = f"{engine.name} login {host}, if access was refused"
             run_watched(command, what=f"pushing {target}", log=log, progress=progress, hint=hint)
         digest = engine.pushed_digest(target, digest_file)
     return f"{repository}@{digest}"
@@ -123,12 +123,12 @@ def _start_build(
             secrets=lend(lent, os.environ, Path.home()),
             timestamp_s=TIMESTAMP_S,
         )
-        hint = "look whether the base image, Debian's mirror and the package index can be reached"
+        hint = "check that the base image, Debian's mirror and the package index can be reached"
         run_watched(
             command, what=f"building {recipe.reference}", log=log, progress=progress, hint=hint
         )
     if not engine.has(recipe.reference):
-        message = f"{engine.name} ended well without {recipe.reference}"
+        message = f"{engine.name} ended without an error and without {recipe.reference}"
         raise EnvironmentFailure(message, hint=f"see {log}")
 
 

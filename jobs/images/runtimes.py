@@ -112,8 +112,10 @@ def is_finished(root: Path) -> bool:
 def lock_file(image: str, project: Path) -> Path:
     folder = project / "images"
     if not folder.is_dir():
-        message = f"image `{image}` cannot be built here: this `launch` came without images/"
-        hint = "give the image as a registry has it (REGISTRY/NAME@sha256:...), or use a clone's launch"
+        message = (
+            f"image `{image}` cannot be built here: this `launch` was installed without images/"
+        )
+        hint = "use an image of a registry (REGISTRY/NAME@sha256:...), or the launch of a clone"
         raise NotFound(message, hint=hint)
     if image not in list_images(project):
         known = ", ".join(list_images(project)) or "none"
@@ -179,7 +181,7 @@ def install_packages(root: Path, uv: Path, requirements: Path, *, log: Path, kee
         log=log,
         env=environment,
         keep=[keep],
-        hint="look whether the disk is full or the package index out of reach, then try again",
+        hint="check that the disk has space and the package index can be reached, then try again",
     )
     (root / INSTALLED).write_text("", encoding="utf-8")
 
@@ -209,7 +211,7 @@ def ensure_horovod(
                 log=log,
                 env=uv_environment(uv),
                 keep=[lock],
-                hint="`launch doctor` says what the machine lacks",
+                hint="`launch doctor` lists missing parts of this machine",
             )
         wheel = find_wheel(folder)
         assert wheel is not None, f"build.py succeeded without a wheel in {folder}"

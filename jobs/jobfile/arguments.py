@@ -10,12 +10,14 @@ Argument = bool | int | float | str | list[int | float | str] | None
 _NEGATIVE_NUMBER = re.compile(r"-(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
-def to_argv(args: Mapping[str, Argument]) -> tuple[str, ...]:
+def to_argv(args: Mapping[str, Argument] | Sequence[int | float | str]) -> tuple[str, ...]:
     """`{epochs: 3, amp: true, size: [8, 16]}` becomes `--epochs 3 --amp --size 8 16`.
 
-    What is false, null or an empty list is left out. A value that begins with a dash and is no
+    Words in a list stay as they are. What is false, null or an empty list is left out. A value that begins with a dash and is no
     number is joined to its key, so that no parser takes it for an option.
     """
+    if not isinstance(args, Mapping):
+        return tuple(map(str, args))
     words: list[str] = []
     for key, value in args.items():
         if value is None or value is False or value == []:
@@ -41,6 +43,13 @@ def split_argv(argv: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Argument
         if args is not None:
             return tuple(argv[:start]), args
     return tuple(argv), {}
+
+
+def python_program(argv: Sequence[str]) -> tuple[str, ...] | None:
+    """Give the words that start a Python program, `python -m MODULE` or `python SCRIPT`; None for others."""
+    count = 3 if tuple(argv[1:2]) == ("-m",) else 2
+    is_program = argv[0] == "python" and len(argv) >= count and not argv[count - 1].startswith("-")
+    return tuple(argv[:count]) if is_program else None
 
 
 def _parse(words: Sequence[str]) -> dict[str, Argument] | None:

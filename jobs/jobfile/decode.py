@@ -6,8 +6,9 @@ where text is wanted, as it was written (`env: {OMP_NUM_THREADS: 4}`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
@@ -17,8 +18,15 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from jobs.contracts.errors import LaunchError
-from jobs.contracts.spec import Duration, DurationOrOff, MemorySize, Name, VariableName
-from jobs.jobfile.yaml_tree import Node, brief
+from jobs.contracts.spec import (
+    Duration,
+    DurationOrOff,
+    JobInput,
+    MemorySize,
+    Name,
+    VariableName,
+)
+from jobs.jobfile.yaml_tree import Entry, Node, brief
 
 S = TypeVar("S", bound=Struct)
 
@@ -28,6 +36,7 @@ _WORDED: dict[Any, str] = {
     Duration: "a duration such as `90s`, `30m` or `12h`",
     DurationOrOff: "a duration such as `90s`, `30m` or `12h`, or `off`",
     MemorySize: "a size such as `512m` or `8g`",
+    JobInput: "a dataset such as `digits@3`, a path such as `./folder`, or a mapping",
 }
 # What could stand there, for a hint.
 _EXAMPLES: dict[Any, str] = {
@@ -36,6 +45,7 @@ _EXAMPLES: dict[Any, str] = {
     Duration: "30m",
     DurationOrOff: "30m",
     MemorySize: "8g",
+    JobInput: "digits",
     int: "2",
     float: "10",
     str: "text",
@@ -119,7 +129,10 @@ def _struct(
         if key in known:
             values[key] = _value(entry.node, known[key].type, f"{path}{key}", problems)
         elif key not in ignored:
-            problems.append(_unknown(entry.where, f"{path}{key}", key, list(known)))
+            problem = _unknown(entry.where, f"{path}{key}", key, list(known))
+            if not path:
+                problem = _or_an_argument(problem, node.value, key)
+            problems.append(problem)
     problems.extend(
         Problem(message=f"{node.where}: `{path}{name}` is missing", hint=f"add `{name}: ...`")
         for name, field in known.items()
@@ -141,6 +154,10 @@ def _value(node: Node, kind: Any, path: str, problems: list[Problem]) -> Any:
         lists = [each for each in arguments if get_origin(each) in (list, tuple)]
         if lists:
             return _value(node, lists[0], path, problems)
+    if origin in (Union, UnionType) and isinstance(node.value, dict):
+        mappings = [each for each in arguments if get_origin(each) is dict]
+        if mappings:
+            return _value(node, mappings[0], path, problems)
     return _scalar(node, kind, path, problems)
 
 
@@ -237,6 +254,21 @@ def _unknown(where: str, path: str, key: str, known: list[str]) -> Problem:
     near = get_close_matches(key.replace("-", "_"), known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
     return Problem(message=f"{where}: unknown key `{path}`", hint=hint)
+
+
+def _or_an_argument(problem: Problem, job: dict[str, Entry], key: str) -> Problem:
+    """Offer `args.KEY` for a `--set` of an unknown key: it may be an option of the program."""
+    where, args = job[key].where, job["args"].node.value if "args" in job else {}
+    if not where.startswith("--set ") or not isinstance(args, dict):
+        return problem
+    typed, _, value = where.removeprefix("--set ").partition("=")
+    names = {name.replace("-", "_"): name for name in args}
+    name = names.get(typed.replace("-", "_"))
+    assignment = shlex.quote(f"args.{name or typed}={value}")
+    option = f"for an option of the program: --set {assignment}"
+    if name or "did you mean" not in problem.hint:
+        return replace(problem, hint=option)
+    return problem if "." in typed else replace(problem, hint=f"{problem.hint} {option}")
 
 
 def _choices(kind: Any) -> list[str]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
+from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
+from jobs.jobfile.placeholders import check_placeholders
 from jobs.jobfile.written import SUFFIX as SCRIPT
 from jobs.jobfile.written import is_script, write_job
 from jobs.jobfile.yaml_tree import (
@@ -85,7 +87,11 @@ def load_tree(root: Node, name: str, folder: Path) -> LoadedJob:
     """Decode the tree as the job `name` whose paths are relative to `folder`; find its code."""
     job = decode_job(root)
     folder = folder.resolve()
-    return LoadedJob(job=job, source=name, folder=folder, code=_locate_code(job, folder, name))
+    code = _locate_code(job, folder, name)
+    # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
+    base = Path.cwd() if folder == CATALOG else folder
+    job = locate_inputs(job, root, base, keep_out=(folder, *_program_paths(job, code)))
+    return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
 def find_job(name: str) -> Path:
@@ -96,12 +102,16 @@ def find_job(name: str) -> Path:
         if path.is_file():
             return path
         if path.is_dir():
-            message = f"`{name}` is a folder, no job file"
+            message = f"`{name}` is a folder, not a job file"
             inside = _job_files(path)
-            hint = f"name a job file in it: {path / inside[0]}" if inside else "name a job file"
+            hint = (
+                f"type the path of a job file in it: {path / inside[0]}"
+                if inside
+                else "type the path of a job file"
+            )
             raise LaunchError(message, hint=hint)
         what = "script" if is_script(path) else "job file"
-        message = f"the {what} `{name}` is not there"
+        message = f"the {what} `{name}` does not exist"
         raise NotFound(message, hint=_nearest_job(path.name, path.parent))
     if name in catalog_names():
         return CATALOG / f"{name}.yaml"
@@ -132,11 +142,11 @@ def read_tree(path: Path, name: str) -> Node:
         message = f"cannot read the job file `{name}`: {error.strerror}"
         raise LaunchError(message, hint=f"ls -l {name}") from None
     except UnicodeDecodeError as error:
-        message = f"the job file `{name}` is no UTF-8 text (byte {error.start})"
+        message = f"the job file `{name}` is not UTF-8 text (byte {error.start})"
         raise LaunchError(message, hint="save it as UTF-8") from None
     if len(content) > MOST_BYTES:
         message = f"the job file `{name}` has more than {MOST_BYTES >> 20} MB"
-        raise LaunchError(message, hint="is it a job file? data stands in files of its own")
+        raise LaunchError(message, hint="is it a job file? put data into other files")
     return parse_yaml(text, name if path.parent != CATALOG else f"catalog/{path.name}")
 
 
@@ -152,11 +162,31 @@ def override(root: Node, overrides: Sequence[str], options: Mapping[str, str]) -
 
 def decode_job(root: Node) -> JobFile:
     """Decode the tree as a job file; checks its keys one by one and against each other."""
+    root = with_long_inputs(root)
     job = decode(root, JobFile, ignored=(SCHEMA_KEY,))
     _check_program(job, root)
     _check_variables(job, root)
     _check_folders(job, root)
+    for name, each in job.inputs.items():
+        check_input(name, each, _place(root, "inputs", name))
+    check_placeholders(job, root)
     return job
+
+
+def locate_inputs(
+    job: JobFile, root: Node, base: Path, *, keep_out: tuple[Path, ...] = ()
+) -> JobFile:
+    """Make the paths of inputs absolute; they are relative to `base`.
+
+    Raises LaunchError for one that is not there, or that holds a path of `keep_out`: the job's own.
+    """
+    where = {name: _place(root, "inputs", name) for name in job.inputs}
+    paths = {
+        name: base / _path(each.path, where[name], base)
+        for name, each in job.inputs.items()
+        if each.path is not None
+    }
+    return with_paths(job, paths, where, keep_out=keep_out)
 
 
 def _check_program(job: JobFile, root: Node) -> None:
@@ -178,7 +208,7 @@ def _check_variables(job: JobFile, root: Node) -> None:
         for name in getattr(job, key):
             if name in RESERVED or name.startswith(RESERVED_PREFIX):
                 message = f"{_place(root, key, name)}: `{name}` is set by launch for every rank"
-                raise LaunchError(message, hint="use a name of your own")
+                raise LaunchError(message, hint="use another name")
     for name in job.secrets:
         if name in job.env:
             message = f"{_place(root, 'secrets', name)}: `{name}` is in `env`, too"
@@ -217,9 +247,17 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
         message = f"{source}: the folder `code: {job.code}` {what} ({code})"
         raise LaunchError(message, hint="paths are relative to the job file")
     if job.code is None and code in (Path.home(), Path(code.anchor)):
-        message = f"{source}: without `code:` the whole of `{code}` would be copied"
-        raise LaunchError(message, hint="put job and script into a folder of their own")
+        message = f"{source}: without `code:` all files of `{code}` would be copied"
+        raise LaunchError(message, hint="put the job file and the script into their own folder")
     return CodeLocation(folder=str(code), script=_find_script(job, folder, code, source))
+
+
+def _program_paths(job: JobFile, code: CodeLocation | None) -> list[Path]:
+    """List what has to travel as code."""
+    if code is None:
+        return []
+    program = code.script or (job.module or "").replace(".", "/")
+    return [Path(code.folder), Path(code.folder, program)]
 
 
 def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | None:
@@ -233,8 +271,8 @@ def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | N
         hint = f"did you mean `{near[0]}`?" if near else "paths are relative to the job file"
         raise LaunchError(message, hint=hint)
     if not script.is_relative_to(code):
-        message = f"{source}: the script `{job.script}` is outside the folder that travels ({code})"
-        raise LaunchError(message, hint="name a folder that holds it: `code: ..`")
+        message = f"{source}: the script `{job.script}` is outside the copied folder ({code})"
+        raise LaunchError(message, hint="choose a folder that contains it, e.g. `code: ..`")
     return script.relative_to(code).as_posix()
 
 
@@ -248,7 +286,7 @@ def _path(text: str, source: str, folder: Path = Path()) -> Path:
         (folder / path).resolve().exists()
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        message = f"{source}: `{brief(text)}` is no path: {reason}"
+        message = f"{source}: `{brief(text)}` is not a path: {reason}"
         raise LaunchError(message, hint="paths are relative to the job file") from None
     return path
 
@@ -263,7 +301,7 @@ def _refuse_forgotten_code(job: JobFile, folder: Path, source: str) -> None:
     beside = next((name for name in candidates if _is_beside(folder, name)), None)
     if beside:
         message = f"{source}: `{beside}` lies beside the job file, but the job has no `code:`"
-        raise LaunchError(message, hint="add `code: .` to take the job file's folder along")
+        raise LaunchError(message, hint="add `code: .` to copy the job file's folder")
 
 
 def _is_beside(folder: Path, name: str) -> bool:
@@ -291,7 +329,7 @@ def _nearest_job(name: str, folder: Path) -> str:
         near = [f"{name}.yaml"]
     if near:
         return f"did you mean `{jobs.get(near[0], near[0])}`?"
-    return f"a path to a job file, or one of the catalog: {', '.join(catalog_names())}"
+    return f"type the path of a job file, or a job of the catalog: {', '.join(catalog_names())}"
 
 
 def _job_files(folder: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import (
@@ -28,11 +29,12 @@ def resolve(
     datasets: Mapping[str, DatasetVersion],
     code: CodeLocation | None,
     image_reference: Callable[[str], str],
+    pushed: Mapping[str, InputSpec] = MappingProxyType({}),
 ) -> JobSpec:
     """Decide everything that the job file leaves open.
 
     `datasets` maps what `inputs` name (`digits`, `digits@3`) to versions, `image_reference` an
-    image to what the engine starts. Raises Refused where no
+    image to what the engine starts; `pushed` are the inputs that a path names. Raises Refused where no
     cluster is large enough, LaunchError where the job does not fit the environment otherwise.
     """
     cluster_name = choose_cluster(job, environment)
@@ -53,7 +55,9 @@ def resolve(
         parameter_servers=job.parameter_servers,
         chief=job.chief,
         inputs={
-            name: InputSpec(dataset=datasets[each.dataset], mode=each.mode)
+            name: InputSpec(dataset=datasets[each.dataset], mode=each.mode, file=each.file)
+            if each.dataset is not None
+            else pushed[name]
             for name, each in job.inputs.items()
         },
         outputs=tuple(job.outputs),
@@ -80,7 +84,7 @@ def choose_cluster(job: JobFile, environment: Environment) -> str:
             return name
     if not candidates:
         message = f"stack `{environment.stack}` has no cluster"
-        raise Refused(message, hint="add one to its settings and `pulumi up`")
+        raise Refused(message, hint="add one to its settings, then `pulumi up`")
     largest = max(
         candidates, key=lambda name: clusters[name].max_nodes * process_slots(clusters[name])
     )
@@ -142,7 +146,7 @@ def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
     if limits.cost is None or price == 0:
         return in_seconds
     if price is None:
-        message = f"the price of `{cluster.size}` is unknown, so `limits.cost` cannot be kept"
+        message = f"the price of `{cluster.size}` is unknown, so `limits.cost` cannot be enforced"
         raise LaunchError(message, hint="give `limits.wall_clock` instead")
     affordable_s = limits.cost / (price * nodes) * 3600
     if given is not None and given < affordable_s:
@@ -157,14 +161,14 @@ def _too_large(job: JobFile, environment: Environment, name: str) -> Refused:
     where = f"cluster `{name}` of stack `{environment.stack}`"
     message = (
         f"`{job.name}` asks for {size_text(nodes, processes)}, and {where} "
-        f"takes {size_text(cluster.max_nodes, process_slots(cluster))} at most"
+        f"takes at most {size_text(cluster.max_nodes, process_slots(cluster))}"
     )
     options: list[str] = []
     if fitting[0] != nodes:
         options.append(f"--nodes {fitting[0]}")
     if fitting[1] != processes:
         options.append(f"--processes-per-node {fitting[1]}")
-    hint = f"what fits: {' '.join(options)}"
+    hint = f"this fits: {' '.join(options)}"
     if fitting[1] != processes and cluster.gpus_per_node:
         hint += f" (one process a GPU, and a node has {cluster.gpus_per_node})"
     elif fitting[1] != processes and not (cluster.gpus_per_node or environment.is_imported):

@@ -65,16 +65,17 @@ def _lines(script: Path, reading: Reading, arguments: Sequence[str]) -> list[str
 
 
 def _program(script: Path, arguments: Sequence[str]) -> list[str]:
-    """Write script and arguments: as `args` where options say the same, else as a command."""
+    """Write script and arguments: by their names where options say the same, else word by word."""
     code = f"code: {_scalar(script.parent.as_posix())}"
-    code = _with_comment(code, "this folder travels, without what .gitignore names")
+    lines = [
+        f"script: {_scalar(script.as_posix())}",
+        _with_comment(code, "this folder travels, except files in .gitignore"),
+    ]
     words, args = split_argv(["python", script.name, *arguments])
-    if len(words) == 2:
-        given = [f"  {_scalar(key)}: {_value(value)}" for key, value in args.items()]
-        program = f"script: {_scalar(script.as_posix())}"
-        return [program, code, *(["args:"] if given else []), *given]
-    listed = ", ".join(map(_scalar, ("python", script.name, *arguments)))
-    return [f"command: [{listed}]", code]
+    if len(words) > 2:
+        return [*lines, f"args: [{', '.join(map(_scalar, arguments))}]"]
+    given = [f"  {_scalar(key)}: {_value(value)}" for key, value in args.items()]
+    return [*lines, *(["args:"] if given else []), *given]
 
 
 def _name(stem: str) -> str:

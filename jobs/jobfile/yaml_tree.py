@@ -72,7 +72,9 @@ def parse_yaml(text: str, name: str, *, is_one_place: bool = False) -> Node:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         message = f"{where}: {error.problem or error.context}"
-        raise LaunchError(message, hint=_yaml_hint(error.problem)) from None
+        line = text.split("\n")[mark.line : mark.line + 1] if mark else []
+        is_filled = any("${" in each for each in line)
+        raise LaunchError(message, hint=_yaml_hint(error.problem, is_filled)) from None
     except yaml.YAMLError as error:
         message = f"{name}: {str(error).splitlines()[0]}"
         raise LaunchError(
@@ -90,7 +92,7 @@ def parse_override(assignment: str, option: str | None = None) -> tuple[list[str
     where = brief(option or f"--set {assignment}")
     _check_text(assignment, where)
     if not equals or not key:
-        message = f"`{where}` is no KEY=VALUE"
+        message = f"`{where}` is not KEY=VALUE"
         raise LaunchError(message, hint="for example --set args.epochs=1")
     top, dot, rest = key.partition(".")
     path = [top, rest] if dot and top in _OPEN_MAPPINGS else key.split(".")
@@ -108,6 +110,9 @@ def with_override(root: Node, path: Sequence[str], value: Node) -> Node:
     entries = dict(root.value) if isinstance(root.value, dict) else {}
     key, rest = path[0], path[1:]
     old = entries.get(key)
+    if rest and old is not None and isinstance(old.node.value, list):
+        message = f"{value.where}: `{brief(key)}` is a list ({old.where}) and has no keys"
+        raise LaunchError(message, hint=f"give the whole list: --set '{brief(key)}=[a, b]'")
     below = old.node if old else Node(where=value.where, value={})
     where = value.where if not rest or old is None else old.where
     entries[key] = Entry(where=where, node=with_override(below, rest, value))
@@ -177,7 +182,7 @@ class _Reader:
         after = next(self._events)
         if not isinstance(after, yaml.StreamEndEvent):
             message = f"{self._where(after)}: another document begins"
-            raise LaunchError(message, hint="one job a file: remove the `---`")
+            raise LaunchError(message, hint="a job file holds one job: remove the `---`")
         return root
 
     def _where(self, event: Any) -> str:
@@ -193,10 +198,8 @@ class _Reader:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(str(event.anchor), where)
         if event.tag is not None:
-            message = f"{where}: the tag `{brief(_tag(event.tag))}` means nothing in a job file"
-            raise LaunchError(
-                message, hint="remove it; in quotes a value that begins with `!` is text"
-            )
+            message = f"{where}: the tag `{brief(_tag(event.tag))}` has no meaning in a job file"
+            raise LaunchError(message, hint="remove it, or quote a text that begins with `!`")
         if event.anchor:
             self._anchors[event.anchor] = None
         before = self._num_values
@@ -217,12 +220,12 @@ class _Reader:
 
     def _alias(self, anchor: str, where: str) -> Node:
         if anchor not in self._anchors:
-            message = f"{where}: no anchor `&{brief(anchor)}` stands before this alias"
-            raise LaunchError(message, hint="put quotes round text that begins with `*`")
+            message = f"{where}: no anchor `&{brief(anchor)}` is defined before this alias"
+            raise LaunchError(message, hint="quote a text that begins with `*`")
         anchored = self._anchors[anchor]
         if anchored is None:
             message = f"{where}: the value contains itself"
-            raise LaunchError(message, hint="an alias (*name) cannot stand inside its own anchor")
+            raise LaunchError(message, hint="an alias (*name) cannot be inside its own anchor")
         self._count(anchored[1], where)
         return anchored[0]
 
@@ -240,13 +243,15 @@ class _Reader:
         entries: dict[str, Entry] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                message = f"{self._where(event)}: a key has to be a word"
+                message = f"{self._where(event)}: a key must be a word"
                 raise LaunchError(message, hint="write `key: value`")
             key = self._value(event, depth)
             name = event.value
             if name in entries:
-                message = f"{key.where}: `{brief(name)}` is there already"
-                raise LaunchError(message, hint=f"first at {entries[name].where}; keep one")
+                message = f"{key.where}: `{brief(name)}` is defined twice"
+                raise LaunchError(
+                    message, hint=f"it is first defined at {entries[name].where}; keep one"
+                )
             entries[name] = Entry(where=key.where, node=self._value(next(self._events), depth + 1))
         return entries
 
@@ -269,9 +274,9 @@ def _check_text(text: str, where: str | None, name: str = "") -> None:
         before = text[: bad.start()]
         where = f"{name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
     if bad[0] == "\0":
-        message = f"{where}: a NUL character can stand in no argument and no variable"
+        message = f"{where}: arguments and variables cannot contain a NUL character"
         raise LaunchError(message, hint="remove it (it may be written `\\0`)")
-    message = f"{where}: a character that is none: a surrogate, or a byte that is no UTF-8"
+    message = f"{where}: an invalid character: a surrogate, or a byte that is not UTF-8"
     raise LaunchError(message, hint="write it as UTF-8")
 
 
@@ -285,9 +290,11 @@ def _tag(tag: str) -> str:
     return tag.replace("tag:yaml.org,2002:", "!!", 1)
 
 
-def _yaml_hint(problem: str | None) -> str:
+def _yaml_hint(problem: str | None, is_filled: bool) -> str:
     if problem and "tab" in problem:
         return "indent with spaces"
     if problem and "mapping values" in problem:
-        return "put quotes round a value that holds `: `"
-    return "close every quote and bracket; put quotes round text that begins with a sign"
+        return "quote a value that contains `: `"
+    if is_filled:
+        return 'quote a placeholder that stands in brackets: `"${inputs.words}"`'
+    return "close every quote and bracket; quote a text that begins with a sign"

@@ -57,7 +57,8 @@ class CatalogJob(Struct, frozen=True, kw_only=True):
 def describe_job(loaded: LoadedJob, engine: Engine | None, datasets: set[str] | None) -> CatalogJob:
     """Describe a job; `datasets` are the names that the store has, None where nobody knows."""
     job = loaded.job
-    names = dict.fromkeys(each.dataset.partition("@")[0] for each in job.inputs.values())
+    references = (each.dataset or "" for each in job.inputs.values())
+    names = dict.fromkeys(each.partition("@")[0] for each in references)
     return CatalogJob(
         name=job.name,
         description=job.description or "",
@@ -66,7 +67,7 @@ def describe_job(loaded: LoadedJob, engine: Engine | None, datasets: set[str] | 
         nodes=job.nodes,
         processes_per_node=job.processes_per_node,
         needs=(_image(loaded, engine), *(_dataset(name, datasets) for name in names)),
-        args=job.args,
+        args=job.args if isinstance(job.args, dict) else {},
         outputs=tuple(job.outputs),
     )
 

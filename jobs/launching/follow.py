@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
 from jobs.engines.base import Attended, Engine
 from jobs.host import console
@@ -98,7 +99,7 @@ def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = 
         stamp = f" {line.ts}" if has_times else ""
         text = line.text
         if is_seen and len(text) > LONGEST_SEEN:
-            text = f"{text[:LONGEST_SEEN]} ... ({len(text)} characters; a file or a pipe gets all)"
+            text = f"{text[:LONGEST_SEEN]} ... ({len(text)} characters; files and pipes get all)"
         console.out(f"{prefix}{stamp} {text}")
 
 
@@ -123,3 +124,16 @@ class Pauses:
         """Sleep a tenth of the time waited, within bounds."""
         pause_s = min(max(self.waited_s / 10, FIRST_PAUSE_S), LONGEST_PAUSE_S)
         time.sleep(pause_s if at_most_s is None else max(min(pause_s, at_most_s), 0))
+
+
+def preparation_lines(engine: Engine, handle: RunHandle) -> Iterator[str]:
+    """Yield the lines, each file's after its name; raise LaunchError for a run of this machine."""
+    if not isinstance(engine, Attended):
+        message = f"{handle.id} is a local run, which has no preparation log"
+        raise LaunchError(message, hint=f"launch show {handle.id}")
+    shown = ""
+    for name, line in engine.preparation(handle):
+        if name != shown:
+            yield styled(f"==> {name} <==", "bold")
+            shown = name
+        yield line

@@ -53,17 +53,24 @@ def plan_on(
     environment = engine.environment
     # Refuse what cannot fit before the blob store is asked for anything.
     known = dict(pinned or {})
-    datasets = {each.dataset for each in job.inputs.values()} - known.keys()
-    if datasets:
+    datasets = {each.dataset for each in job.inputs.values() if each.dataset} - known.keys()
+    has_paths = any(each.path for each in job.inputs.values())
+    if datasets or has_paths:
         from jobs.jobfile.resolve import choose_cluster
 
         choose_cluster(job, environment)
+    pushed: Mapping[str, InputSpec] = {}
+    if has_paths:
+        from jobs.launching.local_inputs import look_at_paths
+
+        pushed = look_at_paths(job, engine)
     spec = resolve(
         job,
         environment=environment,
         datasets=known | {name: _version(environment, name) for name in sorted(datasets)},
         code=code,
         image_reference=engine.image_reference,
+        pushed=pushed,
     )
     if any(each.mode == "stream" for each in spec.inputs.values()):
         from jobs.datasets.packed import require_packed
@@ -82,7 +89,8 @@ def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:
     spec = plan.spec
     if spec.code is None:
         return None
-    return measure(Path(spec.code), only=spec.code_only, exclude=(engine.store.workspace,))
+    exclude = (engine.store.workspace, *spec.pushed_paths)
+    return measure(Path(spec.code), only=spec.code_only, exclude=exclude)
 
 
 def missing_notes(spec: JobSpec, engine: Engine, folders: Sequence[Path]) -> tuple[str, ...]:
@@ -160,9 +168,9 @@ def listing_text(listing: CodeListing) -> str:
     shown = files[:MOST_FILES]
     rows = [(size_text(each.bytes), each.name, each.reason) for each in shown]
     size = f"{count_text(len(files), 'file')}, {size_text(listing.bytes)}"
-    lines = [f"sends     {size}, once for the same content", *_indented(rows)]
+    lines = [f"sends     {size}, equal content is sent once", *_indented(rows)]
     if len(files) > len(shown):
-        lines.append(f"  ... and {len(files) - len(shown)} smaller ones; --json lists all")
+        lines.append(f"  ... and {len(files) - len(shown)} smaller files; --json lists all")
     return "\n".join(lines)
 
 
@@ -178,7 +186,7 @@ def _servers_text(spec: JobSpec) -> str:
     if not spec.parameter_servers:
         return ""
     told = f"{spec.parameter_servers} for parameters"
-    return f"{told}; rank 0 is the chief, the other ranks serve" if spec.chief else told
+    return f"{told}; rank 0 is the chief, the other ranks are its workers" if spec.chief else told
 
 
 def _each(spec: JobSpec) -> list[tuple[int, str]]:
@@ -191,8 +199,15 @@ def _label(name: str, position: int) -> str:
 
 def _input_text(name: str, given: InputSpec) -> str:
     dataset = given.dataset
-    size = f"{dataset.files} files, {size_text(dataset.bytes)}"
-    return f"{name} = {dataset.name}@{dataset.version} ({size}, {given.mode})"
+    file = f"/{given.file}" if given.file else ""
+    size = f"{count_text(dataset.files, 'file')}, {size_text(dataset.bytes)}"
+    text = f"{name} = {dataset.name}@{dataset.version}{file} ({size}, {given.mode})"
+    source = given.source
+    if source is None:
+        return text
+    missing = f"{count_text(source.missing_files, 'file')}, {size_text(source.missing_bytes)}"
+    told = f"would push {missing}" if source.missing_files else "in the store already"
+    return f"{text} from {source.path}: {told}"
 
 
 def _code_text(spec: JobSpec, code: Snapshot | None) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
@@ -18,7 +20,7 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.engines.base import Engine, Runs
-from jobs.jobfile.arguments import split_argv
+from jobs.jobfile.arguments import python_program, split_argv
 from jobs.jobfile.read import CodeLocation
 from jobs.jobfile.yaml_tree import Node, located
 from jobs.runs.checkpoints import Checkpoint
@@ -63,7 +65,11 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
     )
     written = msgspec.to_builtins(job)
     written["inputs"] = {
-        name: {"dataset": _reference(each.dataset), "mode": each.mode}
+        name: {
+            "dataset": _reference(each.dataset),
+            "mode": each.mode,
+            **({} if each.file is None else {"file": each.file}),
+        }
         for name, each in spec.inputs.items()
     }
     written["outputs"] = {name: {} for name in spec.outputs}
@@ -84,11 +90,11 @@ def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> Resume
     Raises LaunchError while this one is on, and where it left nothing to go on from.
     """
     if not status.state.is_terminal():
-        message = f"{status.id} is {status.state.value}; it can be resumed once it is over"
+        message = f"{status.id} is {status.state.value}; it can be resumed when it is over"
         raise LaunchError(message, hint=f"launch wait {status.id}, or launch cancel {status.id}")
     if not checkpoints:
-        message = f"{status.id} has no whole checkpoint to resume from"
-        raise LaunchError(message, hint=f"launch rerun {status.id} begins from the start")
+        message = f"{status.id} has no complete checkpoint to resume from"
+        raise LaunchError(message, hint=f"launch rerun {status.id} starts from scratch")
     return ResumePoint(run=status.id, step=checkpoints[0].step)
 
 
@@ -97,13 +103,13 @@ def differences(record: RunRecord, run_dir: Path, engine: Engine) -> list[str]:
     spec, environment = record.plan.spec, engine.environment
     found: list[str] = []
     if spec.cluster not in environment.clusters:
-        found.append(f"cluster `{spec.cluster}` is no more; the first that fits is taken")
+        found.append(f"cluster `{spec.cluster}` no longer exists; the first that fits is used")
     elif environment.clusters[spec.cluster].compute != spec.compute:
-        found.append(f"cluster `{spec.cluster}` was made anew since ({spec.compute})")
+        found.append(f"cluster `{spec.cluster}` was made again since ({spec.compute})")
     if spec.stack != environment.stack:
         found.append(f"it ran on stack `{spec.stack}`, now it is `{environment.stack}`")
     if spec.code is not None and not (run_dir / "code").is_dir():
-        found.append(f"the copy of its code is gone; `{spec.code}` is taken as it is now")
+        found.append(f"the copy of its code was deleted; the current `{spec.code}` is used")
     image = engine.image_digest(spec.image)
     if image is not None and record.image_digest not in (None, image):
         found.append(f"image `{spec.image}` was {record.image_digest}, now it is {image}")
@@ -114,8 +120,25 @@ def refuse_other_code(job: JobFile) -> None:
     """Refuse `--set` of other code: a rerun is of the recorded code."""
     given = [key for key in ("code", "module", "script") if getattr(job, key) is not None]
     if given:
-        message = f"a rerun takes the code and the program of its run; `--set {given[0]}` cannot"
+        message = f"a rerun keeps the code and the program of its run; `--set {given[0]}` cannot"
         raise LaunchError(message, hint="launch run JOB starts other code")
+
+
+def with_other_words(job: JobFile, record: RunRecord) -> JobFile:
+    """Put a list of `args` in the place of all words behind the recorded program.
+
+    A record does not say which of a command's words were `args`; raises LaunchError for a command
+    that is no Python program.
+    """
+    command, _ = split_argv(record.plan.spec.command)
+    if isinstance(job.args, Mapping) or job.command != command:
+        return job
+    program = python_program(record.plan.spec.command)
+    if program is None:
+        message = f"the command of {record.id} does not say which of its words are `args`"
+        whole = shlex.join(record.plan.spec.command)
+        raise LaunchError(message, hint=f"give all words by --set 'command=[...]'; it was: {whole}")
+    return structs.replace(job, command=program)
 
 
 def _code(record: RunRecord, run_dir: Path, runs: Runs) -> CodeLocation | None:

@@ -54,7 +54,7 @@ def _read(file: Path) -> dict[str, str]:
         text = file.read_text(encoding="utf-8")
         mode = file.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
-        message = f"cannot read `{file}`: {getattr(error, 'strerror', None) or 'no UTF-8 text'}"
+        message = f"cannot read `{file}`: {getattr(error, 'strerror', None) or 'not UTF-8 text'}"
         raise LaunchError(message, hint=f"chmod 600 {file}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         console.warn(f"`{file}` can be read by others; chmod 600 {file}")
@@ -62,15 +62,15 @@ def _read(file: Path) -> dict[str, str]:
     # Not `splitlines`: that cuts a value at U+2028, form feeds and more.
     for number, line in enumerate(text.split("\n"), start=1):
         if "\0" in line:
-            message = f"{file}:{number}: a NUL character can stand in no variable"
+            message = f"{file}:{number}: variables cannot contain a NUL character"
             raise LaunchError(message, hint="save it as UTF-8")
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         if not name or name.startswith("#"):
             continue
         if not equals:
             # The line itself may be a secret: its number has to do.
-            message = f"{file}:{number}: no NAME=value"
-            raise LaunchError(message, hint="one NAME=value a line, # begins a comment")
+            message = f"{file}:{number}: not NAME=value"
+            raise LaunchError(message, hint="write one NAME=value per line; # begins a comment")
         values[name.strip()] = _unquoted(value.strip())
     return values
 

@@ -60,6 +60,10 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
         engine.check_quota(plan)
     _ask_for_size(code, wish)
     _ask_for_money(plan, engine.environment, wish)
+    if any(each.source for each in plan.spec.inputs.values()):
+        from jobs.launching.local_inputs import push_inputs
+
+        plan = push_inputs(plan, engine)
     handle = engine.submit(plan, secrets)
     try:
         if not wish.json:
@@ -73,7 +77,7 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
     except KeyboardInterrupt:
         return detached(engine, handle, wish.stack)
     except LaunchError:
-        console.say(f"\n{handle.id} may go on; nobody follows it now")
+        console.say(f"\n{handle.id} may go on; it is no longer followed")
         console.say(commands_while_on(handle.id, wish.stack))
         console.say()
         raise
@@ -156,7 +160,7 @@ def _ask_for_size(code: Snapshot | None, wish: Wish) -> None:
         return
     if not console.confirm(f"The code is {size_text(code.bytes)}. Copy it into the run?"):
         message = "not started"
-        raise Refused(message, hint="name in .launchignore what is no code")
+        raise Refused(message, hint="list files that are not code in .launchignore")
 
 
 def _ask_for_money(plan: Plan, environment: Environment, wish: Wish) -> None:

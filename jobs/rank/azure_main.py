@@ -55,7 +55,7 @@ def main() -> int:
         watch_chief(settings, run_dir, int(sys.argv[2]))
         return 0
     places = dict(each.split("=", 1) for each in sys.argv[1:])
-    environ = rank_variables(environ, is_chief_led=settings.chief)
+    environ = {**rank_variables(environ, is_chief_led=settings.chief), **settings.env}
     with begin(run_dir, map_world(environ).rank):
         job = make_run_dir(settings, run_dir, places)
         return start(settings, job, environ)
@@ -92,6 +92,7 @@ def make_run_dir(settings: Settings, run_dir: str, places: dict[str, str]) -> Ra
         name.partition(".")[2]: path for name, path in places.items() if name != "checkpoints"
     }
     inputs.update((name, f"{run_dir}/inputs/{name}") for name in settings.streams)
+    inputs.update((name, f"{inputs[name]}/{file}") for name, file in settings.files.items())
     return RankJob(
         run_dir=run_dir,
         checkpoints=places["checkpoints"],
@@ -101,6 +102,8 @@ def make_run_dir(settings: Settings, run_dir: str, places: dict[str, str]) -> Ra
         streams=list(settings.streams),
         outputs=settings.outputs,
         secrets=[*settings.secrets, *SECRET_VARIABLES],
+        run=settings.run,
+        filled=list(settings.env),
     )
 
 

@@ -59,7 +59,7 @@ class AzureNode(Node):
             try:
                 streams.lay(self._environ)
             except (RankError, OSError) as error:
-                hint = getattr(error, "hint", "the node's disk has to take what a stream keeps")
+                hint = getattr(error, "hint", "the node's disk must hold the cache of a stream")
                 message = f"{error} ({hint})"
                 raise Unprepared(message) from None
         _copy_code(folder)
@@ -106,7 +106,7 @@ class AzureNode(Node):
         except RankError as error:
             # Else what this attempt brings would be put in their place.
             self._mark(UNREAD_METRICS)
-            self._log.feed(f"warning: earlier metrics are not there: {error}\n".encode())
+            self._log.feed(f"warning: earlier metrics cannot be read: {error}\n".encode())
             return
         with open(f"{self.job.run_dir}/metrics.jsonl", "wb") as file:
             file.write(content)
@@ -129,7 +129,7 @@ class AzureNode(Node):
             why = str(error)
         if why:
             self._log.feed(
-                f"warning: how this rank ended does not reach the store: {why}\n".encode()
+                f"warning: the record of this rank's end cannot be stored: {why}\n".encode()
             )
 
     def _do_others_run(self) -> bool:

@@ -23,8 +23,8 @@ class Altered(Unprepared):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the code is not what was sent: `{name}` is missing, or has other content "
-            "(hint: somebody has changed it in the workspace's store; tell whoever owns the stack)"
+            f"the code on the node differs from the code that was sent: `{name}` is missing or has other content "
+            "(hint: it was changed in the workspace's store; tell the owner of the stack)"
         )
 
 

@@ -61,7 +61,7 @@ class Identity:
                 return token
             raise
         except (KeyError, TypeError, ValueError):
-            raise _no_token(resource, "the answer is no token") from None
+            raise _no_token(resource, "the answer is not a token") from None
         self._tokens[resource] = token, until_s
         return token
 

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
 from jobs.rank.node import Node, Unprepared
+from jobs.rank.placeholders import Placeholders
 from jobs.rank.record import Ending, Record
 from jobs.rank.world import RankJob, World, map_world, rank_environment
 
@@ -41,7 +42,11 @@ class Rank:
     ) -> None:
         self._job, self._world = job, world
         self._node, self._log = node, log
-        self._env = rank_environment(environ, world, job)
+        self._placeholders = Placeholders(job, world)
+        filled = {
+            name: self._placeholders.word(environ[name]) for name in job.filled if name in environ
+        }
+        self._env = rank_environment({**environ, **filled}, world, job)
         self._child = 0
         self._is_over = False
         self._num_told = 0
@@ -77,7 +82,7 @@ class Rank:
         return ending.code
 
     def _command(self) -> list[str]:
-        command = list(self._job.command)
+        command = self._placeholders.command(self._job.command)
         if command[0] == "python":
             command[0] = self._job.interpreter or sys.executable
         return command
@@ -108,7 +113,7 @@ class Rank:
         os.symlink(os.path.relpath(f"{self._job.run_dir}/outputs", folder), f"{folder}/outputs")
         os.chdir(folder)
         for line in self._job.setup:
-            ending = self._execute(["/bin/sh", "-c", line])
+            ending = self._execute(["/bin/sh", "-c", self._placeholders.shell(line)])
             if ending != (0, None):
                 self._record.setup = line
                 return ending

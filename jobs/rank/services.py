@@ -98,7 +98,7 @@ class Service:
         domain = _HOSTS[self._resource]
         if not is_azures(self.endpoint, domain):
             address = "/".join(self.endpoint.split("/")[:3])
-            message = f"the cluster's identity is not shown to `{address}`"
+            message = f"the cluster's identity is not sent to `{address}`"
             raise RankError(message, f"the environment has to name https://NAME.{domain}")
 
     def _try(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> Answer:
@@ -163,7 +163,7 @@ class Container:
             raise unreachable(blob, answer)
         told = answer.headers.get("Content-MD5")
         if told and told != md5_text(answer.body):
-            message = f"`{blob}` came with other bytes than it was sent with"
+            message = f"`{blob}` arrived with other content than was sent"
             raise RankError(message, "start the run again")
         return answer.body
 
@@ -217,9 +217,9 @@ def md5_text(content: bytes) -> str:
 
 def unreachable(blob: str, answer: Answer) -> RankError:
     """Make the error for a blob that the store does not give or take."""
-    message = f"the store does not serve `{blob}`: {answer.why}"
+    message = f"the store cannot deliver `{blob}`: {answer.why}"
     if answer.status not in (401, 403):
-        return RankError(message, "look at the store")
+        return RankError(message, "check the store")
     if answer.headers.get("x-ms-error-code") == "AuthorizationFailure":
         hint = "the storage account's network rules must let the cluster's network in"
     else:
@@ -241,7 +241,7 @@ def _fetch(service: Service, secret: str) -> str:
     message = f"secret `{secret}` cannot be read from the key vault {vault}: "
     if answer.status == 404:
         hint = f"az keyvault secret set --vault-name {vault} --name {secret} --file FILE"
-        raise RankError(message + "there is none of that name", hint)
+        raise RankError(message + "it has no secret of this name", hint)
     if answer.status == 403 and "forbiddenby" in answer.text.lower():
         hint = "the vault's network rules must let the cluster's network in"
         raise RankError(message + "its firewall refuses the node (403)", hint)
@@ -252,4 +252,4 @@ def _fetch(service: Service, secret: str) -> str:
         )
         message += f"the cluster's identity may not ({answer.status})"
         raise RankError(message, hint)
-    raise RankError(message + answer.why, "look at the vault, then start the run again")
+    raise RankError(message + answer.why, "check the vault, then start the run again")

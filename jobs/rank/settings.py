@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
@@ -23,7 +25,8 @@ class Settings(NamedTuple):
     """One attempt at a run.
 
     `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
-    and `runs` are its containers.
+    and `runs` are its containers. `env` are the variables whose values hold placeholders, `files` the
+    one file that an input stands for.
     """
 
     run: str
@@ -38,6 +41,8 @@ class Settings(NamedTuple):
     data: str
     runs: str
     streams: dict[str, Stream]
+    env: Mapping[str, str] = MappingProxyType({})
+    files: Mapping[str, str] = MappingProxyType({})
 
 
 def read_settings(environ: dict[str, str]) -> Settings:

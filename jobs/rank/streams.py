@@ -46,7 +46,7 @@ class Streams:
                 md5 = self._bring_index(stream.files, stream.prefix, folder)
             except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
                 message = f"input `{name}` cannot be streamed: {type(error).__name__}: {error}"
-                hint = "launch data pack DIR --to PACKED, and push that"
+                hint = "launch data pack DIR --to PACKED, then push PACKED"
                 raise RankError(message, hint) from None
             token_file = f"{folder}.token"
             write_token(token_file, self._identity.token(STORAGE))
@@ -84,7 +84,7 @@ class Streams:
         content = self._data.get(prefix + path)
         is_inside = target.startswith(f"{folder}/") and path.lower() != "stream.json"
         if not is_inside or hashlib.sha256(content).hexdigest() != file["sha256"]:
-            message = f"`{path}` in the store is not what was pushed"
+            message = f"`{path}` in the store differs from the pushed file"
             raise ValueError(message)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "wb") as written:

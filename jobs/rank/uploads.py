@@ -291,7 +291,7 @@ class Uploads:
             self._outputs.send(is_last=is_last)
         except (RankError, OSError) as error:
             self._is_refused = isinstance(error, Refused)
-            hint = getattr(error, "hint", "it is tried again")
+            hint = getattr(error, "hint", "trying again")
             if str(error) != self._why:
                 self._why = str(error)
                 say(f"results do not reach the store: {error} ({hint}); training goes on")
@@ -307,7 +307,7 @@ class Uploads:
         while not self.turn(is_last=True):
             patience_s = REFUSED_PATIENCE_S if self._is_refused else PATIENCE_S
             if time.monotonic() - began_s > patience_s:
-                say("not all results reached the store: what is missing is lost with this node")
+                say("not all results reached the store: the rest is lost with this node")
                 return
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, INTERVAL_S)

@@ -28,7 +28,10 @@ class World(NamedTuple):
 
 
 class RankJob(NamedTuple):
-    """RANK.json: what the ranks of a run share; no secret's value."""
+    """RANK.json: what the ranks of a run share; no secret's value.
+
+    `filled` names the variables whose values hold placeholders.
+    """
 
     run_dir: str
     command: Sequence[str]
@@ -44,6 +47,8 @@ class RankJob(NamedTuple):
     gpus: Sequence[str] | None = None
     die_with_parent: bool = False
     leave_together: bool = False
+    run: str = ""
+    filled: Sequence[str] = ()
 
 
 def map_world(environ: dict[str, str], processes_per_node: int | None = None) -> World:

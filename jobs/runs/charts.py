@@ -51,7 +51,7 @@ def draw_report(reports: Sequence[RunReport], path: Path) -> None:
         write_file(path, picture.getvalue())
     except OSError as error:
         message = f"`{path}` cannot be written: {error.strerror or error}"
-        raise EnvironmentFailure(message, hint="--output FILE names another place") from None
+        raise EnvironmentFailure(message, hint="--output FILE writes to another place") from None
 
 
 def check_format(path: Path) -> None:

@@ -54,8 +54,8 @@ def measure(source: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] =
 
 def _require_folder(source: Path) -> None:
     if not source.is_dir():
-        message = f"`code: {source}` is no folder"
-        raise NotFound(message, hint="paths in a job file are relative to the file")
+        message = f"`code: {source}` is not a folder"
+        raise NotFound(message, hint="paths in a job file are relative to that file")
 
 
 def _look(
@@ -177,10 +177,10 @@ def _part(source: Path, root: Path, name: str, rules: _Rules, exclude: set[str])
     path = root / name
     if not path.exists():
         message = f"there is no `{name}` in `{source}`"
-        raise NotFound(message, hint="look at `code` in the job file")
+        raise NotFound(message, hint="check `code` in the job file")
     if not path.resolve().is_relative_to(root):
-        message = f"`{name}` in `{source}` is a link that leads out of it"
-        raise LaunchError(message, hint="copy what it leads to into the code")
+        message = f"`{name}` in `{source}` is a link to a place outside it"
+        raise LaunchError(message, hint="copy its target into the code")
     if path.is_dir():
         yield from _walk(root, f"{name.rstrip('/')}/" if name else "", rules, exclude)
     else:
@@ -272,5 +272,5 @@ def _listed(folder: Path, exclude: set[str]) -> list[os.DirEntry[str]]:
             found = sorted(entries, key=lambda entry: entry.name)
     except PermissionError as error:
         message = f"cannot read `{folder}`, which belongs to the job's code"
-        raise LaunchError(message, hint="name it in .launchignore") from error
+        raise LaunchError(message, hint="add it to .launchignore") from error
     return [each for each in found if each.name not in NEVER_SENT and each.path not in exclude]

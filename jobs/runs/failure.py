@@ -184,7 +184,7 @@ def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
         rank=silent[0].rank,
         host=silent[0].host,
         cause="left the others",
-        message="they all lost it; it was ended before it had left by itself",
+        message="all of them lost it; it was ended before it left by itself",
         traceback=None,
         exit_code=1,
     )
@@ -349,7 +349,7 @@ def _sleeper(signs: Sequence[Sign]) -> tuple[int, str] | None:
 
 def _most_silent(signs: Sequence[Sign]) -> tuple[int, str]:
     if len(signs) == 1:
-        return signs[0].rank, "it gave no sign of life"
+        return signs[0].rank, "it has given no sign of life"
     oldest = max(signs, key=lambda sign: sign.silent_s)
     return oldest.rank, "its last sign of life is the oldest"
 

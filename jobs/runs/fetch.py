@@ -55,12 +55,12 @@ def fetching_into(into: Path) -> Generator[None]:
             yield
     except OSError as error:
         message = f"cannot write into `{into}`: {error.strerror or error}"
-        hint = "free some space or choose another folder, then fetch again: it goes on"
+        hint = "free some space or choose another folder, then fetch again: the download continues"
         raise EnvironmentFailure(message, hint=hint) from error
 
 
 def _say_waiting(into: Path) -> nullcontext[None]:
-    console.say(f"another fetch is at it in `{into}`: waiting for its end")
+    console.say(f"another fetch writes into `{into}`: waiting for its end")
     return nullcontext()
 
 

@@ -122,7 +122,7 @@ def remarks(reports: Sequence[RunReport]) -> list[str]:
         if report.status.state.is_terminal() and report.status.exit_code != 0:
             found.append(headline(report.status, report.error))
         if not report.curves:
-            found.append(f"{report.status.id} has no metrics: nothing to draw of it")
+            found.append(f"{report.status.id} has no metrics to draw")
     return found
 
 

@@ -172,7 +172,7 @@ class RunStore:
                     return handle
         except OSError as error:
             message = f"cannot write a run in `{self.runs}`: {error.strerror or error}"
-            hint = "free some space or mend the folder's permissions"
+            hint = "free some space or correct the folder's permissions"
             raise EnvironmentFailure(message, hint=hint) from error
 
     def commit(self, record: RunRecord) -> None:
@@ -189,7 +189,7 @@ def workspace_folder(environment: Environment) -> Path:
 
     parts = urlsplit(environment.workspace.endpoint)
     if parts.scheme != "file" or not parts.path:
-        message = f"workspace endpoint `{environment.workspace.endpoint}` is no file:// folder"
+        message = f"workspace endpoint `{environment.workspace.endpoint}` is not a file:// folder"
         raise EnvironmentFailure(message, hint="launch env show")
     return Path(unquote(parts.path))
 
@@ -350,7 +350,7 @@ def _decode(path: Path, kind: type[T]) -> T:
         if isinstance(error, msgspec.ValidationError):
             raise _damaged(path, str(error)) from None
         message = f"`{path}` is damaged: {error}"
-        hint = f"what its ranks wrote is in {path.parent}; rm -r {path.parent} forgets the run"
+        hint = f"the output of its ranks is in {path.parent}; rm -r {path.parent} removes the run"
         raise EnvironmentFailure(message, hint=hint) from None
 
 
@@ -362,8 +362,8 @@ def _is_time(text: str) -> bool:
 
 
 def _damaged(path: Path, why: str) -> EnvironmentFailure:
-    message = f"`{path}` is not what this version writes: {why:.200}"
-    return EnvironmentFailure(message, hint="use the version of `launch` that made it")
+    message = f"`{path}` has a format that this version does not know: {why:.200}"
+    return EnvironmentFailure(message, hint="use the version of `launch` that wrote it")
 
 
 def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:

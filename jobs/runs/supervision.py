@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from jobs.contracts.spec import Environment
-from jobs.host.private import open_lock
+from jobs.host import private
 from jobs.host.processes import read_words
 from jobs.host.untrusted import read_small
 
@@ -35,23 +35,21 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 def take_lock(run_dir: Path) -> int:
     """Take the run's lock; gives the open file that holds it. For a run that is just made."""
-    descriptor = open_lock(run_dir / LOCK_NAME)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    descriptor = private.open_lock(run_dir / LOCK_NAME)
+    private.wait_for_lock(descriptor)
     return descriptor
 
 
 def try_lock(run_dir: Path) -> int | None:
     """Take the lock of a run that may be somebody's; None where it is, or where no folder is."""
     try:
-        descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = private.open_lock(run_dir / LOCK_NAME)
     except OSError:
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    if private.try_lock(descriptor, without_locks=False):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def is_supervised(run_dir: Path) -> bool:

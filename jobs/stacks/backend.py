@@ -36,7 +36,7 @@ def read_record(state: Path) -> dict[str, Any]:
         return msgspec.json.decode(state.read_bytes())["checkpoint"]["latest"] or {}
     except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
         message = f"the record of the stack, {state}, is damaged: {error}"
-        raise EnvironmentFailure(message, hint=f"{state}.bak is the one before it") from error
+        raise EnvironmentFailure(message, hint=f"{state}.bak is the previous record") from error
 
 
 def unknown_stack(stack: str, root: Path) -> LaunchError:

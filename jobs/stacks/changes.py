@@ -28,14 +28,14 @@ _CRASHED = "an unhandled error occurred"
 # What a resource of a kind holds, by module and kind of Pulumi's type. Gone in either case, a new one begins empty.
 _HELD = {
     "resources:ResourceGroup": (
-        "all that is in the group, what this stack does not know of too; the vault keeps its name, so "
+        "all resources of the group, also those of other origin; the vault keeps its name, so "
         "a new group needs another `trainyard:generation` as well"
     ),
     "storage:StorageAccount": (
-        "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
+        "every blob in it (datasets, checkpoints, logs, outputs); they are not counted"
     ),
     "storage:BlobContainer": (
-        "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
+        "every blob in it (datasets, checkpoints, logs, outputs); they are not counted"
     ),
     "keyvault:Vault": "every secret in it; a deleted vault can be recovered until its retention ends",
     "containerregistry:Registry": (
@@ -46,19 +46,19 @@ _HELD = {
     ),
     "machinelearningservices:Compute": "running jobs end; their checkpoints stay in the store",
     "operationalinsights:Workspace": "the logs in it",
-    "applicationinsights:Component": "the telemetry that is found through it",
+    "applicationinsights:Component": "the telemetry that it collects",
     # The local store's server.
     "dynamic:Azurite": "access to the store until another serves it; its data stays in its folder",
 }
 # There while the resource is: a replacement only interrupts it.
 _GIVEN = {
-    "managedidentity:UserAssignedIdentity": "the access of all that runs as it",
+    "managedidentity:UserAssignedIdentity": "the access of every program that runs under it",
     "authorization:RoleAssignment": "the access that it gives",
     "authorization:RoleDefinition": "the access that is given by it",
     "authorization:ManagementLockByScope": "protection from deletion",
     "authorization:ManagementLockAtResourceLevel": "protection from deletion",
-    "consumption:Budget": "warnings that money runs out",
-    "monitor:DiagnosticSetting": "the record of what happens there",
+    "consumption:Budget": "warnings about the budget",
+    "monitor:DiagnosticSetting": "the audit log of its resource",
     "storage:ManagementPolicy": "deletion of temporary files and old checkpoints",
     "storage:BlobServiceProperties": "recovery of blobs that are deleted",
     "storage:FileServiceProperties": "recovery of shares that are deleted",
@@ -68,11 +68,11 @@ _GIVEN = {
     "network:Subnet": "the connections in it, private endpoints included",
     "network:NetworkSecurityGroup": "the rules for what may connect",
     "network:PrivateEndpoint": "the connections through it",
-    "network:PrivateDnsZoneGroup": "the names of what is connected to",
-    "privatedns:PrivateZone": "the names of what is connected to",
-    "privatedns:VirtualNetworkLink": "the names of what is connected to",
+    "network:PrivateDnsZoneGroup": "the host names of private endpoints",
+    "privatedns:PrivateZone": "the host names of private endpoints",
+    "privatedns:VirtualNetworkLink": "the host names of private endpoints",
 }
-_UNKNOWN = "what it holds; this check does not know its kind"
+_UNKNOWN = "its content; this check does not know its kind"
 
 
 class Loss(Struct, frozen=True, kw_only=True):
@@ -142,10 +142,12 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
     protected = [each.name for each in changes.losses if each.is_protected]
     if protected:
         message = (
-            f"`pulumi up -s {stack}` would replace or delete what is protected, and Pulumi "
+            f"`pulumi up -s {stack}` would replace or delete protected resources, and Pulumi "
             f"refuses it: {', '.join(protected)}"
         )
-        hint = "take the change back; where it is meant, docs/azure.md says how to lift protection"
+        hint = (
+            "undo the change; if it is intended, docs/azure.md explains how to lift the protection"
+        )
         return Refused(message, hint=hint)
     outermost = (each for each in changes.losses if each.within is None)
     refused = list(dict.fromkeys(each.name for each in outermost if not each.is_allowed))
@@ -153,7 +155,7 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
         return None
     message = f"`pulumi up -s {stack}` would replace or delete: {', '.join(refused)}"
     options = [word for name in refused for word in ("--allow-replace", name)]
-    return Refused(message, hint=f"where that is meant: {' '.join([*typed, *options])}")
+    return Refused(message, hint=f"if that is intended: {' '.join([*typed, *options])}")
 
 
 class _Resource(Struct, frozen=True, kw_only=True):
@@ -196,7 +198,7 @@ def _find_protected(said: Preview, stack: str) -> dict[str, _Lost]:
     if reasons or (errors and not protected):
         reason = "\n".join(dict.fromkeys(reasons or errors))
         message = f"`pulumi preview -s {stack}` failed: {reason}"
-        raise EnvironmentFailure(message, hint=f"mend it, then `pulumi preview -s {stack}`")
+        raise EnvironmentFailure(message, hint=f"correct it, then `pulumi preview -s {stack}`")
     return protected
 
 
@@ -268,7 +270,7 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
     """Build the loss of a resource that is inside of the resources `around`, lost themselves."""
     costs = what_is_lost(each.type, is_replaced=each.change == "replaced")
     if each.is_retained and not around:
-        costs = "stays where it is with what it holds, and the stack forgets it"
+        costs = "is kept with its content, and the stack forgets it"
     return Loss(
         name=each.name,
         resource=each.urn,
@@ -303,5 +305,7 @@ def _unknown(name: str, known: set[str], losses: Sequence[Loss], stack: str) -> 
     message = f"stack `{stack}` has no cluster or resource `{name}`"
     near = get_close_matches(name, sorted(known), n=1)
     lost = ", ".join(dict.fromkeys(each.name for each in losses))
-    hint = f"did you mean `{near[0]}`?" if near else f"to be allowed: {lost or 'nothing'}"
+    hint = (
+        f"did you mean `{near[0]}`?" if near else f"resources that can be allowed: {lost or 'none'}"
+    )
     return LaunchError(message, hint=hint)

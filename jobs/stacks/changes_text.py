@@ -22,7 +22,7 @@ def changes_text(changes: Changes) -> str:
             header, *rows = [[cells[0], *cells[2:]] for cells in [header, *rows]]
         parts.append(console.table(header, rows))
     if changes.is_cut_short:
-        parts.append("Pulumi stops at what is protected: what else would change is not known")
+        parts.append("Pulumi stops at protected resources: other changes are unknown")
         return "\n".join(parts)
     if changes.updated:
         parts.append(f"changed in place: {_some(changes.updated, NUM_NAMES)}")

@@ -112,7 +112,7 @@ def check_set_up(project: Project) -> Iterator[Check]:
     pulumi = check_pulumi(project)
     yield pulumi
     if pulumi.health is not Health.OK:
-        yield _program("go (Pulumi is built with it where its release is out of reach)", "go")
+        yield _program("go (builds Pulumi if its release cannot be downloaded)", "go")
     yield check_azurite(project)
     runtimes = list(check_runtimes(project))
     yield from runtimes
@@ -167,7 +167,7 @@ def check_folders(project: Project, stack: str) -> Iterator[Check]:
         folders += _folders_of(stack)
     closed = [str(folder) for folder in folders if close_folder(folder)]
     if closed:
-        found = f"others could enter {', '.join(closed)}: closed to them now"
+        found = f"other users could enter {', '.join(closed)}: closed to them now"
         yield Check(part="folders", health=Health.NOTE, found=found)
     elif folders[0].is_dir():
         yield _ok("folders", "closed to others")

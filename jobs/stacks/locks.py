@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from jobs.contracts.errors import Refused
+from jobs.host.console import duration_text
 
 # The kernel counts a process's start in ticks since boot, the lock in wall time.
 CLOCK_SLACK_S = 2.0
@@ -34,21 +35,18 @@ class StackLock(msgspec.Struct, frozen=True, kw_only=True):
 
     def age(self) -> str:
         """Write the time since it was taken."""
-        seconds = max(0, int((datetime.now(UTC) - self.taken).total_seconds()))
-        if seconds < 120:
-            return f"{seconds} s"
-        return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+        return duration_text(max(0.0, (datetime.now(UTC) - self.taken).total_seconds()))
 
     def why_alive(self) -> str | None:
         """Give the reason why its owner may be at work; None when it is surely gone."""
         if self.hostname != socket.gethostname():
-            return "that is another host"
+            return "it is another host"
         started_s = _started_s(self.pid)
         if started_s is None:
             return None
         if started_s > self.taken.timestamp() + CLOCK_SLACK_S:
             return None  # the pid was given to another process since
-        return "that process lives"
+        return "the process is alive"
 
 
 def read_locks(folder: Path) -> list[StackLock]:
@@ -60,8 +58,8 @@ def read_locks(folder: Path) -> list[StackLock]:
         except FileNotFoundError:
             continue  # its owner has just finished
         except msgspec.DecodeError as error:
-            message = f"the lock {path} does not say whose it is: {error}"
-            raise Refused(message, hint="delete it when no pulumi runs") from error
+            message = f"the lock {path} names no owner: {error}"
+            raise Refused(message, hint="delete it if no pulumi runs") from error
         locks.append(
             StackLock(
                 path=path,

@@ -73,5 +73,5 @@ def decode_preview(preview: bytes, stack: str) -> Preview:
         return msgspec.json.decode(preview, type=Preview)
     except msgspec.DecodeError as error:
         command = f"pulumi preview --json -s {stack}"
-        message = f"`{command}` says what cannot be read: {error}"
+        message = f"`{command}` prints output that cannot be read: {error}"
         raise pulumi_failed(str(error), command=command, message=message) from error

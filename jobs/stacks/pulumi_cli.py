@@ -30,7 +30,7 @@ def run_pulumi(root: Path, arguments: list[str], *, timeout_s: float = ANSWER_TI
         command = f"pulumi {' '.join(arguments)}"
         message = f"`{command}` failed:\n{said}"
         if "stack is currently locked" in said:
-            raise Refused(message, hint="wait for its owner; `pulumi cancel` where he is gone")
+            raise Refused(message, hint="wait for its owner; `pulumi cancel` if the owner is gone")
         raise pulumi_failed(said, command=command, message=message)
     return result.stdout
 
@@ -72,7 +72,7 @@ def last_words(output: bytes) -> str:
     """Find Pulumi's own error, else its last line; what follows an error are its details."""
     lines = output.decode(errors="replace").strip().splitlines()
     told = next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else "")
-    return told.removeprefix("error: ").strip() or "it said nothing"
+    return told.removeprefix("error: ").strip() or "it printed nothing"
 
 
 def pulumi_failed(said: str, *, command: str, message: str = "") -> EnvironmentFailure:
@@ -82,5 +82,5 @@ def pulumi_failed(said: str, *, command: str, message: str = "") -> EnvironmentF
         return EnvironmentFailure(message, hint=_LOGIN_HINT)
     message = message or f"`{command}` failed: {said}"
     if _NO_AZURE.search(said):
-        return EnvironmentFailure(message, hint="az login, then the same again")
-    return EnvironmentFailure(message, hint=f"`{command}` in the project's folder says all of it")
+        return EnvironmentFailure(message, hint="az login, then type the same again")
+    return EnvironmentFailure(message, hint=f"`{command}` in the project's folder prints all of it")

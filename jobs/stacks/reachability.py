@@ -75,7 +75,7 @@ def _check_service(part: str, url: str) -> PartCheck:
             status, code = error.code, _error_code(error.headers, error.read(MAX_BODY_BYTES))
     except (OSError, HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        return PartCheck(part=part, ok=False, detail=f"nothing answers at {place}: {reason}")
+        return PartCheck(part=part, ok=False, detail=f"no answer from {place}: {reason}")
     if status == 403 and code not in _NO_SIGN_IN:
         said = f"403 {code}".strip()
         detail = f"{behind_firewall(place)} ({said}): {FIREWALL_HINT}"
@@ -84,7 +84,7 @@ def _check_service(part: str, url: str) -> PartCheck:
         return PartCheck(part=part, ok=False, detail=f"{place} answers {status} {code}".rstrip())
     detail = f"{place} answers"
     if part == "key vault":
-        detail += "; its firewall is only met by who has signed in"
+        detail += "; its firewall is tested only after signing in"
     return PartCheck(part=part, ok=True, detail=detail)
 
 
@@ -131,7 +131,7 @@ def _check_store(environment: Environment) -> PartCheck:
         return PartCheck(part="storage", ok=True, detail=f"answering at {storage.blob_endpoint}")
     stack = environment.stack
     detail = (
-        f"Azurite is down; a job that needs it brings it back, and so does "
+        f"Azurite is down; a job that needs it starts it again, as does "
         f"`pulumi refresh -s {stack}`, `pulumi up -s {stack}`"
     )
     return PartCheck(part="storage", ok=False, detail=detail)

@@ -61,10 +61,12 @@ def _end_what_died(root: Path, stack: str, state: Path | None) -> list[str]:
         if reason := lock.why_alive():
             raise _locked(stack, lock, reason)
     if num_ended := end_orphans(root / PULUMI_HOME):
-        done.append(f"ended what a killed pulumi had left running ({num_ended} processes)")
+        done.append(f"ended processes that a killed pulumi left running ({num_ended} processes)")
     for lock in locks:
         lock.path.unlink(missing_ok=True)
-        done.append(f"removed the lock of pid {lock.pid}, dead since it took it {lock.age()} ago")
+        done.append(
+            f"removed the lock of pid {lock.pid}, which ended after it took it {lock.age()} ago"
+        )
     return done if state is None else done + _remove_torn_notes(state)
 
 
@@ -78,7 +80,7 @@ def _remove_torn_notes(state: Path) -> list[str]:
             continue
         except msgspec.DecodeError:
             note.unlink(missing_ok=True)
-            done.append(f"removed {note.name}, cut off while it was written")
+            done.append(f"removed {note.name}, left by an interrupted write")
     return done
 
 
@@ -113,13 +115,13 @@ def _settled(operation: dict[str, Any], known: set[str]) -> str:
     urn = operation["resource"]["urn"]
     name, kind = urn.rpartition("::")[2], operation["type"]
     if kind == "creating" and urn in known:
-        return f"taken over: {name}, whose creation had been cut off"
+        return f"taken over: {name}, whose creation was interrupted"
     return f"cleared: {kind} {name}"
 
 
 def _locked(stack: str, lock: StackLock, reason: str) -> Refused:
     message = (
         f"stack `{stack}` is locked by {lock.username}@{lock.hostname}, pid {lock.pid}, "
-        f"since {lock.age()}: {reason}"
+        f"for {lock.age()}: {reason}"
     )
     return Refused(message, hint=f"wait for it, or end it; then `launch env repair -s {stack}`")

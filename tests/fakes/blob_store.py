@@ -133,7 +133,7 @@ class MemoryStore:
             content = file.path.read_bytes()
             if (len(content), hashlib.md5(content).digest()) != (file.bytes, file.md5):
                 message = f"`{file.path}` changed while it was being sent"
-                raise LaunchError(message, hint="push again when nobody writes to the folder")
+                raise LaunchError(message, hint="push again when no program writes to the folder")
             blocks = [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
             md5s = tuple(hashlib.md5(block).digest() for block in blocks)
             assert file.block_md5s == (md5s if len(blocks) > 1 else ())

@@ -55,7 +55,7 @@ def test_submit_to_a_full_disk_fails_clearly_and_leaves_nothing(
     with pytest.raises(EnvironmentFailure, match="No space left on device") as caught:
         gangs.submit(["true"], code=str(code))
     assert caught.value.exit_code == ExitCode.ENVIRONMENT
-    assert caught.value.hint == "free some space, or mend the folder's permissions"
+    assert caught.value.hint == "free some space, or correct the folder's permissions"
     assert [status.id for status in gangs.engine.store.list(None)] == before
     assert gangs.engine.store.names() == before
     queue = small_disk / "workspace" / "clusters" / "cpu-test" / "queue"

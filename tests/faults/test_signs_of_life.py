@@ -52,7 +52,7 @@ def test_line_without_an_end_that_says_nothing_more_is_a_hang(gangs: Gangs) -> N
     handle = gangs.python(program, processes_per_node=1, hang_s=1.5)
     assert gangs.wait(handle).exit_code == 124
     assert gangs.error(handle).message == (
-        "no output of any rank, no metrics and no checkpoint for 1.5 s; it gave no sign of life "
+        "no output of any rank, no metrics and no checkpoint for 1.5 s; it has given no sign of life "
         "(<string>:1)"
     )
 

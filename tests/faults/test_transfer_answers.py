@@ -110,7 +110,7 @@ def push_that_is_refused(store: FlakyStore, folder: Path, fault: Fault) -> str:
 
 def test_a_refusal_is_named(store: FlakyStore, tmp_path: Path) -> None:
     refuse = Refuse(status=403, code="AuthorizationFailure")
-    assert "refuses us: AuthorizationFailure" in push_that_is_refused(
+    assert "refuses access: AuthorizationFailure" in push_that_is_refused(
         store, tmp_path / "from", refuse
     )
 

@@ -97,23 +97,26 @@ def test_keys_of_other_namespaces_are_not_judged(root):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"engine": "azure"}, 'trainyard:engine: "azure" is none of: local, azureml'),
-        ({"storage": "x"}, 'trainyard:storage: "x" is no mapping'),
-        ({"storage": [1]}, "trainyard:storage: [1] is no mapping"),
+        ({"engine": "azure"}, 'trainyard:engine: "azure" is not one of: local, azureml'),
+        ({"storage": "x"}, 'trainyard:storage: "x" is not a mapping'),
+        ({"storage": [1]}, "trainyard:storage: [1] is not a mapping"),
         (
             {"storage": {"port": 80, "folder": "a"}},
             "trainyard:storage.port: 80 is not between 1024 and 65535",
         ),
         (
             {"storage": {"port": "10100", "folder": "a"}},
-            'trainyard:storage.port: "10100" is no whole number',
+            'trainyard:storage.port: "10100" is not a whole number',
         ),
         (
             {"storage": {"port": True, "folder": "a"}},
-            "trainyard:storage.port: true is no whole number",
+            "trainyard:storage.port: true is not a whole number",
         ),
         ({"storage": {"port": 10100}}, "trainyard:storage.folder: is missing"),
-        ({"storage": {"port": 10100, "folder": ""}}, 'trainyard:storage.folder: "" is no folder'),
+        (
+            {"storage": {"port": 10100, "folder": ""}},
+            'trainyard:storage.folder: "" is not a folder',
+        ),
         (
             {"workspace": {"folder": "data/storage/runs"}},
             "trainyard:workspace.folder: shares a folder with trainyard:storage.folder",
@@ -123,17 +126,17 @@ def test_keys_of_other_namespaces_are_not_judged(root):
             "trainyard:workspace.size: unknown key, known: folder",
         ),
         ({"clusters": {}}, "trainyard:clusters: names no cluster"),
-        ({"clusters": {"cpu": 2}}, "trainyard:clusters.cpu: 2 is no mapping"),
+        ({"clusters": {"cpu": 2}}, "trainyard:clusters.cpu: 2 is not a mapping"),
         (
             {"clusters": {"CPU!": {"nodes": 1, "processes_per_node": 1}}},
-            "trainyard:clusters.CPU!: is no name (small letters, digits, dashes; 32 at most)",
+            "trainyard:clusters.CPU!: is not a valid name (small letters, digits, dashes; 32 at most)",
         ),
         (
             {"clusters": {"cpu": {"nodes": 0, "processes_per_node": 1}}},
             "trainyard:clusters.cpu.nodes: 0 is not between 1 and 64",
         ),
         ({"images": {"pytorch": 3}}, "trainyard:images.pytorch: 3 is no text"),
-        ({"images": "x"}, 'trainyard:images: "x" is no mapping'),
+        ({"images": "x"}, 'trainyard:images: "x" is not a mapping'),
         ({"storge": {}}, "trainyard:storge: unknown key, did you mean `storage`?"),
     ],
 )
@@ -168,8 +171,8 @@ def test_tools_that_are_gone_or_damaged_are_named(root):
 def test_a_file_in_the_way_of_a_folder_is_named(root):
     (root / "data").write_text("")
     assert problems_of(CONFIG, root) == [
-        f"trainyard:storage.folder: {root}/data is in the way, it is no folder",
-        f"trainyard:workspace.folder: {root}/data is in the way, it is no folder",
+        f"trainyard:storage.folder: {root}/data is in the way, it is not a folder",
+        f"trainyard:workspace.folder: {root}/data is in the way, it is not a folder",
     ]
 
 

@@ -46,15 +46,15 @@ def test_a_size_is_found_in_any_case_with_or_without_its_prefix():
         ),
         (
             "Standard_NC24ads_A10_v4",
-            "'Standard_NC24ads_A10_v4' is no size that a cluster can have;"
+            "'Standard_NC24ads_A10_v4' is not a size that clusters can have;"
             " hint: Standard_NC24ads_A100_v4",
         ),
         # Nearer is Standard_D8s_v3, which new subscriptions cannot have.
         (
             "Standard_D8s_v5",
-            "'Standard_D8s_v5' is no size that a cluster can have; hint: Standard_D8ds_v4",
+            "'Standard_D8s_v5' is not a size that clusters can have; hint: Standard_D8ds_v4",
         ),
-        ("gpu", "'gpu' is no size that a cluster can have; hint: one of docs/azure.md#sizes"),
+        ("gpu", "'gpu' is not a size that clusters can have; hint: one of docs/azure.md#sizes"),
     ],
 )
 def test_a_refusal_says_why_and_what_to_write(name, expected):

@@ -208,7 +208,9 @@ def test_a_read_only_sas_reads_and_lists_and_nothing_else(store, tmp_path):
         b"content",
     )
     for forbidden in (lambda: given.create("sas/b", b""), lambda: given.delete(["sas/a"])):
-        with pytest.raises(EnvironmentFailure, match="refuses us: AuthorizationPermissionMismatch"):
+        with pytest.raises(
+            EnvironmentFailure, match="refuses access: AuthorizationPermissionMismatch"
+        ):
             forbidden()
     made.delete(["sas/a"])
     assert list(made.list("sas/")) == []
@@ -276,8 +278,8 @@ def test_a_store_that_cannot_be_started_is_one_message_with_a_hint(tmp_path):
     lay_own_stack(tmp_path, msgspec.to_builtins(never_up.environment), tools)
     done = never_up.launch("data", "ls")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: the local store is down and does not start: ")
-    assert "hint: for whoever owns the stack: launch env repair -s local" in done.stderr
+    assert done.stderr.startswith("error: the local store is down and cannot be started: ")
+    assert "hint: for the owner of the stack: launch env repair -s local" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -289,14 +291,24 @@ def test_a_missing_key_is_named(store, tmp_path):
     done = other.launch("data", "ls")
     assert (done.returncode, done.stdout) == (1, "")
     assert f"error: the store's key `{tmp_path}/storage/account.key` cannot be read" in done.stderr
-    assert "hint: for whoever owns the stack: pulumi up -s local" in done.stderr
+    assert "hint: for the owner of the stack: pulumi up -s local" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("status", "code", "message", "hint"),
     [
-        (403, "AuthorizationFailure", "the store .* refuses us: AuthorizationFailure", "env check"),
-        (403, "AuthenticationFailed", "the store .* refuses us: AuthenticationFailed", "env check"),
+        (
+            403,
+            "AuthorizationFailure",
+            "the store .* refuses access: AuthorizationFailure",
+            "env check",
+        ),
+        (
+            403,
+            "AuthenticationFailed",
+            "the store .* refuses access: AuthenticationFailed",
+            "env check",
+        ),
         (404, "ContainerNotFound", "has no container `data`", "pulumi up -s local"),
         (409, "AccountBeingCreated", "answered 409: AccountBeingCreated", "env check"),
     ],

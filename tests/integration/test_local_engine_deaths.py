@@ -72,7 +72,7 @@ def test_death_of_one_rank_ends_the_gang_and_names_it(
     texts = [text]
     if (launcher, way) == ("mpi", "exit 1"):
         # MPI takes long to leave; mpirun then ends the guilty rank before it has.
-        texts.append("left the others: they all lost it; ")
+        texts.append("left the others: all of them lost it; ")
     starts = tuple(f"rank {rank} on {error.host}: {each}" for each in texts)
     assert status.reason.startswith(starts), status.reason
     if way == "exception":

@@ -58,4 +58,4 @@ def test_a_registry_that_is_gone_is_told_with_the_login_to_try(launching, tmp_pa
     make_image(recipe.reference, tmp_path)
     typed = launching.type_bare("image", "push", "tensorflow", "--registry", host)
     assert typed.code == 1
-    assert f"hint: buildah login {host}, if it refused you" in typed.err
+    assert f"hint: buildah login {host}, if access was refused" in typed.err

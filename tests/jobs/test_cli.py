@@ -179,8 +179,8 @@ def test_the_version_is_printed(launching):
             "the following arguments are required: --to",
             "see `launch data pull --help`",
         ),
-        (["--"], "no command is named", "see `launch --help`"),
-        (["data", "--"], "no command is named", "see `launch data --help`"),
+        (["--"], "a command is missing", "see `launch --help`"),
+        (["data", "--"], "a command is missing", "see `launch data --help`"),
         (["--version=3"], "argument --version: takes no value", "see `launch --help`"),
         # An option is not abbreviated: a new one would change what a script means.
         (["ls", "--js"], None, "see `launch ls --help`"),
@@ -380,7 +380,7 @@ def test_money_is_asked_for_once_and_only_where_it_is_spent(launching, job):
     typed = launching.type("run", job, "--nodes", "2", "--set", "limits.wall_clock=2h")
     assert typed.code == 2
     assert "price     6.12 USD/h, at most 12.24 USD\n" in typed.err
-    assert typed.err.endswith("hint: add --yes to go ahead without being asked\n")
+    assert typed.err.endswith("hint: add --yes to answer every question with yes\n")
     assert FakeEngine.submitted == []
     assert launching.type("run", job, "--yes").code == 0
     assert len(FakeEngine.submitted) == 1
@@ -469,11 +469,14 @@ def test_following_logs_ends_as_the_run_did(launching):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--rank", "x"], "`--rank x`: `x` is no rank"),
+        (["--rank", "x"], "`--rank x`: `x` is not a rank"),
         (["--rank", "2"], "`--rank 2`: the run has the ranks 0 to 1"),
         (["--rank", "3-1"], "`--rank 3-1`: the run has the ranks 0 to 1"),
         (["--rank", "1-0"], "`--rank 1-0` names no rank"),
-        (["--grep", "*"], "`--grep *` is no regular expression: nothing to repeat at position 0"),
+        (
+            ["--grep", "*"],
+            "`--grep *` is not a regular expression: nothing to repeat at position 0",
+        ),
     ],
 )
 def test_what_logs_cannot_select_is_a_usage_mistake(launching, words, message):
@@ -502,7 +505,7 @@ def test_what_python_takes_for_no_number_is_a_usage_mistake(launching, job, word
     typed = launching.type(*(job if word == "JOB" else word for word in words), number)
     assert (typed.code, typed.out) == (2, "")
     assert typed.err.startswith("error: ")
-    assert "fault of launch" not in typed.err
+    assert "bug in launch" not in typed.err
 
 
 @pytest.mark.parametrize(
@@ -536,7 +539,7 @@ def test_wait_wants_a_length_of_time(launching):
     typed = launching.type("wait", "last", "--timeout", "soon")
     assert (typed.code, typed.err) == (
         2,
-        "error: `--timeout soon` is no length of time\n\nhint: for example 90s, 10m or 2h\n",
+        "error: invalid duration `--timeout soon`\n\nhint: for example 90s, 10m or 2h\n",
     )
 
 
@@ -581,7 +584,7 @@ def test_cancel_ends_a_run_whose_state_nobody_tells(launching, monkeypatch):
     monkeypatch.setattr(LocalRuns, "status", status)
     typed = launching.type("cancel", run)
     assert (FakeEngine.cancelled, typed.code) == ([run], 101)
-    assert f"{run} was told to end, and whether it has is not known: no answer" in typed.err
+    assert f"{run} was told to end; whether it did is unknown: no answer" in typed.err
 
 
 def test_fetch_prints_the_folder(launching):
@@ -650,14 +653,14 @@ def test_rerun_says_what_cannot_be_the_same(launching, job):
     )
     typed = launching.type("rerun", "last", "--detach")
     assert typed.code == 0
-    assert "warning: cluster `cpu` is no more; the first that fits is taken\n" in typed.err
+    assert "warning: cluster `cpu` no longer exists; the first that fits is used\n" in typed.err
 
 
 def test_rerun_takes_no_other_code(launching, job):
     launching.type("run", job, "--detach")
     typed = launching.type("rerun", "last", "--set", "code=elsewhere")
     assert (typed.code, len(FakeEngine.submitted)) == (2, 1)
-    assert typed.err.startswith("error: a rerun takes the code and the program of its run")
+    assert typed.err.startswith("error: a rerun keeps the code and the program of its run")
 
 
 def test_rerun_finds_the_secrets_beside_the_job_file_from_anywhere(launching, job, monkeypatch):
@@ -765,11 +768,11 @@ def test_diff_names_the_files_that_were_changed_and_not_committed(launching):
     add_git(launching, second, None)
     typed = launching.type("diff", first, second)
     assert typed.out.partition("\n\n")[2] == (
-        "what was not committed differs:\n"
+        "uncommitted changes differ:\n"
         f"{'RUN':<{len(first)}}  CHANGED\n"
         f"{first}  train.py, a model.py\n"
         f"{second}  nothing\n"
-        "to read it: launch show RUN --json, under record.git.dirty_diff\n"
+        "to read them: launch show RUN --json, under record.git.dirty_diff\n"
     )
     found = launching.type("diff", first, second, "--json").json()
     assert found["uncommitted"] == {"a": ["train.py", "a model.py"], "b": []}
@@ -803,7 +806,7 @@ def unwritable(launching):
         (["job.yaml", "--set", "lancher=mpi"], None, 2, "unknown key `lancher`"),
         (["job.yaml", "--set", "nodes=two"], None, 2, "`nodes` has to be a whole number"),
         (["job.yaml", "--set", "script=gone.py"], None, 2, "the script `gone.py` is not there"),
-        (["job.yaml", "--nodes", "3"], None, 3, "takes 2 nodes x 4 processes at most"),
+        (["job.yaml", "--nodes", "3"], None, 3, "takes at most 2 nodes x 4 processes"),
         (["job.yaml", "--cluster", "gpu"], None, 2, "has no cluster `gpu`"),
         (["job.yaml", "--nodes", "0"], None, 2, "`nodes` has to be a whole number of at least 1"),
         (["job.yaml", "--nodes", "two"], None, 2, "and is the text `two`"),
@@ -812,7 +815,7 @@ def unwritable(launching):
         (["job.yaml", "--set", "env.9=x"], None, 2, "`9` in `env` has to be a variable's name"),
         (["job.yaml", "--set", "args={a"], None, 2, "expected ',' or '}'"),
         (["job.yaml", "--set", "secrets.NO_SUCH_TOKEN=x"], None, 2, "no value for the secret"),
-        (["."], None, 2, "`.` is a folder, no job file"),
+        (["."], None, 2, "`.` is a folder, not a job file"),
         (["job.yaml"], other_schema, 2, "schema 9"),
         (["job.yaml"], unwritable, 1, "cannot write a run in"),
     ],
@@ -875,7 +878,7 @@ def test_a_working_folder_that_is_gone_is_named(launching, tmp_path_factory, mon
     typed = launching.type_bare("ls", "-s", "local")
     assert (typed.code, typed.err) == (
         1,
-        "error: the working folder is gone\n\nhint: cd to a folder that is there\n",
+        "error: the working folder was deleted\n\nhint: cd to an existing folder\n",
     )
 
 

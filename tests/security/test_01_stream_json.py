@@ -134,7 +134,7 @@ def test_neither_key_is_shown_to_another_host_or_without_tls(
 ) -> None:
     key = tmp_path / "key"
     key.write_text("sig=a")
-    with pytest.raises(TrainingError, match=f"the {kind} of this run is not shown to"):
+    with pytest.raises(TrainingError, match=f"the {kind} of this run is not sent to"):
         RangeStore(endpoint, key, kind=kind)
 
 
@@ -143,7 +143,7 @@ def test_a_token_is_not_shown_on_loopback_and_a_signature_is(tmp_path: Path) -> 
     key.write_text("sig=a")
     with scripted_server(lambda _: answer(404)) as server:
         endpoint = f"http://127.0.0.1:{server.port}/account/data"
-        with pytest.raises(TrainingError, match="the token of this run is not shown to"):
+        with pytest.raises(TrainingError, match="the token of this run is not sent to"):
             RangeStore(endpoint, key, kind="token")
         assert server.num_connections == 0
         with pytest.raises(TrainingError, match="404"):

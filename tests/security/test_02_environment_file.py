@@ -81,7 +81,7 @@ def test_a_file_starts_no_store(store, words, capsys):
     assert capsys.readouterr().err == (
         f"error: the local store http://127.0.0.1:{store.port}/trainyard is down, and is not of a "
         "stack of this project, which would be started again\n\n"
-        "hint: for whoever owns the stack: pulumi up -s local; then `launch env export` writes a "
+        "hint: for the owner of the stack: pulumi up -s local; then `launch env export` writes a "
         f"new {store.file}\n"
     )
 
@@ -103,7 +103,7 @@ def test_a_project_that_nobody_named_starts_no_store(store):
 def test_the_own_stacks_store_is_started_by_the_projects_own_programs(store, capsys):
     store.lay_project()
     assert main(["data", "ls"]) == 1
-    assert "the local store is down and does not start: Azurite ended" in capsys.readouterr().err
+    assert "the local store is down and cannot be started: Azurite ended" in capsys.readouterr().err
     assert store.started() == ["good"]
     assert (store.root / "good").read_text() == "ours.js\n"
 

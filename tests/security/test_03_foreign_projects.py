@@ -1,4 +1,4 @@
-"""A project that lies around is not taken, and nothing in one that nobody named is started.
+"""A project that lies around is not trusted, and nothing in one that nobody named is started.
 
 Attackers: another user of the machine, who lays a Pulumi.yaml in a folder above (/tmp), and who wrote
 a repository or archive that a user unpacked, and who then owns its files. Both had their
@@ -72,9 +72,9 @@ def test_a_project_of_another_user_is_refused_and_nothing_in_it_started(laid, ca
     assert main(["env", "show"]) == 3
     said = capsys.readouterr().err
     assert said == (
-        f"error: the project in {laid.root} is not taken: {laid.root} belongs to "
+        f"error: the project in {laid.root} is not trusted: {laid.root} belongs to "
         f"{owner_of(laid.root)}\n\n"
-        f"hint: launch env trust '{laid.root}', where you trust whoever can write there; "
+        f"hint: launch env trust '{laid.root}', if you trust every user who can write there; "
         "or work elsewhere\n"
     )
     assert f"uid {NOBODY}" in said
@@ -131,7 +131,7 @@ def test_what_others_can_write_is_refused(laid, name, mode):
     with pytest.raises(Refused) as refused:
         project_root()
     assert refused.value.message == (
-        f"the project in {laid.root} is not taken: {laid.root / name} can be written by others "
+        f"the project in {laid.root} is not trusted: {laid.root / name} can be written by others "
         f"(mode {mode:04o})"
     )
 
@@ -157,16 +157,16 @@ def test_nothing_of_a_repository_is_started_until_it_is_named(laid, capsys):
     assert main(["env", "show"]) == 3
     said = capsys.readouterr().err
     assert said == (
-        f"error: the project in {laid.root} (of {owner_of(laid.root)}) is not the one that "
-        "this `launch` belongs to: nothing in it is started\n\n"
-        f"hint: launch env trust '{laid.root}', where you trust who wrote it; or use its own "
+        f"error: the project in {laid.root} (of {owner_of(laid.root)}) is not the project of "
+        "this `launch`: no program of it is started\n\n"
+        f"hint: launch env trust '{laid.root}', if you trust its author; or use its own "
         "`launch`\n"
     )
     assert main(["image", "install", "pytorch"]) == 3
     # Its trainers would be what a job of the catalog runs.
     for verb in ("plan", "run"):
         assert main([verb, "mnist-synthetic", "--env", "no-file"]) == 3
-        assert "nothing in it is started" in capsys.readouterr().err
+        assert "no program of it is started" in capsys.readouterr().err
     assert not laid.ran.exists()
 
     assert main(["env", "trust", "../.."]) == 0

@@ -106,8 +106,8 @@ def test_a_digest_that_is_none_names_no_folder(
     environment = make_environment(tmp_path / "w")
     before = read_folder(tmp_path)
     spec = make_spec(["true"], inputs={"d": InputSpec(dataset=hostile, mode=mode)})
-    with pytest.raises(LaunchError, match="is no digest of a dataset"):
+    with pytest.raises(LaunchError, match="invalid digest"):
         give_inputs(spec, environment, tmp_path / "w" / "runs" / "r")
-    with pytest.raises(LaunchError, match="is no digest of a dataset"):
+    with pytest.raises(LaunchError, match="invalid digest"):
         materialise(hostile, environment, tmp_path / "w")
     assert read_folder(tmp_path) == before

@@ -64,7 +64,7 @@ def test_another_users_port_is_not_our_store(tmp_path: Path, process: dict[str, 
     assert squatter.received == b""
     assert refused.value.message == (
         f"port {squatter.port} of 127.0.0.1, the local store's, is held by user `nobody` "
-        "(uid 65534), who is not us; nothing was sent there"
+        "(uid 65534); nothing was sent there"
     )
     assert refused.value.hint is not None
     assert f"sport = :{squatter.port}" in refused.value.hint
@@ -77,7 +77,7 @@ def test_who_takes_the_port_meanwhile_is_sent_nothing() -> None:
             f"http://127.0.0.1:{squatter.port}/trainyard/data", SharedKey("trainyard", "a2V5")
         )
         store = AzureStore(container, lambda error: EnvironmentFailure(error.text))
-        with pytest.raises(EnvironmentFailure, match=r"`nobody` \(uid 65534\), who is not us"):
+        with pytest.raises(EnvironmentFailure, match=r"`nobody` \(uid 65534\), another user"):
             store.create("x", b"my private data")
     assert squatter.received == b""
 

@@ -132,6 +132,7 @@ def test_a_record_is_of_the_run_that_it_lies_with(runs: MemoryRuns) -> None:
     path.unlink()
     runs.memory.blobs[f"{RUN}/run.json"] = other
     with pytest.raises(
-        EnvironmentFailure, match=r"run\.json` is not what this version writes: it is of run"
+        EnvironmentFailure,
+        match=r"run\.json` has a format that this version does not know: it is of run",
     ):
         runs.status(handle)

@@ -25,7 +25,9 @@ from tests.fakes.gangs import make_spec
 
 SPEC = make_spec(["python", "train.py"], stack="dev", cluster="cpu")
 SENT = {"train.py": "import part.more\nprint('trained')\n", "part/more.py": ""}
-NOT_SENT = "error: the code that lies here is not what was sent (hint: tell whoever owns the stack)"
+NOT_SENT = (
+    "error: the code on this node differs from the sent code (hint: tell the owner of the stack)"
+)
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def start(node: Path, code: str) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    lines = [line for line in done.stdout.splitlines() if "is not shown to" not in line]
+    lines = [line for line in done.stdout.splitlines() if "is not sent to" not in line]
     return done.returncode, "\n".join(line.split(" ", 1)[-1] for line in lines)
 
 
@@ -100,7 +102,10 @@ def test_a_file_that_was_changed_or_taken_away_is_named(
         (node / name).write_text(content)
     ended, said = start(node, code)
     assert (ended, "trained" in said, "stolen" in said) == (1, False, False)
-    assert f"the code is not what was sent: `{name}` is missing, or has other content" in said
+    assert (
+        f"the code on the node differs from the code that was sent: `{name}` is missing or has other content"
+        in said
+    )
 
 
 def test_files_that_were_added_are_not_there_for_the_program(node: Path) -> None:

@@ -49,8 +49,8 @@ def test_a_link_that_leads_out_of_the_folder_is_refused_by_name(
     with pytest.raises(LaunchError) as error:
         Datasets(store).push(folder, "set", is_dry=is_dry)
     assert (error.value.message, error.value.hint) == (
-        f"`{folder}/deep/a-link` is a link that leads out of the folder that is pushed",
-        "put the file itself there, if it is meant to be sent",
+        f"`{folder}/deep/a-link` is a link to a place outside the pushed folder",
+        "replace the link by the file if the dataset needs it",
     )
     assert store.blobs == {}
 

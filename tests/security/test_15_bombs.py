@@ -31,7 +31,7 @@ JOBS = {
     "brackets": ("[" * 200_000, "more than 64 levels of nesting"),
     "braces": (HEAD + "args: " + "{a: " * 200_000, "more than 64 levels of nesting"),
     "dashes": ("- " * 200_000, "more than 64 levels of nesting"),
-    "questions": ("? " * 200_000, "a key has to be a word"),
+    "questions": ("? " * 200_000, "a key must be a word"),
     "digits": (HEAD + f"nodes: {'9' * 5000}", "`nodes` has to be a whole number of at least 1"),
     "hex": (HEAD + f"nodes: 0x{'f' * 5000}", "`nodes` has to be a whole number of at least 1"),
     "servers": (HEAD + "launcher: tensorflow\nparameter_servers: 1000000000", "at most 1,000"),
@@ -43,8 +43,8 @@ JOBS = {
     "keys": (HEAD + "\n".join(f"k{n}: 1" for n in range(4_000)), "20 mistakes at least:"),
     "word": (HEAD + f"launcher: {'x' * 900_000}", "`launcher` has to be `horovod`"),
     "key": (HEAD + f"? {'x' * 900_000}\n: 1", "unknown key `xxx"),
-    "folder": (HEAD + f"code: {'x' * 900_000}", "is no path: File name too long"),
-    "home": (HEAD + "code: ~nobody-at-all/x", "is no path: Could not determine home directory"),
+    "folder": (HEAD + f"code: {'x' * 900_000}", "is not a path: File name too long"),
+    "home": (HEAD + "code: ~nobody-at-all/x", "is not a path: Could not determine home directory"),
 }
 # Calls `launch plan` on each file; the last line tells how long all took, and the memory.
 PROGRAM = """\
@@ -126,7 +126,7 @@ def test_an_override_or_an_environment_that_is_a_bomb_ends_in_one_message(
     asked["name"] = ["x" * 5000, "--env", str(environment)]
     said = plan_all(asked, tmp_path)
     assert {name: code for name, (code, _) in said.items()} == dict.fromkeys(asked, 2)
-    assert [name for name, (_, text) in said.items() if "fault of launch" in text] == []
+    assert [name for name, (_, text) in said.items() if "bug in launch" in text] == []
     assert max(len(text) for _, text in said.values()) < 20_000
 
 
@@ -141,8 +141,8 @@ def test_a_service_that_answers_with_a_bomb_is_told_in_one_message(
     monkeypatch.setattr("jobs.commands.options.open_environment", reads)
     assert main(["ls"]) == 1
     assert capsys.readouterr().err == (
-        "error: what a file or a service says is nested too deeply to be read\n\n"
-        "hint: add --debug to see what was read\n"
+        "error: a file or an answer of a service is nested too deeply\n\n"
+        "hint: add --debug to see its source\n"
     )
 
 

@@ -54,7 +54,7 @@ def test_a_sas_is_shown_to_stores_of_azure_alone(
         open_data_store(environment, sas_file=sas)
     host = "/".join(endpoint.split("/")[:3])
     assert caught.value.message == (
-        f"the SAS in `{sas}` is not shown to `{host}`, which is no store of Azure"
+        f"the SAS in `{sas}` is not sent to `{host}`, which is not an Azure store"
     )
     assert "secret" not in caught.value.message
 

@@ -50,7 +50,7 @@ def test_a_relative_home_has_no_cache(tmp_path, monkeypatch, home):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EnvironmentFailure) as failure:
         cache_root({"XDG_CACHE_HOME": "relative"})
-    assert failure.value.hint == "XDG_CACHE_HOME=/a/folder names another one"
+    assert failure.value.hint == "set XDG_CACHE_HOME to an absolute folder"
 
 
 def test_a_user_without_a_home_is_told(tmp_path):
@@ -67,7 +67,7 @@ def test_a_user_without_a_home_is_told(tmp_path):
         text=True,
         check=False,
     )
-    assert "there is no home folder to keep the cache in" in done.stderr
+    assert "there is no home folder for the cache" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give folders to another user")
@@ -81,7 +81,7 @@ def test_a_cache_in_a_folder_of_others_is_refused(tmp_path, monkeypatch, ask):
         try:
             return ask(variables) != ours
         except EnvironmentFailure as failure:
-            return "is not believed: " in failure.message and failure.hint is not None
+            return "is not trusted: " in failure.message and failure.hint is not None
 
     assert not is_refused()  # none is there yet
     tmp_path.chmod(0o777)

@@ -78,7 +78,7 @@ def test_a_failure_is_explained_before_the_other_part_ends(out, phases):
         ),
         (
             OSError(5, "Input/output error"),
-            "Input/output error\nhint: mend this and type the same again, it goes on",
+            "Input/output error\nhint: correct this and type the same again, it goes on",
         ),
     ],
 )

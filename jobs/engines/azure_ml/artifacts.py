@@ -61,8 +61,8 @@ class Artifacts:
 
     def _explain(self, error: StoreError) -> EnvironmentFailure:
         role = (
-            "az login, with an identity that has the role Storage Blob Data Reader there: whoever "
-            "owns the stack adds our group to `people`"
+            "az login, with an identity that has the role Storage Blob Data Reader there: the owner "
+            "of the stack adds our group to `people`"
         )
         check = f"launch env check -s {self._stack}"
         return explain_store(error, f"{self.url}, where logs are kept,", role=role, check=check)

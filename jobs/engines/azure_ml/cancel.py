@@ -55,7 +55,7 @@ def close_intent(runs: CloudRuns, handle: RunHandle) -> None:
         elif is_ours:
             give_up(run_dir)
         else:
-            message = f"another `launch` is submitting {handle.id} just now"
+            message = f"another `launch` is submitting {handle.id} at this moment"
             raise EnvironmentFailure(message, hint=f"launch cancel {handle.id}, when it is done")
 
 

@@ -167,7 +167,7 @@ class ArmClient:
         # Our token opens the subscription: it goes nowhere else, whatever an answer says, or the
         # file of an environment.
         if not _is_azures(url):
-            message = f"`{url.partition('?')[0]}` is no address of Azure ML"
+            message = f"`{url.partition('?')[0]}` is not an address of Azure ML"
             raise EnvironmentFailure(message, hint=f"launch env show -s {self.environment.stack}")
 
     def _follow(

@@ -1,4 +1,4 @@
-"""Read a cluster of a workspace, and word its nodes, scale, quota and cost."""
+"""Read clusters of a workspace and their quotas; word nodes, scale, quota and cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from jobs.host import console
 from jobs.stacks.cost import as_of_text, money_text
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import Cluster
+    from jobs.contracts.spec import Cluster, Environment
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.clusters import LiveCluster, Node
+    from jobs.engines.azure_ml.quota import QuotaCheck
 
 
 def read_existing(client: ArmClient, name: str) -> tuple[Cluster, LiveCluster]:
@@ -65,7 +66,7 @@ def total_text(clusters: Sequence[LiveCluster]) -> str | None:
     known = [cost for cost in costs if cost is not None]
     if len(known) < 2:
         return None
-    but = "" if len(known) == len(costs) else ", besides those whose price is unknown"
+    but = "" if len(known) == len(costs) else ", plus clusters of unknown price"
     return f"together {money_text(sum(known), clusters[0].currency)}/h{but}"
 
 
@@ -111,7 +112,7 @@ def waiting_text(live: LiveCluster) -> str:
     idle = f", {counts.idle} idle" if counts.idle else ""
     busy = f", {counts.running} with runs" if counts.running else ""
     told = f"{console.count_text(live.nodes, 'node')}{busy}{idle}"
-    return f"waiting: {told}; idle ones go after {console.duration_text(live.idle_s)}"
+    return f"waiting: {told}; idle nodes are released after {console.duration_text(live.idle_s)}"
 
 
 def quota_text(client: ArmClient, declared: Cluster, max_nodes: int) -> str:
@@ -122,7 +123,7 @@ def quota_text(client: ArmClient, declared: Cluster, max_nodes: int) -> str:
     try:
         usages = quota.read_quotas(client)
     except CloudRefusal as refusal:
-        return f"not looked at: {refusal.message}"
+        return f"not checked: {refusal.message}"
     found = quota.quotas_of(declared, client.environment, usages)
     return quota.cluster_text(declared, max_nodes, found)
 
@@ -133,7 +134,7 @@ def warm_text(live: LiveCluster, num_nodes: int) -> str:
 
     price = live.price(num_nodes)
     if price is None:
-        return "at a price that is unknown"
+        return "at an unknown price"
     day, month = (f"{price * hours:.0f} {live.currency}" for hours in (24, HOURS_A_MONTH))
     return f"{money_text(price, live.currency)}/h, {day} a day, {month} a month"
 
@@ -148,6 +149,34 @@ def setting_texts(cluster: str, nodes: int, stack: str) -> tuple[str, str]:
     key = f"trainyard:clusters.{cluster}.max_nodes"
     told = (
         f"the same as `pulumi config set --path {key} {nodes} -s {stack}`,\n"
-        f"which goes into Pulumi.{stack}.yaml, or the next `pulumi up` may take it back:"
+        f"which goes into Pulumi.{stack}.yaml, or the next `pulumi up` may undo it:"
     )
     return told, f"  trainyard:clusters:\n    {cluster}:\n      max_nodes: {nodes}"
+
+
+def quotas_of(environment: Environment | None) -> list[QuotaCheck]:
+    """Check each quota; none without an environment or on this machine.
+
+    Raises EnvironmentFailure if Azure does not answer.
+    """
+    from jobs.engines.azure_ml.client import ArmClient
+    from jobs.engines.azure_ml.quota import check_clusters
+
+    if environment is None or environment.workspace.is_folder:
+        return []
+    return check_clusters(ArmClient(environment))
+
+
+def quota_table(checks: Sequence[QuotaCheck]) -> str:
+    """Lay out the quotas, one a row."""
+    header = ["QUOTA", "STATE", "LIMIT", "USED", "NEEDED", "SHORT", "CLUSTERS"]
+    rows = [
+        [
+            each.quota,
+            "FAILED" if not each.ok else "ok" if not each.short else "short",
+            *(str(number) for number in (each.limit, each.used, each.needed, each.short)),
+            ", ".join(each.clusters),
+        ]
+        for each in checks
+    ]
+    return console.table(header, rows, right=(2, 3, 4, 5))

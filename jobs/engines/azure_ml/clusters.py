@@ -92,7 +92,9 @@ def find_cluster(environment: Environment, name: str) -> Cluster:
 def require_scaling(environment: Environment) -> None:
     """Raise LaunchError where clusters are no machines that come and go."""
     if environment.engine == "local":
-        message = f"the clusters of stack `{environment.stack}` are this machine: nothing scales"
+        message = (
+            f"the clusters of stack `{environment.stack}` are this machine, which cannot be scaled"
+        )
         raise LaunchError(message, hint="launch env show; for a stack on Azure: -s STACK")
 
 
@@ -180,7 +182,7 @@ def set_scale(
     path = f"{client.workspace}/computes/{cluster.compute}"
     reply = client.patch(path, {"properties": {"properties": {"scaleSettings": scale}}}, what=what)
     if not client.wait(reply, timeout_s=CHANGE_S, what=what):
-        message = f"Azure has not said within {CHANGE_S:.0f} s that the scale is changed"
+        message = f"Azure did not confirm the new scale within {CHANGE_S:.0f} s"
         raise Refused(message, hint=f"launch cluster show {live.name} -s {stack}")
 
 

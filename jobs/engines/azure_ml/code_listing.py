@@ -106,8 +106,8 @@ def _look(spec: JobSpec, exclude: tuple[Path, ...]) -> _Found:
         return found
     source = Path(spec.code)
     if not source.is_dir():
-        message = f"`code: {source}` is no folder"
-        raise NotFound(message, hint="paths in a job file are relative to the file")
+        message = f"`code: {source}` is not a folder"
+        raise NotFound(message, hint="paths in a job file are relative to that file")
     for entry in sorted(travelling(source, spec.code_only, exclude)):
         if entry.name.split("/", 1)[0] not in (_OURS, IGNORE_FILE):
             _take(entry, source, spec, found)
@@ -130,7 +130,7 @@ def _take(entry: Entry, source: Path, spec: JobSpec, found: _Found) -> None:
             is_program = os.name == "posix" and path.stat().st_mode & 0o111
         except OSError as error:
             message = f"cannot read `{path}`, which belongs to the job's code: {error.strerror}"
-            raise LaunchError(message, hint="name it in .launchignore") from error
+            raise LaunchError(message, hint="add it to .launchignore") from error
         found.files.append((file, _reason(entry.name, spec)))
         found.digests[entry.name] = digest
         if is_program:

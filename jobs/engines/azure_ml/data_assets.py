@@ -24,10 +24,11 @@ def make_asset(dataset: DatasetVersion, client: ArmClient) -> None:
     if not can_be_asset(dataset.name):
         message = f"`{ref}` cannot be a data asset: Azure ML allows no dot in a name"
         raise EnvironmentFailure(
-            message, hint="jobs of this project find it all the same; else push it by another name"
+            message,
+            hint="jobs of this project can still use it; to have an asset, push it under another name",
         )
     failure = f"`{ref}` is in the store, but has no data asset"
-    hint = "type the same again: what was sent is not sent a second time"
+    hint = "type the same again: files that were sent are not sent again"
     _write(dataset, client, is_archived=False, failure=failure, hint=hint)
 
 

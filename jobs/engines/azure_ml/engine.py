@@ -62,7 +62,8 @@ class AzureMlEngine:
         """List the code that is uploaded; see `Engine.code_listing`."""
         from jobs.engines.azure_ml.code_listing import read_code
 
-        return read_code(plan.spec, exclude=(workspace_folder(self.environment),)).listing
+        exclude = (workspace_folder(self.environment), *plan.spec.pushed_paths)
+        return read_code(plan.spec, exclude=exclude).listing
 
     def told_to_nodes(self, plan: Plan) -> Mapping[str, object]:
         """Decode the variable that the ranks read; see `Engine.told_to_nodes`."""

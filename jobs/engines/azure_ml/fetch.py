@@ -120,7 +120,9 @@ class _Results:
                     continue
                 target = local_path(self._into, name)
                 if target is None or blob.name in folders:
-                    console.warn(f"`{name}` is no name for a file here; it stays in the store")
+                    console.warn(
+                        f"`{name}` is not a valid file name here; the file stays in the store"
+                    )
                     if target is not None and target.is_file():
                         target.unlink()  # fetched before there was a folder of that name
                 else:
@@ -158,7 +160,7 @@ class _Results:
             return blob
         if blob.md5 is not None and digest.digest() != blob.md5:
             part.unlink()
-            message = f"`{blob.name}` arrived damaged: its MD5 is not what the store says"
+            message = f"`{blob.name}` arrived damaged: its MD5 differs from the store's"
             raise EnvironmentFailure(message, hint="fetch again")
         part.replace(target)
         self._copied[blob.name] = _Copied(etag=blob.etag, bytes=size)

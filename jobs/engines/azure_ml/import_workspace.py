@@ -152,7 +152,7 @@ def _find_storage(client: ArmClient, data: str | None, runs: str | None) -> Stor
     own = next((each for each in blobs if each.properties.is_default), None)
     if data is None and runs is None and own is not None:
         name = own.properties.container_name
-        console.say(f"data and runs go to the workspace's own container `{name}`")
+        console.say(f"datasets and runs go to the workspace's own container `{name}`")
         return _storage([own], Containers(data=name, runs=name))
     raise _no_storage(client.environment, blobs, wanted, own)
 
@@ -184,7 +184,7 @@ def _no_storage(
     named = ", ".join(f"{container} in {account}" for container, account in there) or "none"
     message = (
         f"workspace `{workspace}` has no datastores for the containers `{wanted.data}` and "
-        f"`{wanted.runs}` of one account; those that it has: {named}"
+        f"`{wanted.runs}` of one account; it has: {named}"
     )
     beside = [each for name, each in there if name in (wanted.data, wanted.runs)]
     account = beside[0] if beside else own.properties.account_name if own else "ACCOUNT"
@@ -245,7 +245,9 @@ def _find_clusters(client: ArmClient) -> dict[str, Cluster]:
         live = mapping(mapping(compute.get("properties")).get("properties"))
         cluster = cluster_of(name, live, sizes)
         if cluster is None:
-            console.warn(f"cluster `{name}` is left out: Azure does not tell what its nodes have")
+            console.warn(
+                f"cluster `{name}` is left out: Azure does not describe the hardware of its nodes"
+            )
         else:
             found[name] = cluster
     return found

@@ -105,4 +105,4 @@ def _rename(run_dir: Path, name: str) -> None:
         return
     except OSError as error:
         message = f"cannot write in `{run_dir}`: {error.strerror or error}"
-        raise EnvironmentFailure(message, hint="mend the folder's permissions") from error
+        raise EnvironmentFailure(message, hint="correct the folder's permissions") from error

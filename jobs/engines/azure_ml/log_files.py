@@ -26,7 +26,6 @@ _USER = "user_logs/"
 _PROCESS = re.compile(r"std_log(?:_process_([0-9]{1,6}))?\.txt")
 _TASK = re.compile(r"std_log_node_([0-9]{1,6})_(chief|worker|ps)\.txt")
 _RETRY = re.compile(r"retry_([0-9]{1,6})")
-_PREPARATION = ("azureml-logs/", "system_logs/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +54,6 @@ def parse_name(name: str, num_ranks: int) -> LogName | None:
         first = num_ranks if task[2] == "ps" else 0
         return LogName(rank=first + int(task[1]), retry=retry)
     return None
-
-
-def is_preparation(name: str) -> bool:
-    """Tell whether a log is of how image and nodes were made ready."""
-    return name.startswith(_PREPARATION)
 
 
 @dataclass(kw_only=True)

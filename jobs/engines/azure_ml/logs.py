@@ -235,7 +235,9 @@ def _wait_on(error: Unreached, silent_since_s: float | None) -> float:
     """Go on without logs for a while; since when that is."""
     now_s = time.monotonic()
     if silent_since_s is None:
-        console.warn(f"{error.message}; trying on for {PATIENCE_S / 60:.0f} min, the run goes on")
+        console.warn(
+            f"{error.message}; trying again for {PATIENCE_S / 60:.0f} min; the run goes on"
+        )
         return now_s
     if now_s - silent_since_s > PATIENCE_S:
         raise error

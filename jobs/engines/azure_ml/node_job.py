@@ -15,6 +15,7 @@ from msgspec import Struct
 from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
 from jobs.engines.frameworks import elastic_environment, patience_s
 from jobs.rank.code import LIST_FILE
+from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, RANK_MODULES, zip_program
 
 SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
@@ -42,8 +43,8 @@ _CHECKED = (
     f"code,files,program=sys.argv.pop(1),read('{LIST_FILE}'),'{SNAPSHOT_FILE}';"
     "('trainyard-'+sha256(files).hexdigest()[:40]==code"
     " and json.loads(files)[program]==sha256(read(program)).hexdigest())"
-    " or sys.exit('error: the code that lies here is not what was sent "
-    "(hint: tell whoever owns the stack)');"
+    " or sys.exit('error: the code on this node differs from the sent code "
+    "(hint: tell the owner of the stack)');"
     # The ranks go elsewhere, and load more of it then.
     "runpy.run_path(os.path.abspath(program),run_name='__main__')"
 )
@@ -68,11 +69,12 @@ class Stream(Struct, frozen=True, kw_only=True):
     prefix: str
 
 
-class NodeJob(Struct, frozen=True, kw_only=True):
+class NodeJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """TRAINYARD_JOB, as jobs/rank/settings.py reads it; the same for all ranks of a run.
 
     `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
-    and `runs` are its containers.
+    and `runs` are its containers. `env` are the variables whose values hold placeholders, `files` the
+    one file that an input stands for.
     """
 
     command: tuple[str, ...]
@@ -85,6 +87,8 @@ class NodeJob(Struct, frozen=True, kw_only=True):
     data: str
     runs: str
     streams: dict[str, Stream]
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
 
 
 def snapshot_file() -> bytes:
@@ -114,7 +118,7 @@ def environment_variables(
     job = msgspec.json.encode(node_job(spec, environment), order="deterministic")
     return {
         **_launcher_environment(spec, environment.clusters[spec.cluster], run),
-        **spec.env,
+        **{name: value for name, value in spec.env.items() if not has_placeholder(value)},
         RUN_VARIABLE: run,
         ATTEMPT_VARIABLE: str(attempt),
         # Letters, digits, `-`, `_` and `=` alone: whatever hands variables on to the ranks (Azure ML's
@@ -141,6 +145,8 @@ def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
             for name, each in spec.inputs.items()
             if each.mode == "stream"
         },
+        env={name: value for name, value in spec.env.items() if has_placeholder(value)},
+        files={name: each.file for name, each in spec.inputs.items() if each.file},
     )
 
 

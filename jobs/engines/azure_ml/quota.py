@@ -132,12 +132,12 @@ def check_job(spec: JobSpec, environment: Environment, client: ArmClient) -> Non
     try:
         usages = read_quotas(client)
     except CloudRefusal as refusal:
-        console.say(f"the quota was not looked at: {refusal.message}")
+        console.say(f"the quota was not checked: {refusal.message}")
         return
     quotas = quotas_of(cluster, environment, usages)
     if cluster.priority == "dedicated" and not any(_is_of(row, cluster) for row in usages):
-        told = f"Azure tells no quota of `{cluster.family or cluster.size}`"
-        console.say(f"{told}: where that is 0 the job waits for ever; see {LIMITS_PAGE}")
+        told = f"Azure reports no quota of `{cluster.family or cluster.size}`"
+        console.say(f"{told}: if it is 0, the job waits forever; see {LIMITS_PAGE}")
     needed = spec.nodes * cluster.cpus_per_node
     if never := [each for each in quotas if needed > each.limit]:
         others = [*_fitting(spec, environment, environment, usages), *_elsewhere(spec, environment)]
@@ -164,7 +164,7 @@ def cluster_text(cluster: Cluster, max_nodes: int, quotas: Sequence[Quota]) -> s
         f"({_WORDS[cluster.priority]})"
     )
     if not quotas:
-        return f"{told}: Azure tells of no limit for them"
+        return f"{told}: Azure reports no limit for them"
     least = min(quotas, key=lambda each: each.limit)
     if needed <= least.limit:
         return f"{told}: within {least.limit} of `{least.name}`, {least.used} used"
@@ -226,7 +226,7 @@ def _fitting(
 def _price(cluster: Cluster, num_nodes: int) -> str:
     price = cluster.price_per_node_hour
     if price is None:
-        return "at a price that is unknown"
+        return "at an unknown price"
     return f"{money_text(price * num_nodes, cluster.currency)}/h"
 
 

@@ -28,12 +28,12 @@ _LISTS = {
 _GONE = {"ResourceGroupNotFound", "ParentResourceNotFound"}
 # What is wrong with a subscription, and what mends it: of a workspace in it that says nothing.
 _UNSEEN = (
-    "is not seen by this login",
-    "az account list --all tells which are; az login --tenant TENANT, of the one it is in",
+    "is not visible to this login",
+    "az account list --all lists the visible ones; az login --tenant TENANT, with its tenant",
 )
-_DISABLED = ("is disabled", "whoever pays for it enables it again in Azure's portal")
+_DISABLED = ("is disabled", "its owner enables it again in Azure's portal")
 _UNREGISTERED = (
-    "does not know Azure ML yet",
+    "is not registered for Azure ML",
     "az provider register --namespace Microsoft.MachineLearningServices, by its owner",
 )
 _SUBSCRIPTION = {
@@ -126,16 +126,16 @@ def _meaning(
         return _forbidden(code, text, environment, host)
     if status == 404 and _is_workspace_gone(code, text, workspace.name):
         message = f"there is no workspace `{workspace.name}` any more ({text.rstrip('.')})"
-        hint = f"pulumi up -s {environment.stack} makes it; `launch env show` says what was read"
+        hint = f"pulumi up -s {environment.stack} makes it again; `launch env show` shows the address that was used"
         return WorkspaceGone, message, hint
     if status == 429:
-        message = f"Azure asks us to wait, and still does after several tries ({text})"
+        message = f"Azure limits our requests, still after several tries ({text})"
         return Passing, message, again
     if status == 409:
-        return Passing, f"Azure is busy with the same thing: {text}", again
+        return Passing, f"Azure is busy with another change of the same resource: {text}", again
     message = f"Azure answered {status}{f' {code}' if code else ''}: {text}"
     if status == 408 or status >= 500:
-        return Passing, message, f"{again}; https://status.azure.com tells of outages"
+        return Passing, message, f"{again}; https://status.azure.com lists outages"
     return CloudRefusal, message, f"launch env check -s {environment.stack}"
 
 
@@ -144,8 +144,8 @@ def _login(code: str, text: str) -> tuple[type[CloudRefusal], str, str]:
     if code == "InvalidAuthenticationTokenTenant" and len(tenants) >= 2:
         message = f"logged in to tenant {tenants[0]}, and the subscription is of {tenants[1]}"
         return CloudRefusal, message, f"az login --tenant {tenants[1]}"
-    message = f"Azure does not take our login any more: {text}"
-    return CloudRefusal, message, "az login, then the same again"
+    message = f"Azure rejects our login: {text}"
+    return CloudRefusal, message, "az login, then type the same again"
 
 
 def _forbidden(
@@ -157,9 +157,9 @@ def _forbidden(
     person = re.search(r"object id '([^']+)'", text)
     role = role_for(action[1] if action else "")
     doing = f" to do `{action[1]}`" if action else f": {text}"
-    message = f"no role allows us{doing}"
+    message = f"our roles do not allow us{doing}"
     scope = environment.workspace.id
-    hint = f"whoever owns the stack adds our group to `{_LISTS.get(role, 'people')}`, or: "
+    hint = f"the owner of the stack adds our group to `{_LISTS.get(role, 'people')}`, or: "
     if action and "/locations/" in action[1]:
         # What is asked of a region is of no workspace, and no stack gives roles on a subscription.
         scope, hint = f"/subscriptions/{environment.subscription_id}", ""

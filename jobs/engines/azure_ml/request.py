@@ -208,7 +208,7 @@ def _checkpoints(environment: Environment, run: str) -> JobFolder:
 def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     notes: list[str] = []
     if spec.priority != "normal":
-        notes.append("whether a cluster of Azure ML heeds a job's priority is not documented")
+        notes.append("Azure ML does not document the effect of a job's priority on a cluster")
     if spec.parameter_servers > spec.nodes:
         told = f"{spec.parameter_servers} parameter servers share {spec.nodes}"
         notes.append(f"{told} node{'s' if spec.nodes > 1 else ''}")
@@ -216,12 +216,12 @@ def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
         # "Number of workers. If not specified, will default to the instance count" is all that is said:
         # https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update#tensorflow
         notes.append(
-            "whether Azure ML starts several workers of TensorFlow on a node is not documented; "
+            "Azure ML does not document several TensorFlow workers on one node; "
             "--processes-per-node 1 is"
         )
     cluster = environment.clusters[spec.cluster]
     if cluster.priority == "low_priority" and not spec.retry.max:
-        notes.append("nodes of this cluster are taken away at any time; `retry` starts again")
+        notes.append("Azure may take nodes of this cluster away at any time; `retry` starts again")
     return (*notes, *hang_notes(spec.limits))
 
 
@@ -229,5 +229,5 @@ def hang_notes(limits: Limits) -> list[str]:
     """Note what becomes of a `limits.hang` that was given."""
     if limits.hang_s in (None, hang_s(JobLimits())):
         return []
-    note = "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends what hangs"
+    note = "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends a hung run"
     return [note if limits.wall_clock_s else f"{note}, and none is set"]

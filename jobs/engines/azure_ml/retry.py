@@ -50,7 +50,7 @@ def begin_again(runs: CloudRuns, handle: RunHandle) -> bool:
     try:
         submit_attempt(runs.environment, record, due.number, runs.client, timeout_s=due.timeout_s)
     except (KeyboardInterrupt, Unreached):
-        known = f"whether attempt {due.number} of {handle.id} is on is not known"
+        known = f"it is unknown whether attempt {due.number} of {handle.id} is on"
         console.warn(f"{known}; launch cancel {handle.id} ends it")
         runs.statuses.expect(handle, attempts)
         raise

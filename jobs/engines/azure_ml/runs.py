@@ -229,8 +229,8 @@ class CloudRuns:
             return
         content = read_bounded(self.blobs, f"{handle.id}/run.json", _LONGEST_RECORD)
         if content is None:
-            message = f"the record of {handle.id} is gone from the store"
-            raise NotFound(message, hint=f"launch cancel {handle.id} ends it, if it is on")
+            message = f"the record of {handle.id} was deleted from the store"
+            raise NotFound(message, hint=f"launch cancel {handle.id} ends it if it is on")
         make_folder(path.parent)
         write_file(path, content)
 
@@ -243,7 +243,7 @@ class CloudRuns:
     def status(self, handle: RunHandle) -> RunStatus:
         """Make the status; asks Azure ML unless that was done just now.
 
-        `lost` where Azure ML has no such job any more, or the workspace is gone.
+        `lost` where Azure ML no longer has this job, or the workspace is gone.
         """
         spec = self.record(handle).plan.spec
         look = self.statuses.look(handle)
@@ -282,7 +282,7 @@ class CloudRuns:
     def details(self, run: str, number: int) -> dict[str, Any] | None:
         """Read an attempt's details in the run history; None if there is no such job."""
         name, client = job_name(run, number), self.client
-        what = f"asking how {name} stands"
+        what = f"asking for the state of {name}"
         path = f"{HISTORY}{client.workspace}/runs/{name}/details"
         details = client.find(path, api_version=None, host=client.endpoint, what=what)
         if details is not None:

@@ -43,12 +43,12 @@ STATES = {
     "Canceled": RunState.CANCELLED,
 }
 _SAYING: dict[Cause, str] = {
-    "preemption": "Azure took a node back",
+    "preemption": "Azure took a node away",
     "node_failure": "a node failed",
     "quota": "the quota is used up",
     "image_pull": "the image cannot be pulled",
     "image_build": "the image cannot be built",
-    "input": "an input cannot be had",
+    "input": "an input cannot be read",
     "time_limit": "limits.wall_clock",
 }
 # In this order: a preempted node is unusable, too.
@@ -113,7 +113,7 @@ def judge(
     if status == "CancelRequested":
         return Standing(state=RunState.RUNNING, reason="it is being cancelled")
     if status == "NotResponding":
-        reason = "Azure ML has heard nothing of its nodes for a while"
+        reason = "its nodes have not reported to Azure ML for a while"
         return Standing(state=RunState.RUNNING, reason=reason)
     if status == "Paused":
         return Standing(state=RunState.RUNNING, reason="Azure ML has paused it")

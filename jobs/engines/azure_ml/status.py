@@ -188,7 +188,7 @@ class StatusReader:
         except WorkspaceGone:
             return _lost(
                 number,
-                f"the workspace `{self._workspace}` is gone, and all that it knew of the run",
+                f"the workspace `{self._workspace}` was deleted with its records of the run",
             )
         if details is None:
             return None if number > 1 else _without_job(run_dir)
@@ -262,7 +262,7 @@ def _by_limit(standing: Standing, limits: Limits) -> Standing:
     """Name the limit that ended a run, as it was given."""
     if limits.cost is None or limits.wall_clock_s is None:
         return standing
-    made = f"{limits.cost:g} made a time limit of {duration_text(limits.wall_clock_s)}"
+    made = f"{limits.cost:g} became a time limit of {duration_text(limits.wall_clock_s)}"
     return replace(standing, reason=f"limits.cost: {made}: {standing.evidence}")
 
 
@@ -270,12 +270,14 @@ def _without_job(run_dir: Path) -> Attempt:
     """Make the attempt of a run whose job Azure ML has not got."""
     intent = read_intent(run_dir)
     if intent is not None and time.time() - intent.since_s < RESUME_S:
-        reason = "its submit is under way, or was cut off: the same `launch run` goes on with it"
+        reason = (
+            "its submission is under way, or was interrupted: the same `launch run` goes on with it"
+        )
         standing = Standing(state=RunState.QUEUED, reason=reason)
         return Attempt(number=1, status="", standing=standing)
     if intent is not None or (run_dir / GIVEN_UP).exists():
-        return _lost(1, "Azure ML never got it: its submit was cut off, or refused")
-    return _lost(1, "Azure ML has no such job any more")
+        return _lost(1, "Azure ML never received it: its submission was interrupted or refused")
+    return _lost(1, "Azure ML no longer has this job")
 
 
 def _lost(number: int, reason: str) -> Attempt:
@@ -288,7 +290,9 @@ def _wait_on(look: Look, silence: Unreached) -> Look:
     now_s = time.monotonic()
     if look.silent_since_s is None:
         look.silent_since_s = now_s
-        console.warn(f"{silence.message}; trying on for {PATIENCE_S / 60:.0f} min, the run goes on")
+        console.warn(
+            f"{silence.message}; trying again for {PATIENCE_S / 60:.0f} min; the run goes on"
+        )
     if now_s - look.silent_since_s > PATIENCE_S:
         raise silence
     look.seen_s = now_s

@@ -56,7 +56,7 @@ from jobs.runs.store import RunEvent, RunStore, append_event, read_record
 SETTLE_S = 600.0
 SETTLE_WITHIN_S = 7 * 86400.0
 _BUSY_TRIES, _BUSY_S = 4, 1.0
-_GO_ON = "the same again goes on with it, and starts nothing twice; launch ls looks"
+_GO_ON = "type the same again to go on with it (nothing starts twice); launch ls shows it"
 # Azure ML's states that a job does not leave.
 _OVER = {"Completed", "Failed", "Canceled"}
 
@@ -70,7 +70,7 @@ def submit_run(plan: Plan, sender: Sender) -> RunHandle:
     client = sender.client
     client.require_endpoint()
     workspace = workspace_folder(client.environment)
-    code = read_code(plan.spec, exclude=(workspace,))
+    code = read_code(plan.spec, exclude=(workspace, *plan.spec.pushed_paths))
     asked = _as_asked(plan, sender)
     intent = Intent(plan_digest=plan_digest(asked), code=code.listing.name, since_s=time.time())
     try:
@@ -90,7 +90,7 @@ def submit_run(plan: Plan, sender: Sender) -> RunHandle:
             mark_submitted(run_dir)
     except OSError as error:
         message = f"cannot make a run in `{workspace}`: {error.strerror or error}"
-        hint = "free some space, or mend the folder's permissions"
+        hint = "free some space, or correct the folder's permissions"
         raise EnvironmentFailure(message, hint=hint) from error
     return RunHandle(id=run_dir.name, engine=plan.engine, run_dir=str(run_dir))
 
@@ -165,7 +165,7 @@ def settle_intents(environment: Environment, is_there: Callable[[str], bool]) ->
             if is_there(run_dir.name):
                 mark_submitted(run_dir)
             elif time.time() - intent.since_s > SETTLE_S:
-                reason = "launch was cut off before Azure ML had the job"
+                reason = "launch was interrupted before Azure ML had the job"
                 append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
                 open_runs_store(environment).delete([_record_blob(run_dir.name)])
                 give_up(run_dir)
@@ -180,7 +180,7 @@ def claimed(store: RunStore, intent: Intent) -> Generator[tuple[Path, bool]]:
         with hold(run_dir) as is_ours:
             if is_ours and read_intent(run_dir) is not None:
                 write_intent(run_dir, intent)  # what is sent from now on may arrive late, too
-                console.say(f"going on with {run_dir.name}, which a `launch` before was cut off at")
+                console.say(f"going on with {run_dir.name}, whose submission was interrupted")
                 yield run_dir, False
                 return
     run_dir = Path(store.claim().run_dir)
@@ -260,7 +260,7 @@ class Submission:
                 if is_to_mend and self.sender.provide_missing(record, self.code, self.copy):
                     continue
                 if refusal.status == 400:
-                    refusal.hint = "`launch plan JOB --json` has what was sent"
+                    refusal.hint = "`launch plan JOB --json` shows the request"
                 if self.may_be_on:
                     raise self._uncertain(refusal) from refusal
                 self.withdraw()
@@ -274,8 +274,8 @@ class Submission:
         if plan.spec.code is None:
             self.copy.mkdir()
             return
-        workspace = self.run_dir.parent.parent
-        snapshot(Path(plan.spec.code), self.copy, only=plan.spec.code_only, exclude=(workspace,))
+        exclude = (self.run_dir.parent.parent, *plan.spec.pushed_paths)
+        snapshot(Path(plan.spec.code), self.copy, only=plan.spec.code_only, exclude=exclude)
 
     def _record(self, plan: Plan) -> RunRecord:
         """Write the record once; its request is the very one that is sent."""
@@ -307,7 +307,7 @@ class Submission:
         )
 
     def _not_known(self) -> str:
-        return f"whether Azure ML has {self.run_dir.name} is not known"
+        return f"it is unknown whether Azure ML has {self.run_dir.name}"
 
 
 def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:
@@ -332,7 +332,7 @@ def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> Non
         store.copy(copies, count)
         if made < len(copies):
             message = f"the checkpoints of {resume.run} could not be copied to {run}"
-            raise EnvironmentFailure(message, hint="the same again, or without --resume")
+            raise EnvironmentFailure(message, hint="type the same again, or leave out --resume")
 
 
 def _record_blob(run: str) -> str:

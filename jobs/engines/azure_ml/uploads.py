@@ -151,8 +151,8 @@ def _known_uri(
     odd = sorted(each for each in {*wanted, *found} if wanted.get(each) != found.get(each))
     if odd:
         shown = f"`{odd[0]}`" + (f" and {count_text(len(odd) - 1, 'other')}" if odd[1:] else "")
-        message = f"the workspace has other content under `{name}` than lies here: {shown}"
-        hint = "somebody may have changed it: tell whoever owns the stack; any change here is sent"
+        message = f"the content of `{name}` in the workspace differs from the local files: {shown}"
+        hint = "somebody may have changed it: tell the owner of the stack; after any local change it is sent"
         raise EnvironmentFailure(message, hint=f"{hint} under another name")
     return uri
 
@@ -210,7 +210,9 @@ def _open(client: ArmClient, place: _Place) -> AzureStore:
     address = place.container.rpartition("/")[0]
 
     def explain(error: StoreError) -> EnvironmentFailure:
-        role = "the role Storage Blob Data Contributor on that account, then the same again"
+        role = (
+            "get the role Storage Blob Data Contributor on that account, then type the same again"
+        )
         check = f"launch env check -s {client.environment.stack}"
         return explain_store(error, f"{address}, where uploads go,", role=role, check=check)
 
@@ -237,7 +239,7 @@ def _not_ours(version: ImageVersion) -> EnvironmentFailure:
     message = (
         f"the workspace has another image as `{version.name}:{version.version}` than this job's"
     )
-    hint = "somebody made it by hand: tell whoever owns the stack, or name another image"
+    hint = "it was made by hand: tell the owner of the stack, or use another image"
     return EnvironmentFailure(message, hint=hint)
 
 

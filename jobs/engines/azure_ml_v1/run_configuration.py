@@ -70,7 +70,7 @@ class V1Request(Struct, frozen=True, kw_only=True):
 def plan_run(spec: JobSpec, environment: Environment) -> Plan:
     """Plan a job; its request has RUN and CODE for the run's id and the code's. Raises LaunchError."""
     if not is_reference(spec.image):
-        message = f"image `{spec.image}` is in no registry, and azureml_v1 builds none"
+        message = f"image `{spec.image}` is in no registry, and azureml_v1 builds no images"
         raise LaunchError(message, hint=f"launch image push {spec.image}, or the engine azureml")
     if spec.launcher == "tensorflow" and spec.processes_per_node > 1:
         message = "azureml-core starts each worker of TensorFlow on a node of its own"
@@ -151,9 +151,7 @@ def _command(spec: JobSpec, code: str) -> str:
 
 
 def _notes(spec: JobSpec) -> tuple[str, ...]:
-    notes = [
-        "Microsoft's support of azureml-core ended on 2026-06-30; the engine azureml does the same"
-    ]
+    notes = ["Microsoft's support of azureml-core ended on 2026-06-30; use the engine azureml"]
     if spec.retry.max:
         notes.append("`retry` has no effect: the engine azureml starts a preempted run again")
     if spec.priority != "normal":

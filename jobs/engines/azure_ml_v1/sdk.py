@@ -24,7 +24,7 @@ def sdk_python() -> Path:
     """Find the interpreter that has azureml-core; raises EnvironmentFailure if there is none."""
     python = _interpreter(_root())
     if not python.exists():
-        message = "azureml-core, which the engine azureml_v1 asks, is not installed"
+        message = "azureml-core, which the engine azureml_v1 needs, is not installed"
         raise EnvironmentFailure(
             message, hint="make setup-v1 (python -m jobs.engines.azure_ml_v1.sdk)"
         )

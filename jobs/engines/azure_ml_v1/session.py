@@ -53,7 +53,7 @@ class Session:
 
     def details(self, run_id: str) -> dict[str, Any] | None:
         """Read what the run history says of a run, or None."""
-        return self._ask("details", what=f"asking how {run_id} stands", run_id=run_id)
+        return self._ask("details", what=f"asking for the state of {run_id}", run_id=run_id)
 
     def cancel(self, run_id: str) -> None:
         """Have it ended; silent where it is over or not there."""
@@ -122,7 +122,7 @@ class Session:
             raise
         message = f"azureml-core's process ended: {self._last_words()}"
         self.close()
-        raise EnvironmentFailure(message, hint="make setup-v1, then the same again")
+        raise EnvironmentFailure(message, hint="make setup-v1, then type the same again")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -165,7 +165,7 @@ class Session:
             body = msgspec.json.encode({"error": {"code": error["code"], "message": text}})
             host = f"https://{error['host']}"
             return explain(status, body, environment=self._environment, what=what, host=host)
-        message = f"{what}: azureml-core says: {error['kind']}: {text}"
+        message = f"{what}: azureml-core reports: {error['kind']}: {text}"
         told: dict[str, Any] = {"status": None, "code": error["kind"], "text": text}
         if error["silent"]:
             return Passing(message, hint=f"launch env check -s {self._environment.stack}", **told)
@@ -175,7 +175,7 @@ class Session:
         assert self._talk
         self._talk.seek(0)
         lines = self._talk.read().decode(errors="replace").strip().splitlines()
-        return bare(lines[-1]) if lines else "it said nothing"
+        return bare(lines[-1]) if lines else "it printed nothing"
 
 
 def _names(environment: Environment) -> tuple[str, str, str]:

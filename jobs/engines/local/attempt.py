@@ -145,7 +145,7 @@ class AttemptRunner:
         torn = [each for each in self._gang.reports() if each.log_error]
         told = [f"rank {each.rank}: {each.log_error}" for each in torn[:_MOST_TOLD]]
         if len(torn) > _MOST_TOLD:
-            told.append(f"{len(torn) - _MOST_TOLD} more ranks alike")
+            told.append(f"{len(torn) - _MOST_TOLD} more ranks failed alike")
         reason = "; ".join(told) or None
         return Outcome(state=RunState.COMPLETED, reason=reason, exit_code=0)
 

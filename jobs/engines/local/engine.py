@@ -66,7 +66,9 @@ class LocalEngine:
         cluster = require_cluster(self.environment, spec.cluster)
         request = gang_request(spec, cluster)
         is_useless = spec.retry.max > 0 and "preemption" not in spec.retry.on
-        notes = ["no node of this machine fails alone: retry has no effect"] if is_useless else []
+        notes = (
+            ["nodes of the local stack never fail alone: retry has no effect"] if is_useless else []
+        )
         if unguarded := why_unguarded(spec.launcher, os.environ):
             notes.append(unguarded)
         encoded = msgspec.Raw(msgspec.json.encode(request))

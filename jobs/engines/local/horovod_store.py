@@ -40,7 +40,7 @@ class RendezvousServer(ThreadingHTTPServer):
         super().__init__((LOOPBACK, 0), _Request)
         if listener_owner((LOOPBACK, self.port)) is None:
             self.server_close()
-            message = "the kernel does not tell who connects to Horovod's rendezvous"
+            message = "the kernel does not report who connects to Horovod's rendezvous"
             raise EnvironmentFailure(message, hint="modprobe tcp_diag")
         self._thread = threading.Thread(target=self.serve_forever, args=(_LONGEST_WAIT_S,))
         self._thread.daemon = True

@@ -177,8 +177,10 @@ def _shards_of(path: Path, dataset: DatasetVersion) -> set[str]:
     try:
         index = msgspec.json.decode(path.read_bytes(), type=_Index)
     except (msgspec.MsgspecError, RecursionError) as error:
-        message = f"`{INDEX_FILE}` of `{_ref(dataset)}` is no index of shards: {error}"
-        raise LaunchError(message, hint="launch data pack DIR --to PACKED, and push that") from None
+        message = f"`{INDEX_FILE}` of `{_ref(dataset)}` is not an index of shards: {error}"
+        raise LaunchError(
+            message, hint="launch data pack DIR --to PACKED, then push PACKED"
+        ) from None
     return {shard.path for split in index.splits.values() for shard in split.shards}
 
 

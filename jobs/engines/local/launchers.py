@@ -106,7 +106,7 @@ def stream_cache_bytes(env: Mapping[str, str]) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        message = f"`env: {STREAM_CACHE}`: `{text}` is no number of bytes"
+        message = f"`env: {STREAM_CACHE}`: `{text}` is not a number of bytes"
         raise LaunchError(message, hint=f"{STREAM_CACHE}: '20000000000' for 20 GB")
     return int(text)
 

@@ -28,8 +28,8 @@ UNGUARDED: dict[Launcher, str] = {
     "torch": _BY_USERS,
     "horovod": _BY_USERS,
     "tensorflow": (
-        "TensorFlow's ports are open on every network interface, and whoever connects can run code "
-        "as you"
+        "TensorFlow's ports are open on every network interface, and anyone who connects can run "
+        "code as you"
     ),
 }
 # What a program sees of it: a socket bound to every interface is on loopback, and takes our own.
@@ -111,7 +111,9 @@ def _compiler(environ: Mapping[str, str]) -> str | None:
 def _compile(library: Path, environ: Mapping[str, str], lock: int) -> None:
     compiler = _compiler(environ)
     if compiler is None:
-        message = "what guards the ranks' ports is compiled, and there is no C compiler"
+        message = (
+            "the library that guards the ranks' ports must be compiled, and there is no C compiler"
+        )
         raise NoCompiler(message, hint=INSTALL_COMPILER)
     library.parent.mkdir(parents=True, exist_ok=True)
     log, fresh = library.parent / "build.log", library.with_suffix(".new")

@@ -17,6 +17,7 @@ from jobs.engines.local.gpus import count_gpus
 from jobs.engines.local.launchers import GangRequest, share_cpus, share_gpus
 from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
+from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.rank.world import RankJob
 from jobs.runs.signatures import forget_signatures_of_the_dead
@@ -53,14 +54,14 @@ def prepare(
     for name in spec.outputs:
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
     (run_dir / PROGRAM_FILE).write_bytes(rank_program())
-    inputs = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
+    folders = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
     job = RankJob(
         run_dir=str(run_dir),
         command=request.command,
         setup=request.setup,
         interpreter=interpreter,
         processes_per_node=request.processes_per_node,
-        inputs=inputs,
+        inputs={name: _place(folders[name], each.file) for name, each in spec.inputs.items()},
         streams=tuple(name for name, each in spec.inputs.items() if each.mode == "stream"),
         outputs=spec.outputs,
         secrets=tuple(spec.secrets),
@@ -74,8 +75,15 @@ def prepare(
         gpus=share_gpus(count_gpus(), nodes=nodes, capacity_nodes=request.capacity_nodes),
         die_with_parent=True,
         leave_together=request.launcher == "mpi",
+        run=run_dir.name,
+        filled=tuple(name for name, value in spec.env.items() if has_placeholder(value)),
     )
     (run_dir / "rank.json").write_bytes(msgspec.json.encode(job._asdict()))
+
+
+def _place(folder: str, file: str | None) -> str:
+    """Give what an input stands for: its folder, or one file in it."""
+    return folder if file is None else f"{folder}/{file}"
 
 
 def _fetch_inputs(
@@ -105,7 +113,7 @@ def _fetch_inputs(
         os.waitpid(child, 0)
     if not received:
         message = "the download of the inputs was killed"
-        raise EnvironmentFailure(message, hint="look at supervisor.log in the run's folder")
+        raise EnvironmentFailure(message, hint="see supervisor.log in the run's folder")
     told = msgspec.json.decode(received, type=_Answer)
     if told.error is not None:
         raise EnvironmentFailure(told.error, hint=told.hint)
@@ -135,7 +143,7 @@ def _answer_with_inputs(spec: JobSpec, environment: Environment, run_dir: Path, 
             sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]
             answer = _Answer(
                 error=f"cannot fetch the inputs: {type(error).__name__}: {error}",
-                hint="look at supervisor.log in the run's folder",
+                hint="see supervisor.log in the run's folder",
             )
         os.write(inlet, msgspec.json.encode(answer))
     except BaseException:  # noqa: BLE001 (a forked child must never come back into its parent)

@@ -60,7 +60,7 @@ class Slots:
     def __init__(self, workspace: Path, compute: str) -> None:
         """Raises LaunchError for a `compute`, which a run's record names, that is no plain name."""
         if not re.fullmatch(r"\w[\w.-]*", compute):
-            message = f"`{compute:.40}` is no name of a cluster"
+            message = f"invalid cluster name `{compute:.40}`"
             raise LaunchError(message, hint="launch env show")
         self._folder = workspace / "clusters" / compute
         self._queue = self._folder / "queue"
@@ -82,8 +82,8 @@ class Slots:
                 return None
             ticket = _read(tickets[0], Ticket)
             if ticket is None:
-                message = f"`{tickets[0]}` is not what this version writes"
-                raise LaunchError(message, hint="launch run JOB once more")
+                message = f"`{tickets[0]}` has a format that this version does not know"
+                raise LaunchError(message, hint="launch run JOB again")
             nodes = free_nodes(ticket.nodes, self._living_claims(), capacity_nodes)
             if nodes is None:
                 return None

@@ -78,7 +78,7 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
 
 def _cannot_make(run_dir: Path, error: OSError) -> EnvironmentFailure:
     message = f"cannot make a run in `{run_dir.parent}`: {error.strerror or error}"
-    return EnvironmentFailure(message, hint="free some space, or mend the folder's permissions")
+    return EnvironmentFailure(message, hint="free some space, or correct the folder's permissions")
 
 
 def _claim(store: RunStore) -> tuple[RunHandle, int]:
@@ -129,7 +129,8 @@ def _copy_code(plan: Plan, run_dir: Path, *, exclude: Path) -> None:
     if plan.spec.code is None:
         code.mkdir()
     else:
-        snapshot(Path(plan.spec.code), code, only=plan.spec.code_only, exclude=(exclude,))
+        kept_off = (exclude, *plan.spec.pushed_paths)
+        snapshot(Path(plan.spec.code), code, only=plan.spec.code_only, exclude=kept_off)
 
 
 def _start_supervisor(run_dir: Path, lock: int, handover: Handover) -> None:

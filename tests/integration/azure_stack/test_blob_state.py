@@ -69,6 +69,6 @@ def test_a_killed_up_is_mended_by_cancel_repair_and_up(project):
     waiting.wait()
     project.pulumi("cancel", "--yes", "-s", "dev")
     repaired = project.launch("env", "repair", "-s", "dev").stdout
-    assert "taken over: cloud-vault, whose creation had been cut off" in repaired
+    assert "taken over: cloud-vault, whose creation was interrupted" in repaired
     project.up()
     assert recorded(project) == project.live().keys()

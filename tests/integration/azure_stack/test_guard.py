@@ -61,7 +61,7 @@ def test_another_place_for_what_is_protected_is_refused_whatever_is_allowed(prod
     assert code == 3
     assert found["changes"]["is_cut_short"]
     assert ("cloud-group", "replaced", True, True) in losses(found)
-    assert "would replace or delete what is protected, and Pulumi refuses it: " in said
+    assert "would replace or delete protected resources, and Pulumi refuses it: " in said
 
 
 def test_a_setting_that_is_wrong_is_a_failure_in_the_programs_words(prod):

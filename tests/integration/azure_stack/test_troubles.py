@@ -49,7 +49,7 @@ def test_while_one_up_waits_another_is_refused_by_name_and_after_a_kill_all_is_t
     waiting.wait()
     repaired = project.launch("env", "repair", "-s", "dev").stdout
     assert "removed the lock" in repaired
-    assert "taken over: cloud-vault, whose creation had been cut off" in repaired
+    assert "taken over: cloud-vault, whose creation was interrupted" in repaired
     assert project.plugins() == []
     project.up()
     assert set(project.owned().values()) == project.live().keys()

@@ -126,7 +126,7 @@ def test_a_subscription_that_is_not_seen_is_no_job_that_is_gone(
     message = "The subscription 'S' could not be found."
     code, host = "SubscriptionNotFound", "management.azure.com"
     azure.script(RequestTrouble(status=404, code=code, message=message, host=host))
-    with pytest.raises(PlaceMissing, match="is not seen by this login"):
+    with pytest.raises(PlaceMissing, match="is not visible to this login"):
         client.find(f"{client.workspace}/jobs/nothing")
 
 
@@ -151,7 +151,7 @@ def test_another_tenant_is_named(azure: FakeAzure, client: ArmClient):
 )
 def test_our_token_goes_to_no_other_host(client: ArmClient, link: str):
     reply = Reply(status=202, headers={"location": link, "retry-after": "0"}, body={})
-    with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
+    with pytest.raises(EnvironmentFailure, match="is not an address of Azure ML"):
         client.wait(reply, timeout_s=5)
 
 
@@ -221,7 +221,7 @@ def test_code_that_somebody_has_changed_is_not_taken(
     uri = upload(client, known, [], SENT, what="sending")
     assert upload(client, known, [], SENT, what="sending") == uri
     change(azure, uri, name, content)
-    expected = f"the workspace has other content under `{known}` than lies here: `{name}`"
+    expected = f"the content of `{known}` in the workspace differs from the local files: `{name}`"
     with pytest.raises(EnvironmentFailure) as raised:
         upload(client, known, [], SENT, what="sending")
     assert raised.value.message == expected
@@ -272,7 +272,7 @@ def test_what_an_image_is_built_from_is_compared_before_it_is_taken(
         send_version(version, spec, client)
     uri = client.get(version.path(client.workspace))["properties"]["build"]["contextUri"]
     change(azure, uri, "train.py", b"print(2)")
-    with pytest.raises(EnvironmentFailure, match="has other content under `ours`"):
+    with pytest.raises(EnvironmentFailure, match="the content of `ours` in the workspace differs"):
         send_version(version, spec, client)
 
 

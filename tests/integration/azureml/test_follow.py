@@ -164,7 +164,7 @@ def test_a_job_is_ended_whatever_of_its_run_is_out_of_reach(
         else:
             launch.azure.script(firewall(account=place.data_account))
         ended = colleague.type("cancel", run)
-        assert f"{run} was told to end, and whether it has is not known" in ended.err
+        assert f"{run} was told to end; whether it did is unknown" in ended.err
         assert (ended.code, launch.azure.wait(run).state) == (101, "Canceled")
         launch.azure.troubles.clear()
 

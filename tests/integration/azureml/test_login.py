@@ -185,7 +185,7 @@ def test_a_laptop_that_wakes_before_its_network_goes_on_following(
     assert runs.status(handle).state is RunState.COMPLETED
     said = capsys.readouterr().err
     assert "Azure's login cannot be reached: Failed to resolve" in said
-    assert "trying on for 15 min, the run goes on" in said
+    assert "trying again for 15 min; the run goes on" in said
     assert "not logged in" not in said
 
 
@@ -197,7 +197,7 @@ def test_a_file_of_an_environment_sends_no_token_elsewhere(launch: AzureLaunch) 
     before = num_storage_tokens(azure)
     typed = launch.type("show", "20260101-000000-abcd")
     assert typed.code == 1
-    assert "is not shown to `https://tydevdata.blob.core.windows.net.evil.example`" in typed.err
+    assert "is not sent to `https://tydevdata.blob.core.windows.net.evil.example`" in typed.err
     assert "hint: " in typed.err
     assert num_storage_tokens(azure) == before
 
@@ -210,7 +210,9 @@ def test_a_datastore_elsewhere_is_shown_no_token(
     store = azure.records.datastores["workspaceartifactstore"]
     store["endpoint"] = "evil.example"
     try:
-        with pytest.raises(EnvironmentFailure, match=r"blob\.evil\.example`, which is no store"):
+        with pytest.raises(
+            EnvironmentFailure, match=r"blob\.evil\.example`, which is not an Azure store"
+        ):
             Artifacts(ArmClient(environment))
     finally:
         store["endpoint"] = "core.windows.net"

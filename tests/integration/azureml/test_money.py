@@ -75,7 +75,7 @@ def test_a_cluster_is_kept_warm_let_go_and_resized_and_keeps_all_else(launch: Az
     assert resized.code == 0
     assert resized.out == "  trainyard:clusters:\n    cpu:\n      max_nodes: 40\n"
     setting = "pulumi config set --path trainyard:clusters.cpu.max_nodes 40 -s dev"
-    assert f"for whoever owns the stack: the same as `{setting}`" in resized.err
+    assert f"for the owner of the stack: the same as `{setting}`" in resized.err
     assert f"160 vCPUs (dedicated): 60 more than the 100 of `{cluster_limit()}`" in resized.err
 
     # The scale alone has moved: identity, closed ports, tags, priority are as they were.
@@ -113,7 +113,7 @@ def test_pause_names_what_runs_and_waits_until_no_node_is_left(launch: AzureLaun
         "cluster gpu has no node and costs nothing; kept warm it cost 1.91 USD/h, 46 USD a day, "
         "1394 USD a month\n",
     )
-    assert "on it now: someone-s-run; their nodes go when they have ended" in paused.err
+    assert "runs on it now: someone-s-run; their nodes are released when they end" in paused.err
 
 
 @pytest.mark.parametrize("spelling", ["whole", "short"])
@@ -172,7 +172,7 @@ def test_what_only_has_to_wait_or_cannot_be_looked_at_is_started(launch: AzureLa
     launch.azure.script(forbidden(path="*/usages"))
     blind = launch.type("run", job, "--detach", "--yes")
     assert blind.code == 0
-    assert "the quota was not looked at: " in blind.err
+    assert "the quota was not checked: " in blind.err
 
 
 def test_a_run_says_what_it_costs_before_and_after(launch: AzureLaunch) -> None:
@@ -247,7 +247,7 @@ def test_a_workspace_as_azure_makes_it_is_imported_and_its_own_container_used(
     imported = launch_bare(launch, "env", "import", "--workspace", place.workspace_id)
     assert imported.code == 0, imported.err
     container = f"azureml-blobstore-{place.workspace_guid}"
-    assert imported.err == f"data and runs go to the workspace's own container `{container}`\n"
+    assert imported.err == f"datasets and runs go to the workspace's own container `{container}`\n"
     found = json.loads(imported.out)
     assert found["registry"] == {"login_server": "tydevregistry-a3171.azurecr.io"}
     assert found["storage"] == {
@@ -350,8 +350,8 @@ def test_check_holds_the_clusters_against_the_quota(launch: AzureLaunch) -> None
     launch.azure.script(forbidden(path="*/usages"))
     blind = launch.type("env", "check", "--json")
     assert json.loads(blind.out)["quota"] is None
-    assert "the quota was not looked at: no role allows us" in blind.err
-    assert "to have it looked at: whoever owns the stack adds our group to " in blind.err
+    assert "the quota was not checked: our roles do not allow us" in blind.err
+    assert "to check it: the owner of the stack adds our group to " in blind.err
 
 
 def launch_bare(launch: AzureLaunch, *words: str | Path) -> Any:

@@ -226,17 +226,17 @@ def test_a_store_that_refuses_fails_no_training_and_is_told_once(ranks: Ranks) -
     mends = "the storage account's network rules must let the cluster's network in"
     assert sorted(ranks.log(run, "std_log.txt")) == [
         "trained",
-        "warning: earlier metrics are not there: the store does not serve "
+        "warning: earlier metrics cannot be read: the store cannot deliver "
         f"`{run}/metrics.jsonl`: {why}",
-        f"warning: how this rank ended does not reach the store: {why}",
-        "warning: not all results reached the store: what is missing is lost with this node",
-        "warning: results do not reach the store: the store does not serve "
+        f"warning: the record of this rank's end cannot be stored: {why}",
+        "warning: not all results reached the store: the rest is lost with this node",
+        "warning: results do not reach the store: the store cannot deliver "
         f"`{run}/outputs/x`: {why} ({mends}); training goes on",
     ]
 
 
 SECRETS = {
-    "missing": (404, "SecretNotFound", "there is none of that name (az keyvault secret set "),
+    "missing": (404, "SecretNotFound", "it has no secret of this name (az keyvault secret set "),
     "no role": (403, "Forbidden", "the cluster's identity may not (403) (name `the-key` under "),
     "firewall": (403, "ForbiddenByFirewall", "its firewall refuses the node (403) (the vault's "),
 }

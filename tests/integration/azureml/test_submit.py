@@ -135,8 +135,9 @@ def test_a_refused_run_leaves_nothing_and_says_which_role_it_needs(launch: Azure
     launch.azure.script(forbidden(path=PUT_JOB, times=1))
     typed = launch.type("run", launch.write_job(), *DETACHED)
     assert (typed.code, typed.out) == (1, "")
-    assert "no role allows us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`" in (
-        typed.err
+    assert (
+        "our roles do not allow us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`"
+        in (typed.err)
     )
     assert '--role "AzureML Data Scientist"' in typed.err
     assert launch.run_dirs() == []
@@ -148,7 +149,7 @@ def test_a_firewall_is_named_and_nothing_started(launch: AzureLaunch):
     launch.azure.script(firewall(account=launch.azure.place.data_account))
     typed = launch.type("run", launch.write_job(), *DETACHED)
     assert typed.code == 1
-    assert "does not let this machine's address in" in typed.err
+    assert "blocks this machine's address" in typed.err
     assert "`allowed_ips`" in typed.err
     assert launch.run_dirs() == []
     assert jobs_of(launch.azure) == before
@@ -168,7 +169,7 @@ def test_who_is_not_logged_in_is_told_how(launch: AzureLaunch):
     assert typed.code == 1
     assert "error: not logged in to Azure: " in typed.err
     assert "AADSTS7000215" in typed.err
-    assert typed.err.endswith("hint: az login, then the same again\n")
+    assert typed.err.endswith("hint: az login, then type the same again\n")
 
 
 def test_what_was_known_and_is_gone_is_sent_again(launch: AzureLaunch):
@@ -354,7 +355,7 @@ def test_a_run_that_azure_never_got_is_ended_and_the_same_again_is_another(launc
     launch.type("run", job, *DETACHED, crash="after the record")
     (run_dir,) = launch.run_dirs()
     ended = launch.type("cancel", run_dir.name)
-    reason = "Azure ML never got it: its submit was cut off, or refused"
+    reason = "Azure ML never received it: its submission was interrupted or refused"
     assert (ended.code, ended.err) == (0, f"{run_dir.name} lost: {reason}\n")
     again = launch.type("run", job, *DETACHED)
     assert again.code == 0, again.err

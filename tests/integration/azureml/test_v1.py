@@ -43,7 +43,7 @@ import os, time
 from pathlib import Path
 rank = os.environ["RANK"]
 print("rank", rank, "of", os.environ["WORLD_SIZE"], os.environ["GREETING"], flush=True)
-print(Path(os.environ["TRAINYARD_INPUT_DIGITS"], "a.txt").read_text(), flush=True)
+print(Path(os.environ["TRAINYARD_INPUT_DIGITS"]).read_text(), flush=True)
 if rank == "0":
     Path(os.environ["TRAINYARD_OUTPUT_MODEL"], "model.txt").write_text("trained")
     checkpoint = Path(os.environ["TRAINYARD_CHECKPOINT_DIR"], "step-000000001-aaaaaaaa")
@@ -177,17 +177,17 @@ def test_a_run_is_submitted_followed_and_fetched(
     plan = engine.plan(
         spec(
             PROGRAM,
-            inputs={"digits": InputSpec(dataset=DIGITS, mode="download")},
+            inputs={"digits": InputSpec(dataset=DIGITS, mode="download", file="a.txt")},
             outputs=("model",),
-            env={"GREETING": "hello"},
+            env={"GREETING": "hello from ${rank} of ${run.id}"},
             tags={"team": "vision"},
         )
     )
     handle = engine.submit(plan, {})
     lines = list(engine.logs(handle, None, follow=True))
     assert {rank: texts(lines, rank) for rank in (0, 1)} == {
-        0: ["rank 0 of 2 hello", "five"],
-        1: ["rank 1 of 2 hello", "five"],
+        0: [f"rank 0 of 2 hello from 0 of {handle.id}", "five"],
+        1: [f"rank 1 of 2 hello from 1 of {handle.id}", "five"],
     }
     status = engine.store.status(handle)
     assert (status.state, status.exit_code, status.id) == (RunState.COMPLETED, 0, handle.id)
@@ -255,7 +255,7 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
     [
         (
             forbidden(host="*.api.azureml.ms", path="*/snapshotrun"),
-            "no role allows us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`",
+            "our roles do not allow us to do `Microsoft.MachineLearningServices/workspaces/jobs/write`",
             "AzureML Data Scientist",
         ),
         (
@@ -263,11 +263,11 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
                 path="*/snapshotrun", status=400, code="UserError", message="Bad.", times=None
             ),
             "Azure answered 400 UserError: Bad.",
-            "`launch plan JOB --json` has what was sent",
+            "`launch plan JOB --json` shows the request",
         ),
         (
             firewall(account="tydevworkspace"),
-            "the firewall before tydevworkspace.blob.core.windows.net does not let this machine's",
+            "the firewall of tydevworkspace.blob.core.windows.net blocks this machine's",
             "connect by VPN or peering",
         ),
     ],

@@ -129,9 +129,9 @@ def test_an_image_that_the_environment_lacks_cannot_be_built_from_a_wheel(
     typed = practitioner.type("run", "mnist-synthetic", "-d", "-y", images={})
     assert (typed.returncode, typed.stdout) == (102, "")
     assert typed.stderr == (
-        "error: image `pytorch` cannot be built here: this `launch` came without images/\n\n"
-        "hint: give the image as a registry has it (REGISTRY/NAME@sha256:...), "
-        "or use a clone's launch\n"
+        "error: image `pytorch` cannot be built here: this `launch` was installed without images/\n\n"
+        "hint: use an image of a registry (REGISTRY/NAME@sha256:...), "
+        "or the launch of a clone\n"
     )
 
 

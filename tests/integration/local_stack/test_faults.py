@@ -59,7 +59,7 @@ def test_every_wrong_setting_is_named_at_once_and_nothing_is_created(project):
         "trainyard:storage.folder: is missing",
         "trainyard:storage.fodler: unknown key, did you mean `folder`?",
         "trainyard:workspace.folder: 3 is no folder",
-        'trainyard:clusters.cpu.nodes: "two" is no whole number',
+        'trainyard:clusters.cpu.nodes: "two" is not a whole number',
         "trainyard:clusters.cpu.processes_per_node: 0 is not between 1 and 256",
         "trainyard:colour: unknown key",
     ):
@@ -154,5 +154,5 @@ def test_a_live_lock_is_not_repaired_and_names_its_owner(project):
 
     assert repair.returncode == 3
     assert f"pid {up.pid}" in repair.stderr
-    assert "that process lives" in repair.stderr
+    assert "the process is alive" in repair.stderr
     assert project.is_healthy()

@@ -48,7 +48,7 @@ def test_a_refused_sas_is_read_again_and_an_ended_one_named(tmp_path):
     handed = given.credential()
     with pytest.raises(EnvironmentFailure, match="ended at 2020-01-01T00:00:00Z") as error:
         given.refused(403)
-    assert "write a new one there" in error.value.hint
+    assert "write a new SAS into the file" in error.value.hint
     file.write_text("se=2099-01-01T00:00:00Z&sig=new")
     assert (given.refused(403), given.token) == (True, "se=2099-01-01T00:00:00Z&sig=new")
     assert handed.signature == given.token
@@ -90,6 +90,6 @@ def test_our_login_is_shown_to_stores_of_azure_only(url):
         def get_token(self, _scope: str):
             raise AssertionError
 
-    with pytest.raises(EnvironmentFailure, match=r"our login is not shown to `http") as error:
+    with pytest.raises(EnvironmentFailure, match=r"our login is not sent to `http") as error:
         Container(url, Identity(Tokens(Credential())))
     assert "https://NAME.blob.core.windows.net" in error.value.hint

@@ -130,7 +130,7 @@ POOL = (
 def test_a_login_that_nobody_answers_is_not_taken_for_none(error: Exception):
     with pytest.raises(Unreached, match=r"^Azure's login cannot be reached: .") as raised:
         Tokens(Credential(error)).header(MANAGEMENT_SCOPE)
-    assert raised.value.hint == "the same again when there is a network"
+    assert raised.value.hint == "type the same again when the network is up"
     assert "169.254" not in raised.value.message
 
 
@@ -147,8 +147,8 @@ def test_a_login_that_is_busy_is_waited_for(said: str):
     error = ClientAuthenticationError(message=f"{CHAIN}\t{said}\n")
     with pytest.raises(Unreached) as raised:
         Tokens(Credential(error)).header(MANAGEMENT_SCOPE)
-    assert raised.value.message == f"Azure's login is busy, or out of order: {said}"
-    assert raised.value.hint == "the same again in a minute"
+    assert raised.value.message == f"Azure's login service is busy or out of order: {said}"
+    assert raised.value.hint == "type the same again in a minute"
 
 
 @pytest.mark.parametrize(
@@ -174,4 +174,4 @@ def test_who_is_not_logged_in_is_told_in_one_line(error: Exception, told: str):
         Tokens(Credential(error)).header(MANAGEMENT_SCOPE)
     assert not isinstance(raised.value, Unreached)
     assert raised.value.message == f"not logged in to Azure: {told}"
-    assert raised.value.hint == "az login, then the same again"
+    assert raised.value.hint == "az login, then type the same again"

@@ -380,10 +380,10 @@ def change(path: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("gone", "it is gone"),
-        ("longer", "it has another size"),
-        ("shorter", "it has another size"),
-        ("another", "its content is another"),
+        ("gone", "it was deleted"),
+        ("longer", "its size changed"),
+        ("shorter", "its size changed"),
+        ("another", "its content changed"),
     ],
 )
 def test_a_file_that_changed_is_named_and_never_there(blobs, tmp_path, size, how, said):

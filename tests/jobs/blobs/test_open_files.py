@@ -72,7 +72,7 @@ def test_too_many_open_files_have_a_hint_of_their_own(tmp_path, monkeypatch):
 
     monkeypatch.setattr(upload.os, "open", refuse)
     gone = Outgoing(name="x", path=tmp_path / "x", bytes=1, md5=b"")
-    hint = "ulimit -n 1024, and the same again: too few files may be open in this shell"
+    hint = "ulimit -n 1024, then type the same again: this shell may open too few files"
     with pytest.raises(LaunchError, match="cannot be read: Too many open files") as sent:
         upload._open(gone)
     new = Incoming(name="x", path=tmp_path / "x", bytes=1, sha256="", mode=0o644)

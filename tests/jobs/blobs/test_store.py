@@ -62,13 +62,13 @@ def test_a_sas_file_stands_in_for_the_key(tmp_path, capsys):
         with pytest.raises(EnvironmentFailure, match="AuthorizationPermissionMismatch") as error:
             store.read("x")
     assert error.value.hint == (
-        f"see that the SAS in `{tmp_path}/sas` is of this container, and what it allows"
+        f"check that the SAS in `{tmp_path}/sas` is for this container and allows this"
     )
     said = capsys.readouterr().err
     assert said == f"warning: `{tmp_path}/sas` can be read by others; chmod 600 {tmp_path}/sas\n"
     assert {asked.target for asked in server.asked} == {"/account/data/x?sv=1&sig=a%2Bb"}
     assert not any("authorization" in asked.headers for asked in server.asked)
-    with pytest.raises(LaunchError, match="a SAS cannot make another one"):
+    with pytest.raises(LaunchError, match="a SAS cannot create another SAS"):
         store.read_only_sas("", 60)
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_said_without_tls_beyond_loopback(tmp_path):
     (tmp_path / "sas").write_text("sv=1&sig=a")
     (tmp_path / "sas").chmod(0o600)
     environment = environment_of(tmp_path, "http://account.example", key=None)
-    with pytest.raises(EnvironmentFailure, match="is not spoken to without TLS"):
+    with pytest.raises(EnvironmentFailure, match="must be reached over TLS"):
         open_data_store(environment, sas_file=tmp_path / "sas")
 
 
@@ -194,14 +194,14 @@ def test_a_firewall_is_named_only_where_there_is_one(tmp_path):
         return explained.message, explained.hint
 
     sas = tmp_path / "sas"
-    of_sas = f"see that the SAS in `{sas}` is of this container, and what it allows"
-    refused = "the store http://127.0.0.1:10000/account refuses us: AuthorizationFailure"
+    of_sas = f"check that the SAS in `{sas}` is for this container and allows this"
+    refused = "the store http://127.0.0.1:10000/account refuses access: AuthorizationFailure"
     assert said(local, sas) == (refused, of_sas)
     assert said(local, None) == (refused, f"launch env check -s {local.stack}")
-    closed = "the firewall before https://account.example does not let this machine's"
-    vpn = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
-    assert said(azure, None) == (f"{closed} address in", vpn)
-    either = f"{closed} address in, or the SAS does not allow this"
+    closed = "the firewall of https://account.example blocks this machine's"
+    vpn = "connect by VPN or peering, or add the address to `allowed_ips` of the stack"
+    assert said(azure, None) == (f"{closed} address", vpn)
+    either = f"{closed} address, or the SAS does not allow this"
     assert said(azure, sas) == (either, f"{vpn}; {of_sas}")
 
 

@@ -84,12 +84,12 @@ def test_one_file_is_called_one_file(launching, store):
     dry = launching.type("data", "push", "one", "d", "--dry-run")
     assert dry.err == "would send 1 of 1 file (3 B of 3 B) as d@1\n"
     assert "d@1: 1 file, 3 B, digest " in launching.type("data", "push", "one", "d").err
-    assert "p@1: 1 file, 3 B, where" in launching.type("data", "register", "p", "raw/p").err
+    assert "p@1: 1 file, 3 B, left in place" in launching.type("data", "register", "p", "raw/p").err
     assert "d@1: 1 file, 3 B, pushed " in launching.type("data", "rm", "d@1", "--yes").err
 
 
 def test_ctrl_c_says_that_the_same_command_goes_on(launching, store, folder, monkeypatch):
-    said = "interrupted: type the same again to go on\n"
+    said = "interrupted: type the same again to continue\n"
     (folder / "a").write_bytes(b"two!")
     store.kill_before_write(1, KeyboardInterrupt)
     typed = launching.type("data", "push", "digits", "d")
@@ -133,7 +133,7 @@ def test_pull_mirrors_only_when_it_is_agreed_to(launching, folder, monkeypatch):
     assert dry.out == ""
     refused = launching.type(*command)
     assert (refused.code, len(read_folder(target))) == (2, 30)
-    assert "Delete 30 files from to? Nobody is there to answer" in refused.err
+    assert "Delete 30 files from to? No terminal is there to answer" in refused.err
     done = launching.type(*command, "--yes", "--json")
     assert {key: done.json()[key] for key in ("files_received", "files_deleted")} == {
         "files_received": 3,
@@ -201,7 +201,7 @@ def test_diff_shows_what_changed(launching, folder):
 
 def test_rm_asks_and_keeps_the_number(launching, folder, store):
     refused = launching.type("data", "rm", "d@1")
-    assert (refused.code, "Nobody is there to answer" in refused.err) == (2, True)
+    assert (refused.code, "No terminal is there to answer" in refused.err) == (2, True)
     assert launching.type("data", "ls", "--json").json()[0]["version"] == 1
     done = launching.type("data", "rm", "d@1", "--yes")
     assert done.code == 0
@@ -277,7 +277,7 @@ def test_two_names_that_only_case_parts_are_warned_of(launching, store):
     make_folder(launching.folder / "x", {"A": b"1", "a": b"2"})
     typed = launching.type("data", "push", "x", "d")
     assert typed.code == 0
-    assert "warning: `A` and `a` are one name on macOS and Windows" in typed.err
+    assert "warning: `A` and `a` are the same name on macOS and Windows" in typed.err
 
 
 def test_versions_are_offered_after_tab(launching, folder):
@@ -309,7 +309,7 @@ def test_a_rate_is_read_as_people_write_it(text, rate):
 @pytest.mark.parametrize("text", ["", "0", "-1M", "fast", "1e999", "nan", "M", "20MB"])
 def test_what_is_no_rate_is_named(launching, store, text):
     typed = launching.type("data", "push", "digits", "d", f"--limit-rate={text}")
-    assert (typed.code, "is no rate" in typed.err) == (2, True)
+    assert (typed.code, "invalid rate" in typed.err) == (2, True)
 
 
 def test_progress_without_a_known_end_says_how_far_it_is():

@@ -103,7 +103,7 @@ def test_check_ends_with_1_and_names_the_part_that_cannot_be_used(typed):
     found = json.loads(out)
     checked = {each["part"]: each["ok"] for each in found["parts"]}
     assert checked == {"storage": False, "workspace": True, "cluster cpu": True}
-    # A file is what a stack was: it has no changes to come.
+    # A file is a copy of a stack's outputs: it has no changes to come.
     assert found["changes"] is None
     code, out, _ = typed("check")
     assert code == 1
@@ -248,7 +248,7 @@ def test_check_of_a_stack_tells_its_parts_and_what_would_be_lost(previewed):
     assert err == (
         "previewing `pulumi up -s dev`\n"
         "error: `pulumi up -s dev` would replace or delete: gpu\n\n"
-        "hint: where that is meant: launch env check -s dev --allow-replace gpu\n"
+        "hint: if that is intended: launch env check -s dev --allow-replace gpu\n"
     )
 
 
@@ -261,7 +261,7 @@ def test_check_ends_with_0_where_what_is_lost_was_allowed(previewed):
     code, out, err = previewed([compute_step("same")], "--allow-replace", "gpu")
     assert code == 0
     assert out.endswith("\nno resource changes\n")
-    assert "warning: --allow-replace gpu allows nothing" in err
+    assert "warning: --allow-replace gpu has no effect" in err
 
 
 def test_check_shows_what_is_in_what_is_lost_and_a_few_of_many_names(previewed):
@@ -283,7 +283,7 @@ def test_check_shows_what_is_in_what_is_lost_and_a_few_of_many_names(previewed):
         ["NAME", "IN", "KIND", "CHANGE", "STATE", "COSTS"],
         [
             *("cloud-data-account", "StorageAccount", "deleted", "REFUSED", "every"),
-            "blob in it, be it dataset, checkpoint, log or output; how many is not looked at",
+            "blob in it (datasets, checkpoints, logs, outputs); they are not counted",
         ],
         [
             *("cloud-access-data", "cloud-data-account", "RoleAssignment", "goes", "along"),
@@ -332,9 +332,13 @@ def test_each_half_of_check_leaves_the_other_alone(previewed):
 @pytest.mark.parametrize(
     ("words", "with_file", "message"),
     [
-        (["--only", "changes"], True, "is what a stack was; only a stack has changes to come"),
-        (["--allow-replace", "gpu"], True, "is what a stack was"),
-        (["--only", "parts", "--allow-replace", "gpu"], False, "looks at no change"),
+        (
+            ["--only", "changes"],
+            True,
+            "is a copy of a stack's outputs; only a stack can be previewed",
+        ),
+        (["--allow-replace", "gpu"], True, "is a copy of a stack's outputs"),
+        (["--only", "parts", "--allow-replace", "gpu"], False, "has no effect with --only parts"),
         (["--only", "half"], False, "invalid choice: 'half'"),
     ],
 )

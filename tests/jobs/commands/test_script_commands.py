@@ -12,7 +12,7 @@ name: train                 # in `launch ls`
 image: pytorch              # the script uses torch.distributed
 launcher: torch             # horovod, torch, tensorflow, mpi or none
 script: train.py
-code: .                     # this folder travels, without what .gitignore names
+code: .                     # this folder travels, except files in .gitignore
 args:
   epochs: 3
 processes_per_node: gpu     # one per GPU; without GPUs, the cluster's own number
@@ -109,7 +109,7 @@ def test_init_into_another_folder_writes_paths_that_lead_back(launching, typing)
     ("words", "code", "message", "hint"),
     [
         (["digits"], 2, "`digits` is not a Python script", "launch init train.py; `launch jobs`"),
-        (["trian.py"], 102, "the script `trian.py` is not there", "did you mean `train.py`?"),
+        (["trian.py"], 102, "the script `trian.py` does not exist", "did you mean `train.py`?"),
         (["train.py", "--into", "x.py"], 2, "`x.py` is no name for a job file", "--into x.yaml"),
         (["train.py", "--into", "no/x.yaml"], 1, "cannot write `no/x.yaml`: No such file", "--into FILE"),
         (["empty.py"], 2, "empty.py:1: the script is not valid Python", "correct it"),

@@ -18,7 +18,7 @@ from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.local_server import name_server
 
 FILE = Path("my files/dev.json")
-OWNERS = "for whoever owns the stack: "
+OWNERS = "for the owner of the stack: "
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from jobs.datasets.datasets import Datasets, materialise, resolve_dataset
 from jobs.datasets.pull import Pulled
 from jobs.datasets.push import Reports
 from jobs.datasets.records import parse_ref
+from jobs.datasets.scan_cache import ScanState
 from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
@@ -81,6 +82,27 @@ class TestPush:
             "files": 3,
             "bytes": 8,
         }
+
+    def test_one_file_of_a_folder_goes_alone_and_forgets_nothing_of_the_others(
+        self, datasets, store, folder
+    ):
+        datasets.push(folder, "digits")
+        store.sent.clear()
+        pushed = datasets.push(folder, "one", only="a")
+        digest = digest_of({"a": b"one"})
+        assert pushed.dataset.pinned() == DatasetVersion(
+            name="one", version=1, digest=digest, files=1, bytes=3
+        )
+        assert store.sent == [f"one/{digest}/a"]
+        with ScanState.of(folder) as state:
+            known = state.known(forget_others=False)
+            assert [known.take(name) is None for name in ("a", "sub/b", "sub/c")] == [False] * 3
+
+    def test_one_file_that_is_a_link_out_of_its_folder_is_refused(self, datasets, store, folder):
+        (folder / "out").symlink_to("/etc/hostname")
+        with pytest.raises(LaunchError, match="is a link that leads out of the folder"):
+            datasets.push(folder, "one", only="out")
+        assert store.blobs == {}
 
     def test_equal_content_gives_the_same_version_and_sends_nothing(self, datasets, store, folder):
         first = datasets.push(folder, "digits")
@@ -204,7 +226,7 @@ class TestPush:
     def test_a_store_that_forgets_for_ever_gets_no_version(self, datasets, store, folder):
         name = f"digits/{digest_of(read_folder(folder))}/a"
         store.before_send = lambda sent: store.forgets.add(name)
-        with pytest.raises(EnvironmentFailure, match="forgot 1 files that it had taken"):
+        with pytest.raises(EnvironmentFailure, match="lost 1 files that it had accepted"):
             datasets.push(folder, "digits")
         assert datasets.versions() == []
 
@@ -274,7 +296,7 @@ class TestPush:
 
     @pytest.mark.parametrize("name", ["", "a/b", "_datasets", "-x", "a@1", "x" * 64, "a b"])
     def test_a_bad_name_is_refused_before_anything_is_read(self, datasets, name, tmp_path):
-        with pytest.raises(LaunchError, match="is no name for a dataset"):
+        with pytest.raises(LaunchError, match="invalid dataset name"):
             datasets.push(tmp_path / "nothing", name)
 
 
@@ -461,7 +483,7 @@ class TestMaterialise:
 
     def test_a_digest_that_is_a_path_is_refused(self, environment, tmp_path):
         dataset = DatasetVersion(name="d", version=1, digest="../../etc", files=1, bytes=1)
-        with pytest.raises(LaunchError, match="is no digest"):
+        with pytest.raises(LaunchError, match="invalid digest"):
             materialise(dataset, environment, tmp_path / "workspace")
 
     def test_resolve_and_list_give_pinned_versions(self, environment, datasets, folder):

@@ -72,7 +72,7 @@ class TestWalk:
         make_folder(tmp_path, {"x/A/1": b"", "x/a/2": b"", "y/B": b"", "y/c": b""})
         assert len(list(walk(tmp_path, warned.append))) == 4
         assert [text.partition(":")[0] for text in warned] == [
-            "`x/A/` and `x/a/` are one name on macOS and Windows"
+            "`x/A/` and `x/a/` are the same name on macOS and Windows"
         ]
 
     def test_names_alone_come_with_folders_and_links_are_not_followed(self, tmp_path):

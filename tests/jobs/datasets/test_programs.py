@@ -66,7 +66,7 @@ def test_a_size_is_read_as_people_write_it(text, size):
 
 @pytest.mark.parametrize("text", ["", "0", "-1M", "abc", "1e999", "nan", "MB", "20M", "5 iB"])
 def test_what_is_no_size_is_a_mistake_in_typing(text):
-    with pytest.raises(typer.BadParameter, match="is no size"):
+    with pytest.raises(typer.BadParameter, match="invalid size"):
         num_bytes(text)
 
 
@@ -151,7 +151,7 @@ def test_ctrl_c_ends_the_program_gently_and_the_same_command_goes_on(tmp_path):
     os.killpg(started.pid, signal.SIGINT)
     out, err = started.communicate()
     assert (started.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == "interrupted: type the same again to go on"
+    assert err.splitlines()[-1] == "interrupted: type the same again to continue"
     assert "Traceback" not in err
     kept = {path: path.stat().st_mtime_ns for path in made.glob("*/*.JPEG")}
     assert 0 < len(kept) < 300

@@ -250,7 +250,7 @@ class TestCase:
         datasets.pull(dataset, tmp_path / "to")
         assert read_folder(tmp_path / "to") == {"A": b"1", "a": b"2"}
         monkeypatch.setattr("jobs.datasets.pull.folds_case", lambda _: True)
-        with pytest.raises(LaunchError, match="`A` and `a` are one name on the disk"):
+        with pytest.raises(LaunchError, match="`A` and `a` are the same name on the disk"):
             datasets.pull(dataset, tmp_path / "mac")
         assert read_folder(tmp_path / "mac") == {}
 
@@ -290,21 +290,21 @@ class TestRegister:
     def test_its_files_stay_when_it_is_removed(self, datasets, raw):
         datasets.register("photos", "raw/p")
         removal = datasets.plan_removal("photos@1")
-        assert removal.content_stays == "it was registered where it lay: raw/p/"
+        assert removal.content_stays == "as it was registered in place:  raw/p/"
         datasets.remove(removal)
         assert raw.blobs["raw/p/a"] == b"one"
         assert datasets.versions() == []
 
     @pytest.mark.parametrize("prefix", ["", "/", "_datasets", "_datasets/photos", "nothing"])
     def test_a_prefix_without_data_is_refused(self, datasets, raw, prefix):
-        with pytest.raises(LaunchError, match=r"cannot be a dataset|there is nothing below"):
+        with pytest.raises(LaunchError, match=r"cannot become a dataset|has no file under"):
             datasets.register("photos", prefix)
         assert datasets.versions() == []
 
     def test_what_was_pushed_belongs_to_its_own_dataset(self, datasets, folder):
         digest = datasets.push(folder, "d").dataset.digest
         for prefix in (f"d/{digest}", f"d/{digest}/sub", "d"):
-            with pytest.raises(LaunchError, match="holds what was pushed as `d`"):
+            with pytest.raises(LaunchError, match="holds the files of `d`"):
                 datasets.register("photos", prefix)
 
     def test_a_name_that_no_dataset_may_have_is_refused(self, datasets, raw):

@@ -102,7 +102,7 @@ def test_nobody_is_asked_where_nobody_is(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(LaunchError) as caught:
         console.confirm("Start it?")
-    assert caught.value.hint == "add --yes to go ahead without being asked"
+    assert caught.value.hint == "add --yes to answer every question with yes"
 
 
 @pytest.mark.parametrize(("answer", "is_yes"), [("y\n", True), ("YES\n", True), ("\n", False)])
@@ -148,5 +148,5 @@ def test_a_full_disk_behind_stdout_is_one_clear_error():
     assert (done.returncode, done.stderr.decode()) == (
         0,
         "error: <stdout> cannot be written: No space left on device\n\n"
-        "hint: see where it goes: a full disk?\n",
+        "hint: check its destination; is the disk full?\n",
     )

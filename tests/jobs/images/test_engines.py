@@ -241,7 +241,7 @@ def test_a_refused_push_says_how_to_log_in(project, program, monkeypatch):
     monkeypatch.setenv("FAKE_ENGINE_FAILS", "push")
     with pytest.raises(EnvironmentFailure) as caught:
         push_image(recipe, find_engine(), project, "registry.example/yard", progress=progress())
-    assert caught.value.hint == f"{program.name} login registry.example, if it refused you"
+    assert caught.value.hint == f"{program.name} login registry.example, if access was refused"
 
 
 def test_a_program_that_is_none_is_told_apart_from_a_missing_image(project, tmp_path):

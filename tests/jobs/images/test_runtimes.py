@@ -42,7 +42,7 @@ def test_an_unknown_image_is_named_with_those_there_are(project):
 def test_a_launch_without_a_clone_has_no_images_to_build(tmp_path):
     with pytest.raises(NotFound) as caught:
         images.runtime_python("pytorch", tmp_path)
-    assert caught.value.message.endswith("this `launch` came without images/")
+    assert caught.value.message.endswith("this `launch` was installed without images/")
     assert "REGISTRY/NAME@sha256:" in caught.value.hint
 
 

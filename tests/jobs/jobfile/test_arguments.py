@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.jobfile.arguments import split_argv, to_argv
+from jobs.jobfile.arguments import python_program, split_argv, to_argv
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ from jobs.jobfile.arguments import split_argv, to_argv
         ({"shift": -1.5}, ("--shift", "-1.5")),
         ({"flags": "--x -y"}, ("--flags=--x -y",)),
         ({"note": ""}, ("--note", "")),
+        (("train", "--lr", 0.1, 3, "-x"), ("train", "--lr", "0.1", "3", "-x")),
     ],
 )
 def test_args_become_options(args, words):
@@ -41,6 +42,22 @@ def test_args_become_options(args, words):
 )
 def test_a_command_line_is_split_where_its_args_begin(argv, command, args):
     assert split_argv(argv) == (argv[:command], args)
+
+
+@pytest.mark.parametrize(
+    ("argv", "count"),
+    [
+        (("python", "train.py", "3", "1"), 2),
+        (("python", "-m", "a.b", "3"), 3),
+        (("python", "-c", "print()", "3"), None),
+        (("python", "-u", "train.py"), None),
+        (("tool", "3"), None),
+        (("python",), None),
+        (("python", "-m"), None),
+    ],
+)
+def test_the_words_that_start_a_python_program_are_found(argv, count):
+    assert python_program(argv) == (None if count is None else argv[:count])
 
 
 KEYS = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)

@@ -88,6 +88,6 @@ def test_any_bytes_are_a_plan_or_one_message(
         return
     assert typed.out == ""
     assert said.count(b"error: ") == 1
-    assert b"fault of launch" not in said
+    assert b"bug in launch" not in said
     # Besides a mistake: a cluster that is too small (3), a dataset that is not there (102).
     assert typed.code == 2 or (typed.code, said.count(b" asks for ")) == (3, 1) or typed.code == 102

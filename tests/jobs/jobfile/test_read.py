@@ -8,6 +8,7 @@ import pytest
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
 from jobs.host.project import project_root
+from jobs.jobfile.arguments import to_argv
 from jobs.jobfile.read import CATALOG, CodeLocation, load_job
 
 WHOLE = """\
@@ -153,12 +154,18 @@ RUNS = HEAD + "script: train.py\n"
         (
             RUNS + "inputs: [digits]\n",
             "job.yaml:4:9: `inputs` has to be a mapping (`key: value`), and is a list",
-            "for example `inputs: {MY_NAME: {dataset: text}}`",
+            "for example `inputs: {MY_NAME: digits}`",
         ),
         (
-            RUNS + "inputs: {d: digits}\n",
-            "job.yaml:4:13: `inputs.d` has to be a mapping (`key: value`), and is the text `digits`",
-            "for example `d: {dataset: text}`",
+            RUNS + "args: [a, [b]]\n",
+            "job.yaml:4:11: `args[1]` has to be a whole number or a number or text, and is a list",
+            "for example `- 2`",
+        ),
+        (
+            RUNS + "args: 3\n",
+            "job.yaml:4:7: `args` has to be a mapping (`key: value`) or a list, and is the number "
+            "`3`",
+            "for example `args: {text: true}`",
         ),
         (
             RUNS + "limits: {hang: soon}\n",
@@ -236,7 +243,7 @@ RUNS = HEAD + "script: train.py\n"
         (
             RUNS + "env: {RANK: 1}\n",
             "job.yaml:4:7: `RANK` is set by launch for every rank",
-            "use a name of your own",
+            "use another name",
         ),
         (
             RUNS + "env: {A: x}\nsecrets: {A: y}\n",
@@ -282,14 +289,14 @@ def test_an_input_may_be_called_as_an_output(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("args: {x: !vault abc}\n", "job.yaml:4:11: the tag `!vault` means nothing in a job file"),
+        ("args: {x: !vault abc}\n", "job.yaml:4:11: the tag `!vault` has no meaning in a job file"),
         (
             'args: {x: "a\\0b"}\n',
-            "job.yaml:4:11: a NUL character can stand in no argument and no variable",
+            "job.yaml:4:11: arguments and variables cannot contain a NUL character",
         ),
         (
             'env: {"a\\0": b}\n',
-            "job.yaml:4:7: a NUL character can stand in no argument and no variable",
+            "job.yaml:4:7: arguments and variables cannot contain a NUL character",
         ),
     ],
 )
@@ -301,14 +308,16 @@ def test_what_can_be_no_path_is_refused(folder):
     long = "x" * 300
     hint = "paths are relative to the job file"
     assert mistake(folder, RUNS + f"code: {long}\n") == (
-        f"job.yaml: `{'x' * 200}...` is no path: File name too long",
+        f"job.yaml: `{'x' * 200}...` is not a path: File name too long",
         hint,
     )
     assert mistake(folder, HEAD + "script: ~nobody-at-all/x.py\n") == (
-        "job.yaml: `~nobody-at-all/x.py` is no path: Could not determine home directory.",
+        "job.yaml: `~nobody-at-all/x.py` is not a path: Could not determine home directory.",
         hint,
     )
-    with pytest.raises(LaunchError, match=r"^JOB: `~nobody-at-all/x.yaml` is no path: Could not"):
+    with pytest.raises(
+        LaunchError, match=r"^JOB: `~nobody-at-all/x.yaml` is not a path: Could not"
+    ):
         load_job("~nobody-at-all/x.yaml")
 
 
@@ -339,6 +348,42 @@ def test_overrides_are_checked_like_the_file_and_name_themselves(folder):
         "`30m` or `12h`, and is the text `banana`",
         "for example --set limits.wall_clock=30m",
     )
+
+
+def test_arguments_in_a_list_are_the_words_as_written(folder):
+    loaded = load(folder, RUNS + "args: [train, --lr, 0.1, 1.10, 007, true, -3]\n")
+    assert to_argv(loaded.job.args) == ("train", "--lr", "0.1", "1.10", "007", "true", "-3")
+    assert load(folder, RUNS + "args: [3]\n", "args=[4, 5]").job.args == (4, 5)
+
+
+def test_one_argument_of_a_list_cannot_be_set(folder):
+    assert mistake(folder, RUNS + "args: [3, 1]\n", "args.epochs=3") == (
+        "--set args.epochs=3: `args` is a list (job.yaml:4:1) and has no keys",
+        "give the whole list: --set 'args=[a, b]'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "override", "hint"),
+    [
+        ("", "epochs=1", "for an option of the program: --set args.epochs=1"),
+        ("args: {batch-size: 4}\n", "batch_size=8", "{option}args.batch-size=8"),
+        ("", "batch_size=8", "did you mean `shm_size`? {option}args.batch_size=8"),
+        ("", "text=a b", "{option}'args.text=a b'"),
+        ("", "optimizer.lr=1", "{option}args.optimizer.lr=1"),
+        ("", "limit.hang=1", "did you mean `limits`?"),
+    ],
+)
+def test_an_unknown_key_is_offered_as_an_option_of_the_program(folder, args, override, hint):
+    told = hint.replace("{option}", "for an option of the program: --set ")
+    key = override.partition("=")[0].partition(".")[0]
+    message = f"--set {override}: unknown key `{key}`"
+    assert mistake(folder, RUNS + args, override) == (message, told)
+
+
+def test_an_unknown_key_is_no_option_where_args_are_words(folder):
+    _, hint = mistake(folder, RUNS + "args: [3]\n", "epochs=1")
+    assert hint.startswith("known are name, image, ")
 
 
 def test_a_scripts_code_is_the_folder_of_its_job_file(folder):
@@ -377,18 +422,18 @@ def test_a_script_is_found_inside_the_code_that_is_named(folder):
         ),
         (
             RUNS + "code: sub\n",
-            "job.yaml: the script `train.py` is outside the folder that travels ({folder}/sub)",
-            "name a folder that holds it: `code: ..`",
+            "job.yaml: the script `train.py` is outside the copied folder ({folder}/sub)",
+            "choose a folder that contains it, e.g. `code: ..`",
         ),
         (
             HEAD + "command: [python, train.py]\n",
             "job.yaml: `train.py` lies beside the job file, but the job has no `code:`",
-            "add `code: .` to take the job file's folder along",
+            "add `code: .` to copy the job file's folder",
         ),
         (
             HEAD + "module: train\n",
             "job.yaml: `train.py` lies beside the job file, but the job has no `code:`",
-            "add `code: .` to take the job file's folder along",
+            "add `code: .` to copy the job file's folder",
         ),
     ],
 )
@@ -401,8 +446,8 @@ def test_a_path_that_leads_nowhere_is_refused(folder, text, message, hint):
 def test_a_home_folder_is_not_copied_unasked(folder, monkeypatch):
     monkeypatch.setenv("HOME", str(folder))
     message, hint = mistake(folder, RUNS)
-    assert message == f"job.yaml: without `code:` the whole of `{folder}` would be copied"
-    assert hint == "put job and script into a folder of their own"
+    assert message == f"job.yaml: without `code:` all files of `{folder}` would be copied"
+    assert hint == "put the job file and the script into their own folder"
     assert load(folder, RUNS + "code: .\n").code is not None
 
 
@@ -415,8 +460,8 @@ def test_a_command_with_nothing_beside_it_takes_no_code_along(folder):
     [
         ("digist", "there is no job `digist`", "did you mean `digits`?"),
         ("job", "there is no job `job`", "did you mean `job.yaml`?"),
-        ("jop.yaml", "the job file `jop.yaml` is not there", "did you mean `job.yaml`?"),
-        ("./nothing/x", "the job file `./nothing/x` is not there", None),
+        ("jop.yaml", "the job file `jop.yaml` does not exist", "did you mean `job.yaml`?"),
+        ("./nothing/x", "the job file `./nothing/x` does not exist", None),
     ],
 )
 def test_an_unknown_job_names_the_nearest(folder, name, message, hint):
@@ -429,7 +474,10 @@ def test_an_unknown_job_names_the_nearest(folder, name, message, hint):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("sub.yaml", "name a job file"), (".", "name a job file in it: job.yaml")],
+    [
+        ("sub.yaml", "type the path of a job file"),
+        (".", "type the path of a job file in it: job.yaml"),
+    ],
 )
 def test_a_folder_is_a_usage_mistake_and_names_a_job_file_in_it(folder, name, hint):
     (folder / "Pulumi.local.yaml").write_text("")
@@ -438,7 +486,10 @@ def test_a_folder_is_a_usage_mistake_and_names_a_job_file_in_it(folder, name, hi
     with pytest.raises(LaunchError) as caught:
         load_job(name)
     assert type(caught.value) is LaunchError
-    assert (caught.value.message, caught.value.hint) == (f"`{name}` is a folder, no job file", hint)
+    assert (caught.value.message, caught.value.hint) == (
+        f"`{name}` is a folder, not a job file",
+        hint,
+    )
 
 
 def test_a_catalog_name_wins_over_nothing_and_its_place_names_the_catalog(folder):
@@ -452,4 +503,4 @@ def test_a_file_that_is_no_utf8_is_refused(folder):
     Path("job.yaml").write_bytes(b"name: \xff\xfe\n")
     with pytest.raises(LaunchError) as caught:
         load_job("job.yaml")
-    assert caught.value.message == "the job file `job.yaml` is no UTF-8 text (byte 6)"
+    assert caught.value.message == "the job file `job.yaml` is not UTF-8 text (byte 6)"

@@ -134,22 +134,22 @@ def test_a_job_is_placed(changes, clusters, placed):
     [
         (
             {"nodes": 5},
-            "`j` asks for 5 nodes x 4 processes, and cluster `cpu` of stack `local` takes "
-            "2 nodes x 4 processes at most",
-            "what fits: --nodes 2",
+            "`j` asks for 5 nodes x 4 processes, and cluster `cpu` of stack `local` takes at most "
+            "2 nodes x 4 processes",
+            "this fits: --nodes 2",
         ),
         (
             {"nodes": 1, "processes_per_node": 9},
-            "`j` asks for 1 node x 9 processes, and cluster `cpu` of stack `local` takes "
-            "2 nodes x 4 processes at most",
-            "what fits: --processes-per-node 4; the maximum is the cluster's `processes_per_node` in "
+            "`j` asks for 1 node x 9 processes, and cluster `cpu` of stack `local` takes at most "
+            "2 nodes x 4 processes",
+            "this fits: --processes-per-node 4; the maximum is the cluster's `processes_per_node` in "
             "Pulumi.local.yaml",
         ),
         (
             {"nodes": 3, "processes_per_node": 9},
-            "`j` asks for 3 nodes x 9 processes, and cluster `cpu` of stack `local` takes "
-            "2 nodes x 4 processes at most",
-            "what fits: --nodes 2 --processes-per-node 4; the maximum is the cluster's "
+            "`j` asks for 3 nodes x 9 processes, and cluster `cpu` of stack `local` takes at most "
+            "2 nodes x 4 processes",
+            "this fits: --nodes 2 --processes-per-node 4; the maximum is the cluster's "
             "`processes_per_node` in Pulumi.local.yaml",
         ),
     ],
@@ -165,13 +165,13 @@ def test_one_rank_a_gpu_is_a_maximum_that_no_setting_moves():
     with pytest.raises(Refused) as caught:
         decide(job(nodes=1, processes_per_node=4), environment(**clusters))
     assert caught.value.hint == (
-        "what fits: --processes-per-node 2 (one process a GPU, and a node has 2)"
+        "this fits: --processes-per-node 2 (one process a GPU, and a node has 2)"
     )
 
 
 def test_the_largest_cluster_is_named_when_none_fits():
     clusters = {"small": cluster(max_nodes=1), "large": cluster(max_nodes=8)}
-    with pytest.raises(Refused, match="cluster `large` of stack `local` takes 8 nodes"):
+    with pytest.raises(Refused, match="cluster `large` of stack `local` takes at most 8 nodes"):
         decide(job(nodes=9), environment(**clusters))
 
 

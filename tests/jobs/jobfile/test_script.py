@@ -220,7 +220,7 @@ name: 1-my-tr-in            # in `launch ls`
 image: tensorflow           # the script uses tf.distribute with parameter servers
 launcher: tensorflow        # horovod, torch, tensorflow, mpi or none
 script: "1 my träin.py"
-code: .                     # this folder travels, without what .gitignore names
+code: .                     # this folder travels, except files in .gitignore
 args:
   epochs: 3
 processes_per_node: gpu     # one per GPU; without GPUs, the cluster's own number
@@ -252,6 +252,6 @@ def test_a_script_that_is_not_there_is_named_with_its_neighbour(folder):
     with pytest.raises(LaunchError) as caught:
         load_job("trian.py")
     assert (caught.value.message, caught.value.hint) == (
-        "the script `trian.py` is not there",
+        "the script `trian.py` does not exist",
         "did you mean `train.py`?",
     )

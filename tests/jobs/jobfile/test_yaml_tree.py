@@ -61,20 +61,20 @@ def test_on_as_a_key_stays_a_word():
         ("a: 1\n---\nb: 1", "f:2:1: another document begins"),
         ("a: b: c", "f:1:5: mapping values are not allowed in this context"),
         ("a:\tb\n\tc: 1", "f:2:1: found a tab character that violates indentation"),
-        ("a: 1\nb: 2\na: 3", "f:3:1: `a` is there already"),
-        ("[1]: 2", "f:1:1: a key has to be a word"),
+        ("a: 1\nb: 2\na: 3", "f:3:1: `a` is defined twice"),
+        ("[1]: 2", "f:1:1: a key must be a word"),
         ("a: &x [*x]", "f:1:8: the value contains itself"),
-        ("a: *x", "f:1:4: no anchor `&x` stands before this alias"),
-        ("b: 1\na: \x00", "f:2:4: a NUL character can stand in no argument and no variable"),
-        ('b: 1\na: ["x\\0"]', "f:2:5: a NUL character can stand in no argument and no variable"),
-        ('"a\\0": 1', "f:1:1: a NUL character can stand in no argument and no variable"),
+        ("a: *x", "f:1:4: no anchor `&x` is defined before this alias"),
+        ("b: 1\na: \x00", "f:2:4: arguments and variables cannot contain a NUL character"),
+        ('b: 1\na: ["x\\0"]', "f:2:5: arguments and variables cannot contain a NUL character"),
+        ('"a\\0": 1', "f:1:1: arguments and variables cannot contain a NUL character"),
         ("a: \x01", "f: unacceptable character #x0001: control characters are not allowed"),
-        ("b: 1\na: !vault abc", "f:2:4: the tag `!vault` means nothing in a job file"),
-        ("a: !!str 1", "f:1:4: the tag `!!str` means nothing in a job file"),
-        ("a: ! 1", "f:1:4: the tag `!` means nothing in a job file"),
-        ("a: !!set {b}", "f:1:4: the tag `!!set` means nothing in a job file"),
-        ("!k a: 1", "f:1:1: the tag `!k` means nothing in a job file"),
-        ("a: &x 1\n*x : 2", "f:2:1: a key has to be a word"),
+        ("b: 1\na: !vault abc", "f:2:4: the tag `!vault` has no meaning in a job file"),
+        ("a: !!str 1", "f:1:4: the tag `!!str` has no meaning in a job file"),
+        ("a: ! 1", "f:1:4: the tag `!` has no meaning in a job file"),
+        ("a: !!set {b}", "f:1:4: the tag `!!set` has no meaning in a job file"),
+        ("!k a: 1", "f:1:1: the tag `!k` has no meaning in a job file"),
+        ("a: &x 1\n*x : 2", "f:2:1: a key must be a word"),
         (f"a: {'[' * 64}", "f:1:67: more than 64 levels of nesting"),
         ("", "f is empty"),
         ("# only a comment\n", "f is empty"),
@@ -123,9 +123,9 @@ def test_an_override_is_a_path_and_a_value(assignment, path, value):
     ("assignment", "message"),
     [
         ("args.x=!vault abc", None),  # no YAML: text as it was typed
-        ("args.x=[!vault abc]", "the tag `!vault` means nothing in a job file"),
-        ('args.x="\\0"', "a NUL character can stand in no argument and no variable"),
-        ("args.x=\udcff", "a character that is none: a surrogate, or a byte that is no UTF-8"),
+        ("args.x=[!vault abc]", "the tag `!vault` has no meaning in a job file"),
+        ('args.x="\\0"', "arguments and variables cannot contain a NUL character"),
+        ("args.x=\udcff", "an invalid character: a surrogate, or a byte that is not UTF-8"),
         ("limits" + ".a" * 64 + "=1", "more than 64 levels of nesting"),
     ],
 )
@@ -140,7 +140,7 @@ def test_an_override_is_read_as_carefully_as_a_file(assignment, message):
 
 @pytest.mark.parametrize("assignment", ["epochs", "=3", ""])
 def test_an_override_without_key_or_value_is_refused(assignment):
-    with pytest.raises(LaunchError, match="is no KEY=VALUE"):
+    with pytest.raises(LaunchError, match="is not KEY=VALUE"):
         parse_override(assignment)
 
 

@@ -123,4 +123,4 @@ def test_line_of_ten_megabytes_is_cut_on_a_terminal_alone(capsys, monkeypatch, i
     shown = capsys.readouterr().out.removesuffix("\n").split(" ", 1)[1]
     assert shown.startswith("x" * 4000)
     assert len(shown) <= length
-    assert shown.endswith("x" if not is_terminal else "a file or a pipe gets all)")
+    assert shown.endswith("x" if not is_terminal else "files and pipes get all)")

@@ -36,7 +36,7 @@ def test_resumed_run_is_the_recorded_one_from_its_newest_checkpoint(launching: L
     assert difference == [{"key": "resumed from", "a": None, "b": f"{run} at step 40"}]
     again = launching.type("rerun", "last", "--detach")
     assert (
-        f"warning: it began with the checkpoints of {run}, this one begins from the start; "
+        f"warning: it started from the checkpoints of {run}, this one starts from scratch; "
         "--resume goes on\n"
     ) in again.err
 
@@ -48,8 +48,8 @@ def test_run_without_a_whole_checkpoint_cannot_be_resumed(launching: Launching) 
     typed = launching.type("rerun", run, "--resume")
     assert (typed.code, FakeEngine.submitted) == (2, [])
     assert typed.err == (
-        f"error: {run} has no whole checkpoint to resume from\n\n"
-        f"hint: launch rerun {run} begins from the start\n"
+        f"error: {run} has no complete checkpoint to resume from\n\n"
+        f"hint: launch rerun {run} starts from scratch\n"
     )
 
 
@@ -62,7 +62,7 @@ def test_run_that_is_on_cannot_be_resumed(
     typed = launching.type("rerun", run, "--resume")
     assert (typed.code, FakeEngine.submitted) == (2, [])
     assert typed.err == (
-        f"error: {run} is running; it can be resumed once it is over\n\n"
+        f"error: {run} is running; it can be resumed when it is over\n\n"
         f"hint: launch wait {run}, or launch cancel {run}\n"
     )
 

@@ -54,7 +54,7 @@ def test_a_broken_line_is_named_by_number_and_never_shown(local, tmp_path):
     write(tmp_path, "A=x\nhunter2\n")
     with pytest.raises(LaunchError) as caught:
         find_secrets(spec(A="a"), local, [tmp_path], {})
-    assert caught.value.message == f"{tmp_path}/.secrets.env:2: no NAME=value"
+    assert caught.value.message == f"{tmp_path}/.secrets.env:2: not NAME=value"
 
 
 def test_a_value_is_never_cut_and_holds_no_nul(local, tmp_path):
@@ -67,7 +67,7 @@ def test_a_value_is_never_cut_and_holds_no_nul(local, tmp_path):
     with pytest.raises(LaunchError) as caught:
         find_secrets(spec(A="a"), local, [tmp_path], {})
     assert caught.value.message == (
-        f"{tmp_path}/.secrets.env:2: a NUL character can stand in no variable"
+        f"{tmp_path}/.secrets.env:2: variables cannot contain a NUL character"
     )
 
 

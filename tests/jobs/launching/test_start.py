@@ -54,7 +54,7 @@ def test_a_run_that_cannot_be_followed_is_named_with_what_ends_it(
         start(plan, {}, cast("Engine", Unfollowed()), wish)
     said = capsys.readouterr()
     assert said.out == f"{RUN}\n"
-    assert f"{RUN} may go on; nobody follows it now" in said.err
+    assert f"{RUN} may go on; it is no longer followed" in said.err
     assert f"launch cancel {RUN} --env dev.json" in said.err
 
 
@@ -65,7 +65,7 @@ def test_what_could_not_be_followed_is_not_started(
     workspace = msgspec.structs.replace(ENVIRONMENT.workspace, endpoint="https://evil.example")
     environment = make_cloud_environment(workspace=workspace)
     client = ArmClient(environment, credential=object())
-    with pytest.raises(EnvironmentFailure, match="is no address of Azure ML"):
+    with pytest.raises(EnvironmentFailure, match="is not an address of Azure ML"):
         submit_run(plan_job(SPEC, environment), JobSender(client))
     assert list(tmp_path.iterdir()) == []
 
@@ -76,8 +76,8 @@ def test_code_above_a_gigabyte_is_asked_for(launching: Launching) -> None:
     job = launching.write_job("name: first\nimage: pytorch\nlauncher: none\nscript: data.bin\n")
     typed = launching.type("run", job, "--detach")
     assert (typed.code, launching.runs()) == (2, [])
-    question = "The code is 1.0 GB. Copy it into the run? Nobody is there to answer"
+    question = "The code is 1.0 GB. Copy it into the run? No terminal is there to answer"
     assert typed.err.endswith(
-        f"error: {question}\n\nhint: add --yes to go ahead without being asked\n"
+        f"error: {question}\n\nhint: add --yes to answer every question with yes\n"
     )
     assert launching.type("run", job, "--detach", "--yes").code == 0

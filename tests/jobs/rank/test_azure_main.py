@@ -59,7 +59,7 @@ def start(
     )
     assert not done.stderr
     lines = [line.split(" ", 1)[1] for line in done.stdout.splitlines()]
-    return done.returncode, [line for line in lines if "is not shown to" not in line]
+    return done.returncode, [line for line in lines if "is not sent to" not in line]
 
 
 def test_a_job_that_azure_begins_again_in_its_folder_prepares_it_anew(node: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_disk_that_takes_no_stream_ends_the_rank_with_a_record(node: Path) -> 
     code, (line,) = start(node, streams={"digits": {"files": "list", "prefix": "digits/"}})
     assert code == 1
     assert line.startswith("error: [Errno 17] File exists: ")
-    assert line.endswith(" (the node's disk has to take what a stream keeps)")
+    assert line.endswith(" (the node's disk must hold the cache of a stream)")
     record = json.loads((run / "ranks" / "00000.json").read_text())
     assert (record["stage"], record["exit_code"]) == ("setup", 1)
 

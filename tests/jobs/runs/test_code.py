@@ -139,7 +139,7 @@ def test_a_named_part_that_is_a_link_travels_from_inside_only(source: Path, tmp_
     (source / "away").symlink_to(tmp_path / "outside")
     snapshot(source, tmp_path / "copy", only=("lib",))
     assert copied(tmp_path / "copy") == ["lib/a.py"]
-    with pytest.raises(LaunchError, match=r"`away` in .* is a link that leads out of it"):
+    with pytest.raises(LaunchError, match=r"`away` in .* is a link to a place outside it"):
         snapshot(source, tmp_path / "again", only=("away",))
 
 
@@ -255,7 +255,7 @@ def test_only_what_is_named_travels(source: Path, tmp_path: Path) -> None:
 def test_code_that_is_no_folder_is_named(source: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFound) as caught:
         snapshot(source / "nowhere", tmp_path / "copy")
-    assert caught.value.message == f"`code: {source}/nowhere` is no folder"
+    assert caught.value.message == f"`code: {source}/nowhere` is not a folder"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
@@ -263,4 +263,4 @@ def test_unreadable_folder_is_named_with_the_way_out(source: Path, tmp_path: Pat
     (source / "closed").mkdir(mode=0)
     with pytest.raises(LaunchError) as caught:
         snapshot(source, tmp_path / "copy")
-    assert caught.value.hint == "name it in .launchignore"
+    assert caught.value.hint == "add it to .launchignore"

@@ -106,7 +106,7 @@ def test_rank_that_all_others_lost_is_named_though_it_was_ended_before_it_left()
     assert cause_of(victims[0], slow, victims[1]) == (
         1,
         "left the others",
-        "they all lost it; it was ended before it had left by itself",
+        "all of them lost it; it was ended before it left by itself",
     )
 
 
@@ -267,7 +267,7 @@ def test_hanging_rank_is_named_by_the_surest_sign(
 
 
 def test_lone_rank_gave_no_sign_of_life() -> None:
-    assert name_hanging([sign(0)], "none") == (0, "it gave no sign of life")
+    assert name_hanging([sign(0)], "none") == (0, "it has given no sign of life")
 
 
 def test_only_the_current_thread_s_stack_tells_of_a_collective() -> None:

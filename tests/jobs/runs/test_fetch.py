@@ -123,7 +123,7 @@ def test_a_fetch_waits_for_another_into_the_same_folder(
     with ThreadPoolExecutor(1) as pool:
         with fetching_into(into):
             second = pool.submit(fetch_run, run_dir, into)
-            line = f"another fetch is at it in `{into}`: waiting for its end"
+            line = f"another fetch writes into `{into}`: waiting for its end"
             assert said.get(timeout=60) == line
             assert names(into) == [LOCK, FETCHED]
         assert second.result(60) == into

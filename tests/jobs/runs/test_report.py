@@ -158,7 +158,7 @@ class TestRows:
     def test_a_run_without_metrics_says_so(self, tmp_path):
         report = read_report(make_run(tmp_path, accuracies=()))
         assert row(report)[4:8] == ("-", "-", "-", "-")
-        assert remarks([report]) == [f"{RUN_ID.format(1)} has no metrics: nothing to draw of it"]
+        assert remarks([report]) == [f"{RUN_ID.format(1)} has no metrics to draw"]
 
     def test_json_has_the_fields_of_a_run_and_its_figures(self, tmp_path):
         report = read_report(make_run(tmp_path, summary={"strategy": "ddp"}))
@@ -286,7 +286,7 @@ class TestCommand:
         assert typed.code == 0
         assert typed.err.splitlines() == [
             f"{run_dir.name} failed after 42 s: rank 1 on box: exit code 3: ValueError: no such thing",
-            f"{run_dir.name} has no metrics: nothing to draw of it",
+            f"{run_dir.name} has no metrics to draw",
         ]
         assert not (run_dir / "report.png").exists()
         assert launching.type("report", "--json").json()["picture"] is None

@@ -176,7 +176,7 @@ def test_event_cut_off_by_a_full_disk_is_passed_over(store: RunStore) -> None:
     assert read_events(events.parent) == whole
 
 
-WHY = "damaged|not what this version writes"
+WHY = "is damaged|has a format that this version does not know"
 HOSTILE: dict[str, bytes] = {
     "no JSON": b"not even JSON",
     "another type": b"[1, 2]",
@@ -213,10 +213,10 @@ def test_one_damaged_record_is_told_and_the_other_runs_listed(
     assert [each.id for each in store.list()] == [OLDER]
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 1
-    assert re.match(f"warning: `{path}` is ({WHY}): ", told[0])
+    assert re.match(f"warning: `{path}` ({WHY}): ", told[0])
     assert len(told[0]) < 400
     for read in (store.status, store.record):
-        with pytest.raises(EnvironmentFailure, match=f"is ({WHY})"):
+        with pytest.raises(EnvironmentFailure, match=f"({WHY})"):
             read(store.handle(NEWER))
 
 
@@ -236,11 +236,11 @@ def test_what_is_no_file_is_no_record(store: RunStore, capsys: pytest.CaptureFix
     os.mkfifo(store.runs / OLDER / "supervisor.lock")
     assert [each.id for each in store.list()] == [OLDER]
     supervision.poke(store.runs / OLDER)
-    why = f"it has {1 << 40} bytes, and {64 << 20} at most are read"
+    why = f"it has {1 << 40} bytes, more than the limit of {64 << 20}"
     assert (
         capsys.readouterr().err == f"warning: cannot read `{large}`: {why}; 2 more cannot be read\n"
     )
-    with pytest.raises(EnvironmentFailure, match=r"cannot read `.*run.json`: it is no file"):
+    with pytest.raises(EnvironmentFailure, match=r"cannot read `.*run.json`: it is not a file"):
         store.record(store.handle(pipe.parent.name))
 
 
@@ -259,9 +259,9 @@ def test_an_event_that_is_none_is_passed_over(store: RunStore, line: str) -> Non
 def test_record_of_a_newer_version_is_an_error_with_a_hint(store: RunStore) -> None:
     handle = add_run(store, NEWER)
     (Path(handle.run_dir) / "run.json").write_text('{"schema": 2}')
-    with pytest.raises(EnvironmentFailure, match=f"is ({WHY})") as caught:
+    with pytest.raises(EnvironmentFailure, match=f"({WHY})") as caught:
         store.record(handle)
-    assert caught.value.hint == "use the version of `launch` that made it"
+    assert caught.value.hint == "use the version of `launch` that wrote it"
 
 
 # --- many at once, and killed at any moment ----------------------------------------------------

@@ -16,9 +16,7 @@ from jobs.stacks.changes import Changes, Loss, find_refusal, judge_preview, what
 GROUP = "/subscriptions/s/resourceGroups/g"
 ACCOUNT = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/ty"
 COMPUTE = f"{GROUP}/providers/Microsoft.MachineLearningServices/workspaces/w/computes/gpu-1a2b3c"
-STORAGE_COSTS = (
-    "every blob in it, be it dataset, checkpoint, log or output; how many is not looked at"
-)
+STORAGE_COSTS = "every blob in it (datasets, checkpoints, logs, outputs); they are not counted"
 COMPUTE_COSTS = "running jobs end; their checkpoints stay in the store"
 PLATFORM = "trainyard:cloud:Platform::cloud"
 STORAGE = "trainyard:cloud:Platform$trainyard:cloud:Storage::cloud-data"
@@ -202,7 +200,7 @@ def test_what_is_in_several_losses_is_told_to_be_in_the_outermost():
 
 def test_what_is_retained_stays_unless_it_is_inside_of_what_is_deleted():
     retained = container("delete", retainOnDelete=True)
-    stays = "stays where it is with what it holds, and the stack forgets it"
+    stays = "is kept with its content, and the stack forgets it"
     assert judge(retained) == changes(container_loss(change="deleted", costs=stays))
     inside = container_loss(change="deleted", within="cloud-data-account")
     assert judge(retained, account("delete")) == changes(account_loss(change="deleted"), inside)
@@ -237,7 +235,7 @@ def test_what_is_protected_is_told_first_and_refused_even_where_it_is_allowed():
     assert refusal is not None
     assert refusal.exit_code == 3
     assert refusal.message == (
-        "`pulumi up -s prod` would replace or delete what is protected, and Pulumi refuses it: "
+        "`pulumi up -s prod` would replace or delete protected resources, and Pulumi refuses it: "
         "cloud-data-account"
     )
 
@@ -267,7 +265,7 @@ def test_a_refusal_gives_the_command_that_allows_what_was_not_allowed():
         "`pulumi up -s prod` would replace or delete: cloud-data-account, cloud-vault"
     )
     assert refusal.hint == (
-        "where that is meant: launch env check -s prod "
+        "if that is intended: launch env check -s prod "
         "--allow-replace cloud-data-account --allow-replace cloud-vault"
     )
     allowed = judge(*steps, allowed=["gpu", "cloud-data-account", "cloud-vault"])
@@ -283,9 +281,9 @@ def test_a_name_that_the_stack_has_not_is_refused_with_the_nearest():
         "did you mean `gpu`?",
     )
     told = error_of(lambda: judge(*steps, allowed=["zzzz"]), LaunchError)
-    assert told.hint == "to be allowed: gpu"
+    assert told.hint == "resources that can be allowed: gpu"
     told = error_of(lambda: judge(account("same"), allowed=["zzzz"]), LaunchError)
-    assert told.hint == "to be allowed: nothing"
+    assert told.hint == "resources that can be allowed: none"
 
 
 def test_a_name_that_is_not_lost_allows_nothing_and_is_told():
@@ -325,7 +323,7 @@ def test_a_failure_beside_what_is_protected_is_a_failure_as_the_rest_is_not_know
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"steps": [{"op": 1}]}', b"error: no"])
 def test_what_is_no_preview_is_a_failure(text):
     told = error_of(lambda: judge_preview(text, "prod", ()), EnvironmentFailure)
-    assert "says what cannot be read" in told.message
+    assert "prints output that cannot be read" in told.message
 
 
 def test_costs_tell_what_is_gone_from_what_is_only_interrupted():
@@ -337,6 +335,6 @@ def test_costs_tell_what_is_gone_from_what_is_only_interrupted():
     vault = "azure-native:keyvault/v20240401:Vault"
     assert what_is_lost(vault, is_replaced=True) == what_is_lost(vault, is_replaced=False)
     assert "secret" in what_is_lost(vault, is_replaced=True)
-    unknown = "what it holds; this check does not know its kind"
+    unknown = "its content; this check does not know its kind"
     assert what_is_lost("a:b:C", is_replaced=True) == unknown
     assert what_is_lost("", is_replaced=True) == unknown

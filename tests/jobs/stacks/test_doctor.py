@@ -59,7 +59,7 @@ def test_a_bare_machine_lacks_what_set_up_needs(project, tmp_path):
         "image pytorch": "launch image install pytorch",
         "c++ compiler": "apt-get install -y g++",
     }
-    go = found["go (Pulumi is built with it where its release is out of reach)"]
+    go = found["go (builds Pulumi if its release cannot be downloaded)"]
     assert go == Check(
         part=go.part, health=Health.NOTE, found="not on PATH", mend="apt-get install -y golang-go"
     )

@@ -23,7 +23,7 @@ from tests.fakes.scripted_server import answer, scripted_server
 from tests.ports import free_port
 
 UNAUTHORIZED = answer(401, b"{}", WWW_Authenticate="Bearer")
-LETS_IN = "connect by VPN or peering, or have the address added to `allowed_ips` of the stack"
+LETS_IN = "connect by VPN or peering, or add the address to `allowed_ips` of the stack"
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def test_a_service_that_asks_who_we_are_can_be_used(services):
         PartCheck(
             part="key vault",
             ok=True,
-            detail=f"https://{services.host('vault')}/secrets answers; its firewall is only met "
-            "by who has signed in",
+            detail=f"https://{services.host('vault')}/secrets answers; its firewall is tested only "
+            "after signing in",
         ),
         PartCheck(
             part="registry", ok=True, detail=f"https://{services.host('registry')}/v2/ answers"
@@ -126,8 +126,7 @@ def test_a_firewall_is_called_one_by_the_name_that_it_gives(services):
         ("workspace", f"{services.host('workspace')}/", "403"),
     ):
         detail = (
-            f"the firewall before https://{place} does not let this machine's address in ({said}): "
-            f"{LETS_IN}"
+            f"the firewall of https://{place} blocks this machine's address ({said}): {LETS_IN}"
         )
         assert found[part] == PartCheck(part=part, ok=False, detail=detail)
 
@@ -140,7 +139,7 @@ def test_what_fails_or_hangs_up_cannot_be_used(services):
     assert found["storage"].detail == f"https://{where}/ answers 503 ServerBusy"
     assert not found["storage"].ok
     where = services.host("workspace")
-    assert found["workspace"].detail.startswith(f"nothing answers at https://{where}/: ")
+    assert found["workspace"].detail.startswith(f"no answer from https://{where}/: ")
     assert not found["workspace"].ok
 
 
@@ -156,7 +155,7 @@ def test_a_name_that_is_not_known_a_port_that_is_closed_and_a_strange_certificat
     monkeypatch.delenv("SSL_CERT_FILE")
     found = {each.part: each for each in check_environment(changed)}
     assert not any(each.ok for each in found.values())
-    assert found["registry"].detail.startswith("nothing answers at https://ty.azurecr.invalid/v2/")
+    assert found["registry"].detail.startswith("no answer from https://ty.azurecr.invalid/v2/")
     assert "refused" in found["key vault"].detail
     assert "self-signed certificate" in found["storage"].detail
 

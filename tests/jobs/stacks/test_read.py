@@ -95,7 +95,7 @@ def test_a_failure_of_pulumi_is_told_in_its_own_words(project):
     project.say("", stderr="warning: x\nerror: incorrect passphrase\n", code=255)
     error = error_of(lambda: load_environment("local"), EnvironmentFailure)
     assert error.message == "`pulumi stack output -s local` failed: incorrect passphrase"
-    assert error.hint == "`pulumi stack output -s local` in the project's folder says all of it"
+    assert error.hint == "`pulumi stack output -s local` in the project's folder prints all of it"
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "a\\b", ".hidden", "", "a\n"])
@@ -104,7 +104,7 @@ def test_a_name_that_leads_elsewhere_is_no_environment(field, name):
     value = {**ENVIRONMENT["workspace"], "name": name} if field == "workspace" else name
     text = json.dumps({**ENVIRONMENT, field: value}).encode()
     error = error_of(lambda: parse_environment(text, "x.json"))
-    assert error.message.startswith("the environment of x.json is wrong: Expected `str` matching")
+    assert error.message.startswith("the environment of x.json is invalid: Expected `str` matching")
 
 
 NO_LOGIN = "PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
@@ -121,7 +121,7 @@ Attempted credentials:
             "Pulumi is not logged in",
             "pulumi login, or export PULUMI_BACKEND_URL=... where the state is in a bucket",
         ),
-        (NO_AZURE, NO_AZURE.partition("\n")[0], "az login, then the same again"),
+        (NO_AZURE, NO_AZURE.partition("\n")[0], "az login, then type the same again"),
     ],
     ids=["no login", "no login to Azure"],
 )
@@ -175,16 +175,16 @@ def test_inside_a_project_its_root_is_found_from_below(project, monkeypatch):
         ),
         (
             json.dumps(ENVIRONMENT | {"stack": 3}),
-            "the environment of x is wrong: Expected `str`, got `int` - at `$.stack`",
+            "the environment of x is invalid: Expected `str`, got `int` - at `$.stack`",
         ),
         (
             json.dumps(ENVIRONMENT | {"clusters": {"cpu": {"compute": "a"}}}),
-            "the environment of x is wrong: Object missing required field `size` "
+            "the environment of x is invalid: Object missing required field `size` "
             "- at `$.clusters[...]`",
         ),
         (
             json.dumps(ENVIRONMENT | {"key": "secret"}),
-            "the environment of x is wrong: Object contains unknown field `key`",
+            "the environment of x is invalid: Object contains unknown field `key`",
         ),
     ],
 )

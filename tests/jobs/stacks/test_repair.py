@@ -49,7 +49,9 @@ def test_a_sound_stack_needs_no_repair_and_starts_no_pulumi(project):
 def test_a_lock_of_a_dead_process_of_this_host_is_removed(project):
     pid = dead_pid()
     lock = project.lock(pid, taken=datetime.now(UTC) - timedelta(seconds=90))
-    assert repair("local") == [f"removed the lock of pid {pid}, dead since it took it 90 s ago"]
+    assert repair("local") == [
+        f"removed the lock of pid {pid}, which ended after it took it 1 min 30 s ago"
+    ]
     assert not lock.exists()
     assert repair("local") == []
 
@@ -64,8 +66,8 @@ def test_a_lock_of_a_living_process_is_refused_by_name_and_kept(project):
     lock = project.lock(os.getpid())
     error = error_of(lambda: repair("local"), Refused)
     assert error.exit_code == 3
-    assert f"locked by ada@{socket.gethostname()}, pid {os.getpid()}, since 0 s" in error.message
-    assert "that process lives" in error.message
+    assert f"locked by ada@{socket.gethostname()}, pid {os.getpid()}, for 0" in error.message
+    assert "the process is alive" in error.message
     assert lock.exists()
 
 
@@ -75,14 +77,14 @@ def test_a_lock_of_another_host_is_refused_and_nothing_else_is_touched(project):
         4711, hostname="elsewhere", taken=datetime.now(UTC) - timedelta(hours=5), name="b"
     )
     error = error_of(lambda: repair("local"), Refused)
-    assert "ada@elsewhere, pid 4711, since 5 h: that is another host" in error.message
+    assert "ada@elsewhere, pid 4711, since 5 h: it is another host" in error.message
     assert dead.exists()
     assert other.exists()
 
 
 def test_a_lock_that_does_not_say_whose_it_is_is_refused(project):
     (project.locks / "a.json").write_text("{")
-    assert "does not say whose it is" in error_of(lambda: repair("local"), Refused).message
+    assert "names no owner" in error_of(lambda: repair("local"), Refused).message
 
 
 def test_operations_that_were_cut_off_are_cleared_by_a_refresh(project):
@@ -103,7 +105,7 @@ def test_a_refresh_that_fails_is_told_whole(project):
     project.say("Refreshing\n", stderr="error: no\n", code=1)
     error = error_of(lambda: repair("local"), EnvironmentFailure)
     assert error.message.endswith("failed:\nRefreshing\nerror: no")
-    assert error.hint == ("`pulumi stack export -s local` in the project's folder says all of it")
+    assert error.hint == ("`pulumi stack export -s local` in the project's folder prints all of it")
 
 
 def test_a_damaged_record_names_its_backup(project):
@@ -117,7 +119,7 @@ def test_a_create_that_was_cut_off_is_looked_at_as_if_it_were_done(project):
     project.say({"version": 3, "deployment": {"pending_operations": [CUT_OFF]}})
     (project.root / ".venv/bin/pulumi").write_text(IMPORTING.format(root=project.root))
 
-    assert repair("prod") == ["taken over: cloud-group, whose creation had been cut off"]
+    assert repair("prod") == ["taken over: cloud-group, whose creation was interrupted"]
     assert project.calls() == [
         "stack export",  # what is unsettled?
         "stack export",
@@ -151,7 +153,7 @@ def test_a_note_that_was_cut_off_and_hides_the_record_is_removed(project):
     torn, whole = (project.state.with_name(f"local.json{end}.attrs") for end in (".bak", ""))
     torn.touch()
     whole.write_text('{"user.content_type": "text/plain"}')
-    assert repair("local") == ["removed local.json.bak.attrs, cut off while it was written"]
+    assert repair("local") == ["removed local.json.bak.attrs, left by an interrupted write"]
     assert (torn.exists(), whole.exists()) == (False, True)
 
 
@@ -197,7 +199,7 @@ def test_plugins_of_a_dead_pulumi_are_ended_and_those_of_a_living_one_are_not(pr
                 assert done == []
                 assert process.poll() is None
             else:
-                assert done == ["ended what a killed pulumi had left running (1 processes)"]
+                assert done == ["ended processes that a killed pulumi left running (1 processes)"]
                 assert process.wait(timeout=10) == expected
         finally:
             with suppress(ProcessLookupError):

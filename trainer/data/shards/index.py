@@ -111,9 +111,9 @@ def read_index(folder: Path) -> Index | None:
     try:
         return _parse_index(found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong(path, f"it is no index of shards ({error!r:.200})") from None
+        raise _wrong(path, f"it is not an index of shards ({error!r:.200})") from None
     except RecursionError:  # while it said what was wrong
-        raise _wrong(path, "it is no index of shards, and nested deeply") from None
+        raise _wrong(path, "it is not an index of shards, and nested deeply") from None
 
 
 def read_places(folder: Path, split: str) -> Places:

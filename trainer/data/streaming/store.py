@@ -244,7 +244,7 @@ def _require_store(endpoint: str, kind: KeyKind) -> None:
     address = "/".join(endpoint.split("/")[:3])
     if _AZURES.fullmatch(address) or (kind == "signature" and _LOCAL.fullmatch(address)):
         return
-    message = f"the {kind} of this run is not shown to `{address}`, which is no store of Azure"
+    message = f"the {kind} of this run is not sent to `{address}`, which is not an Azure store"
     raise TrainingError(message, hint="see who wrote the environment's file")
 
 
@@ -272,7 +272,7 @@ def _require_whole(answer: http.client.HTTPResponse, body: bytes, length: int) -
     # Against errors on the way, not against people.
     digest = hashlib.md5(body, usedforsecurity=False).digest()
     if base64.b64encode(digest).decode() != told:
-        message = "an answer came with other bytes than it was sent with"
+        message = "an answer arrived with other content than was sent"
         raise _PassingError(message)
 
 

@@ -130,4 +130,4 @@ def test_what_an_earlier_upload_left_in_the_code_does_not_travel(tmp_path):
 def test_code_that_is_not_there_is_named(tmp_path):
     with pytest.raises(NotFound) as caught:
         code_of(tmp_path / "nowhere")
-    assert caught.value.message == f"`code: {tmp_path / 'nowhere'}` is no folder"
+    assert caught.value.message == f"`code: {tmp_path / 'nowhere'}` is not a folder"

@@ -52,9 +52,21 @@ def test_a_version_is_written_below_its_name_and_archived_there() -> None:
 @pytest.mark.parametrize(
     ("error", "message", "hint"),
     [
-        (refused(403, "no"), "no role allows us: no", "whoever owns the stack adds our group"),
-        (refused(409, "taken\nmore"), "Azure is busy with the same thing: taken", "type the same"),
-        (refused(400, "odd"), "Azure answered 400 Code: odd", "type the same again: what was"),
+        (
+            refused(403, "no"),
+            "our roles do not allow us: no",
+            "the owner of the stack adds our group",
+        ),
+        (
+            refused(409, "taken\nmore"),
+            "Azure is busy with another change of the same resource: taken",
+            "type the same",
+        ),
+        (
+            refused(400, "odd"),
+            "Azure answered 400 Code: odd",
+            "type the same again: files that were",
+        ),
         (EnvironmentFailure("not logged in", hint="az login"), "not logged in", "az login; then"),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_run_comes_home_once(
     into = tmp_path / "here"
     assert fetch_run(runs, handle, into) == into
     assert files(into) == WHOLE
-    assert "is no name for a file here" in capsys.readouterr().err
+    assert "is not a valid file name here" in capsys.readouterr().err
     assert not (tmp_path / "away").exists()
     runs.memory.requests.clear()
     fetch_run(runs, handle, into)
@@ -93,7 +93,7 @@ def test_what_an_attempt_before_called_a_file_may_be_a_folder_now(
     fetch_run(runs, handle, tmp_path / "here")
     expected = {name: content for name, content in WHOLE.items() if name != "outputs/empty"}
     assert files(tmp_path / "here") == {**expected, "outputs/empty/not": b"x"}
-    said = "`outputs/empty` is no name for a file here; it stays in the store\n"
+    said = "`outputs/empty` is not a valid file name here; the file stays in the store\n"
     assert said in capsys.readouterr().err
 
 

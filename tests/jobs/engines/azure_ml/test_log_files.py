@@ -11,7 +11,6 @@ from jobs.engines.azure_ml.log_files import (
     LogName,
     Reading,
     Readings,
-    is_preparation,
     merged,
     parse_block,
     parse_name,
@@ -39,11 +38,6 @@ NOW = "2026-11-21T12:00:00.000000Z"
 )
 def test_names_tell_ranks(name: str, expected: LogName | None) -> None:
     assert parse_name(name, 4) == expected
-
-
-def test_preparation_is_told_by_its_folder() -> None:
-    names = ["azureml-logs/20_image_build_log.txt", "system_logs/a/b.log", "user_logs/std_log.txt"]
-    assert [is_preparation(name) for name in names] == [True, True, False]
 
 
 class Blobs:

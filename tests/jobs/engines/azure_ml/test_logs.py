@@ -146,7 +146,7 @@ def test_a_store_that_is_away_is_waited_for_and_no_line_is_lost(
 
     clock.happens = happens()
     assert told(read_logs(runs, handle, None, follow=True)) == [(0, "a"), (0, "b")]
-    assert capsys.readouterr().err.count("away; trying on") == 1
+    assert capsys.readouterr().err.count("away; trying again") == 1
 
 
 def test_last_bytes_that_do_not_come_are_asked_for_a_few_times(

@@ -144,7 +144,7 @@ def test_a_family_that_no_row_tells_of_is_said(capsys):
     where = environment(cpus_per_node=4)
     check_job(spec(1), where, FakeClient(where, usages=NEW_SUBSCRIPTION[:2]))
     assert capsys.readouterr().err == (
-        f"Azure tells no quota of `{FAMILY}`: where that is 0 the job waits for ever; see "
+        f"Azure reports no quota of `{FAMILY}`: if it is 0, the job waits forever; see "
         "https://ml.azure.com/quota\n"
     )
 
@@ -220,7 +220,7 @@ def test_who_may_not_look_at_the_quota_starts_jobs_all_the_same(capsys):
     where = environment()
     refusal = CloudRefusal("no role", hint=None, status=403, code="AuthorizationFailed", text="")
     check_job(spec(4), where, FakeClient(where, usages=refusal))
-    assert capsys.readouterr().err == "the quota was not looked at: no role\n"
+    assert capsys.readouterr().err == "the quota was not checked: no role\n"
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def explained(status: int, code: str, message: str, what: str = ""):
             401,
             "ExpiredAuthenticationToken",
             "The access token has expired.",
-            "Azure does not take our login any more: The access token has expired.",
-            "az login, then the same again",
+            "Azure rejects our login: The access token has expired.",
+            "az login, then type the same again",
             id="expired",
         ),
         pytest.param(
@@ -50,8 +50,8 @@ def explained(status: int, code: str, message: str, what: str = ""):
             "AuthorizationFailed",
             f"The client 'me@x' with object id '{OTHER}' does not have authorization to perform "
             f"action '{JOBS}' over scope '{WORKSPACE}/jobs/x' or the scope is invalid.",
-            f"no role allows us to do `{JOBS}`",
-            "whoever owns the stack adds our group to `people.practitioners`, or: az role assignment "
+            f"our roles do not allow us to do `{JOBS}`",
+            "the owner of the stack adds our group to `people.practitioners`, or: az role assignment "
             f'create --assignee {OTHER} --role "AzureML Data Scientist" --scope {WORKSPACE}',
             id="no-role",
         ),
@@ -60,8 +60,8 @@ def explained(status: int, code: str, message: str, what: str = ""):
             "AuthorizationFailed",
             f"The client 'me@x' with object id '{OTHER}' does not have authorization to perform "
             f"action '{COMPUTES}' over scope '{WORKSPACE}/computes/x' or the scope is invalid.",
-            f"no role allows us to do `{COMPUTES}`",
-            "whoever owns the stack adds our group to `people.operators`, or: az role assignment "
+            f"our roles do not allow us to do `{COMPUTES}`",
+            "the owner of the stack adds our group to `people.operators`, or: az role assignment "
             f'create --assignee {OTHER} --role "AzureML Compute Operator" --scope {WORKSPACE}',
             id="no-role-on-computes",
         ),
@@ -70,7 +70,7 @@ def explained(status: int, code: str, message: str, what: str = ""):
             "AuthorizationFailed",
             f"The client 'me@x' with object id '{OTHER}' does not have authorization to perform "
             f"action '{USAGES}' over scope '/subscriptions/{OURS}' or the scope is invalid.",
-            f"no role allows us to do `{USAGES}`",
+            f"our roles do not allow us to do `{USAGES}`",
             f"az role assignment create --assignee {OTHER} "
             f'--role "Reader" --scope /subscriptions/{ENVIRONMENT.subscription_id}',
             id="no-role-in-the-subscription",
@@ -79,9 +79,9 @@ def explained(status: int, code: str, message: str, what: str = ""):
             403,
             "Forbidden",
             "Public access is not allowed. Connect through a private endpoint.",
-            "the firewall before https://management.azure.com does not let this machine's address "
-            "in (Public access is not allowed. Connect through a private endpoint.)",
-            "connect by VPN or peering, or have the address added to `allowed_ips` of the stack",
+            "the firewall of https://management.azure.com blocks this machine's address "
+            "(Public access is not allowed. Connect through a private endpoint.)",
+            "connect by VPN or peering, or add the address to `allowed_ips` of the stack",
             id="firewall",
         ),
         pytest.param(
@@ -92,14 +92,14 @@ def explained(status: int, code: str, message: str, what: str = ""):
             "there is no workspace `W` any more (The Resource "
             "'Microsoft.MachineLearningServices/workspaces/W' under resource group 'G' was not "
             "found)",
-            "pulumi up -s dev makes it; `launch env show` says what was read",
+            "pulumi up -s dev makes it again; `launch env show` shows the address that was used",
             id="workspace-gone",
         ),
         pytest.param(
             429,
             "TooManyRequests",
             "Slow down.",
-            "Azure asks us to wait, and still does after several tries (Slow down.)",
+            "Azure limits our requests, still after several tries (Slow down.)",
             "type the same again in a minute",
             id="throttled",
         ),
@@ -107,7 +107,7 @@ def explained(status: int, code: str, message: str, what: str = ""):
             409,
             "Conflict",
             "Another operation is in progress.",
-            "Azure is busy with the same thing: Another operation is in progress.",
+            "Azure is busy with another change of the same resource: Another operation is in progress.",
             "type the same again in a minute",
             id="conflict",
         ),
@@ -124,7 +124,7 @@ def explained(status: int, code: str, message: str, what: str = ""):
             "ServiceError",
             "InternalServerError",
             "Azure answered 500 ServiceError: InternalServerError",
-            "type the same again in a minute; https://status.azure.com tells of outages",
+            "type the same again in a minute; https://status.azure.com lists outages",
             id="broken",
         ),
     ],
@@ -144,19 +144,19 @@ def test_each_refusal_says_what_mends_it(status, code, said, message, hint):
         (
             404,
             "SubscriptionNotFound",
-            "is not seen by this login",
-            "az account list --all tells which are; az login --tenant TENANT, of the one it is in",
+            "is not visible to this login",
+            "az account list --all lists the visible ones; az login --tenant TENANT, with its tenant",
         ),
         (
             409,
             "ReadOnlyDisabledSubscription",
             "is disabled",
-            "whoever pays for it enables it again in Azure's portal",
+            "its owner enables it again in Azure's portal",
         ),
         (
             409,
             "MissingSubscriptionRegistration",
-            "does not know Azure ML yet",
+            "is not registered for Azure ML",
             "az provider register --namespace Microsoft.MachineLearningServices, by its owner",
         ),
     ],

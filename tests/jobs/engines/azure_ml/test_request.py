@@ -189,19 +189,19 @@ def test_a_plan_is_the_request_with_two_places_left_open():
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"priority": "low"}, "whether a cluster of Azure ML heeds a job's priority"),
+        ({"priority": "low"}, "Azure ML does not document the effect of a job's priority"),
         (
             {"launcher": "tensorflow", "processes_per_node": 1, "parameter_servers": 3},
             "3 parameter servers share 2 nodes",
         ),
         (
             {"launcher": "tensorflow", "processes_per_node": 2},
-            "whether Azure ML starts several workers of TensorFlow on a node is not documented",
+            "Azure ML does not document several TensorFlow workers on one node",
         ),
-        ({"cluster": "gpu"}, "nodes of this cluster are taken away at any time"),
+        ({"cluster": "gpu"}, "Azure may take nodes of this cluster away at any time"),
         (
             {"limits": Limits(wall_clock_s=None, hang_s=600)},
-            "ends what hangs, and none is set",
+            "ends a hung run, and none is set",
         ),
         (
             {"limits": Limits(wall_clock_s=9, hang_s=600)},

@@ -97,7 +97,7 @@ def test_a_cancelled_run_is_not_begun_again(preempted: tuple[MemoryRuns, RunHand
     status = runs.status(handle)
     assert (status.state, status.reason) == (
         RunState.CANCELLED,
-        f"Azure took a node back: {PREEMPTED}",
+        f"Azure took a node away: {PREEMPTED}",
     )
     assert not begin_again(runs, handle)
     assert runs.scripted.sent == [f"POST {RUN}/cancel"]
@@ -138,7 +138,7 @@ def test_an_attempt_whose_start_was_cut_off_is_looked_for_and_said(
     runs.scripted.after_put = cut
     with pytest.raises(type(cut_off)):
         begin_again(runs, handle)
-    known = f"whether attempt 2 of {RUN} is on is not known; launch cancel {RUN} ends it"
+    known = f"it is unknown whether attempt 2 of {RUN} is on; launch cancel {RUN} ends it"
     assert known in capsys.readouterr().err
     assert runs.status(handle).state is RunState.QUEUED
 
@@ -215,7 +215,7 @@ def test_a_run_that_azure_never_got_is_given_up_by_a_cancel(
         cancel_run(runs, handle)
         assert read_intent(Path(handle.run_dir)) is None
         status = runs.status(handle)
-        reason = "Azure ML never got it: its submit was cut off, or refused"
+        reason = "Azure ML never received it: its submission was interrupted or refused"
         assert (status.state, status.reason) == (RunState.LOST, reason)
 
 

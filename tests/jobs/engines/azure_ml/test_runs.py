@@ -114,7 +114,7 @@ def test_a_run_that_its_limit_on_cost_ended_says_so(runs: MemoryRuns) -> None:
     status = runs.status(runs.add(spec, RUN, ended))
     assert (status.state, status.reason) == (
         RunState.FAILED,
-        "limits.cost: 0.5 made a time limit of 1 min 30 s: It exceeded its maximum.",
+        "limits.cost: 0.5 became a time limit of 1 min 30 s: It exceeded its maximum.",
     )
 
 
@@ -130,7 +130,7 @@ def test_attempts_are_one_run(runs: MemoryRuns) -> None:
         RunEvent(
             ts="2026-11-21T12:00:30.500000Z",
             state=RunState.PREPARING,
-            reason=f"Azure took a node back: {PREEMPTED}",
+            reason=f"Azure took a node away: {PREEMPTED}",
             attempt=f"{RUN}.1",
         ),
         RunEvent(ts="2026-11-21T12:00:10.000000Z", state=RunState.RUNNING, attempt=f"{RUN}.2"),
@@ -205,7 +205,7 @@ def test_a_silent_azure_is_waited_for_from_the_submit_on(
     handle = runs.add(SPEC, RUN, refusal(503), details("Completed", ended=70))
     runs.statuses.expect(handle)
     assert [runs.status(handle).state for _ in range(2)] == [RunState.QUEUED, RunState.COMPLETED]
-    assert "trying on for 15 min, the run goes on" in capsys.readouterr().err
+    assert "trying again for 15 min; the run goes on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("status", [None, 408, 409, 429, 503])
@@ -238,16 +238,19 @@ def test_who_may_not_ask_hears_it_at_once(runs: MemoryRuns) -> None:
 @pytest.mark.parametrize(
     ("answer", "intent", "expected"),
     [
-        (None, None, (RunState.LOST, "Azure ML has no such job any more")),
+        (None, None, (RunState.LOST, "Azure ML no longer has this job")),
         (
             WorkspaceGone("gone", hint=None, status=404, code="", text=""),
             None,
-            (RunState.LOST, "the workspace `W` is gone, and all that it knew of the run"),
+            (RunState.LOST, "the workspace `W` was deleted with its records of the run"),
         ),
         (
             None,
             "given-up.json",
-            (RunState.LOST, "Azure ML never got it: its submit was cut off, or refused"),
+            (
+                RunState.LOST,
+                "Azure ML never received it: its submission was interrupted or refused",
+            ),
         ),
     ],
     ids=["deleted", "no-workspace", "given-up"],
@@ -346,7 +349,7 @@ def test_a_run_without_its_record_is_found_where_there_is_a_job(
     runs: MemoryRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs.scripted.jobs = [job(RUN, "Running")]
-    with pytest.raises(NotFound, match=f"the record of {RUN} is gone from the store"):
+    with pytest.raises(NotFound, match=f"the record of {RUN} was deleted from the store"):
         runs.record(runs.find(RUN))
     silence = EnvironmentFailure("the store is silent", hint="")
     monkeypatch.setattr(runs.memory, "read_range", raising(silence))

@@ -36,7 +36,7 @@ def test_plain_states_have_no_reason(status: str, expected: RunState) -> None:
     ("status", "expected"),
     [
         ("CancelRequested", "it is being cancelled"),
-        ("NotResponding", "Azure ML has heard nothing of its nodes for a while"),
+        ("NotResponding", "its nodes have not reported to Azure ML for a while"),
         ("Hibernating", "Azure ML says `Hibernating`"),
     ],
 )
@@ -58,7 +58,7 @@ PREEMPTED = (
             Standing(
                 state=RunState.PREEMPTED,
                 cause="preemption",
-                reason=f"Azure took a node back: {PREEMPTED.partition('failed. ')[2]}",
+                reason=f"Azure took a node away: {PREEMPTED.partition('failed. ')[2]}",
                 evidence=PREEMPTED.partition("failed. ")[2],
             ),
             id="preempted",
@@ -140,7 +140,7 @@ PREEMPTED = (
             Standing(
                 state=RunState.PREEMPTED,
                 cause="preemption",
-                reason="Azure took a node back: The node was evicted.",
+                reason="Azure took a node away: The node was evicted.",
                 evidence="The node was evicted.",
             ),
             id="said-inside",

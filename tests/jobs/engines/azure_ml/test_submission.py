@@ -39,5 +39,5 @@ def test_who_sent_what_azure_ml_does_not_take_is_told_where_it_is_shown(tmp_path
     with pytest.raises(CloudRefusal) as raised:
         sent.send(nothing)
     assert raised.value.message == "submitting: Azure answered 400 UserError: no such thing"
-    assert raised.value.hint == "`launch plan JOB --json` has what was sent"
+    assert raised.value.hint == "`launch plan JOB --json` shows the request"
     assert not run_dir.exists()

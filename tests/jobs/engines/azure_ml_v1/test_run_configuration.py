@@ -19,9 +19,7 @@ from tests.fakes.gangs import make_spec
 
 ENVIRONMENT = make_cloud_environment(engine="azureml_v1")
 DIGITS = DatasetVersion(name="digits", version=3, digest="d" * 64, files=1, bytes=1)
-SUPPORT = (
-    "Microsoft's support of azureml-core ended on 2026-06-30; the engine azureml does the same"
-)
+SUPPORT = "Microsoft's support of azureml-core ended on 2026-06-30; use the engine azureml"
 
 
 def job(**changes: Any) -> JobSpec:
@@ -76,7 +74,7 @@ def test_secrets_are_names_only():
                 "`retry` has no effect: the engine azureml starts a preempted run again",
                 "`priority` has no effect with azureml-core",
                 "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends "
-                "what hangs",
+                "a hung run",
             ),
         ),
     ],

@@ -62,5 +62,5 @@ def test_only_the_networks_silence_passes(
     finally:
         asked.close()
     name = raised.partition("(")[0]
-    assert caught.value.message.startswith(f"submitting RUN: azureml-core says: {name}: ")
+    assert caught.value.message.startswith(f"submitting RUN: azureml-core reports: {name}: ")
     assert type(caught.value) is kind

@@ -37,7 +37,7 @@ class Fails(V1Sender):
         (CloudRefusal, None, "the folder is too large"),
         (Passing, 429, "the folder is too large"),
         *(
-            (Passing, status, "whether Azure ML has RUN is not known: the folder is too large")
+            (Passing, status, "it is unknown whether Azure ML has RUN: the folder is too large")
             for status in (None, 408, 409, 503)
         ),
     ],
@@ -60,7 +60,7 @@ def test_a_run_that_was_not_started_goes_and_one_that_may_be_on_stays(
     with pytest.raises(CloudRefusal) as raised:
         sent.send(nothing)
     assert raised.value.message == said
-    assert run_dir.exists() == said.startswith("whether")
+    assert run_dir.exists() == said.startswith("it is unknown")
 
 
 def test_the_same_again_after_a_cancel_is_another_run(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_a_dataset_that_is_not_packed_is_not_streamed(giving, tmp_path):
 
 def test_an_index_that_is_none_or_names_what_is_not_there_is_refused(giving, tmp_path, packed):
     other = make_folder(tmp_path / "other", {"index.json": b'{"splits": 3}'})
-    with pytest.raises(LaunchError, match=r"`index\.json` of `other@1` is no index of shards"):
+    with pytest.raises(LaunchError, match=r"`index\.json` of `other@1` is not an index of shards"):
         giving.give("r1", giving.push(other, "other"), "stream")
     (packed / "train" / "train-000001.tar").unlink()
     with pytest.raises(EnvironmentFailure, match=r"`set@1` has no file `train/train-000001.tar`"):
@@ -246,7 +246,7 @@ def test_a_cache_that_is_no_number_of_bytes_is_refused_by_the_plan(text):
     with pytest.raises(LaunchError) as error:
         gang_request(spec, make_cluster())
     assert error.value.message == (
-        f"`env: TRAINYARD_STREAM_CACHE_BYTES`: `{text}` is no number of bytes"
+        f"`env: TRAINYARD_STREAM_CACHE_BYTES`: `{text}` is not a number of bytes"
     )
     assert error.value.hint == "TRAINYARD_STREAM_CACHE_BYTES: '20000000000' for 20 GB"
 

@@ -99,7 +99,9 @@ def test_launcher_that_can_do_without_goes_without_and_plan_and_run_say_so(
     bare = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
     said: list[str] = []
     assert rank_library(launcher, bare, said.append) is None
-    compiled = "what guards the ranks' ports is compiled, and there is no C compiler"
+    compiled = (
+        "the library that guards the ranks' ports must be compiled, and there is no C compiler"
+    )
     assert said == [NONE_HERE.format(compiled)]
     assert why_unguarded(launcher, bare) == NONE_HERE.format("there is no C compiler")
 
@@ -116,12 +118,14 @@ def test_tensorflow_without_a_compiler_runs_and_plan_and_run_say_what_is_open(
 ) -> None:
     bare = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
     is_open = (
-        "TensorFlow's ports are open on every network interface, and whoever connects can run code "
+        "TensorFlow's ports are open on every network interface, and anyone who connects can run code "
         "as you: {} (apt-get install gcc libc6-dev)"
     )
     said: list[str] = []
     assert rank_library("tensorflow", bare, said.append) is None
-    compiled = "what guards the ranks' ports is compiled, and there is no C compiler"
+    compiled = (
+        "the library that guards the ranks' ports must be compiled, and there is no C compiler"
+    )
     assert said == [is_open.format(compiled)]
     assert why_unguarded("tensorflow", bare) == is_open.format("there is no C compiler")
 

@@ -127,7 +127,7 @@ def test_a_shard_of_another_place_or_count_is_refused(tmp_path, key, value):
     found = json.loads((tmp_path / "index.json").read_bytes())
     found["splits"]["train"]["shards"][0][key] = value
     (tmp_path / "index.json").write_text(json.dumps(found))
-    with pytest.raises(TrainingError, match="no index of shards"):
+    with pytest.raises(TrainingError, match="not an index of shards"):
         read_index(tmp_path)
 
 
