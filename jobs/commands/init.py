@@ -57,7 +57,7 @@ def init(
         raise LaunchError(message, hint="launch init train.py; `launch jobs` lists ready-made jobs")
     target = into or path.with_name(DEFAULT_FILE)
     if target.suffix not in SUFFIXES:
-        message = f"`{target}` is no name for a job file"
+        message = f"`{target}` is not a valid name for a job file"
         raise LaunchError(message, hint=f"--into {target.with_suffix('.yaml')}")
     written = write_job(path, script, arguments or (), folder=target.parent)
     loaded = load_tree(parse_yaml(written.text, str(target)), str(target), target.parent)

@@ -30,9 +30,9 @@ def list_jobs(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """List the jobs of the catalog: what each trains, needs and takes.
+    """List the jobs of the catalog with their requirements and arguments.
 
-    With a name: that job, and the commands that get what it needs.
+    With a name: that job, and the commands that get its missing parts.
     """
     from jobs.jobfile.read import catalog_names, require_catalog_name
     from jobs.launching.catalog import job_text, jobs_text, next_commands
@@ -45,7 +45,7 @@ def list_jobs(
     elif name is None:
         console.out(jobs_text(found))
         console.say(
-            "`launch jobs NAME` shows all arguments, and the commands that get what is missing"
+            "`launch jobs NAME` shows all arguments, and the commands that get missing parts"
         )
     else:
         console.out(job_text(found[0]))

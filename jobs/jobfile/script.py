@@ -184,7 +184,7 @@ def _content(path: Path, name: str) -> bytes:
         raise LaunchError(message, hint=f"ls -l {name}") from None
     if len(content) > MOST_BYTES:
         message = f"the script `{name}` has more than {MOST_BYTES >> 20} MB"
-        raise LaunchError(message, hint="name the Python file that starts the training")
+        raise LaunchError(message, hint="type the path of the Python file that starts the training")
     return content
 
 
@@ -212,7 +212,7 @@ def _parse(content: bytes, name: str) -> _Source:
 
 def _no_python(place: str, reason: str) -> LaunchError:
     message = f"{place}: the script is not valid Python: {reason}"
-    return LaunchError(message, hint="correct it, or name another file")
+    return LaunchError(message, hint="correct the syntax, or type the path of another file")
 
 
 def _bindings(tree: ast.Module) -> tuple[dict[str, str], frozenset[str]]:

@@ -98,4 +98,4 @@ def _scalar(text: str) -> str:
 
 
 def _with_comment(line: str, comment: str) -> str:
-    return f"{line:<{_COMMENT_COLUMN}}# {comment}"
+    return f"{line:<{_COMMENT_COLUMN - 1}} # {comment}"

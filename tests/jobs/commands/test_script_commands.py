@@ -100,6 +100,16 @@ def test_init_into_another_folder_writes_paths_that_lead_back(launching, typing)
     assert typing("init", "train.py", "--into", "jobs/x.yml", script_words=["7"]).code == 0
     spec = typing("plan", "jobs/x.yml", "--json").json()["spec"]
     assert (spec["command"], spec["code"]) == (["python", "train.py", "7"], str(launching.folder))
+    deep = launching.folder / "jobs" / "a folder with a long name"
+    deep.mkdir()
+    assert typing("init", "train.py", "--into", f"jobs/{deep.name}/y.yml").code == 0
+    spec = typing("plan", f"jobs/{deep.name}/y.yml", "--json").json()["spec"]
+    assert (spec["command"], spec["code"]) == (["python", "train.py"], str(launching.folder))
+    aside = launching.folder / "somewhere with a long name"
+    aside.mkdir()
+    (aside / "train.py").write_text(DDP)
+    assert typing("init", str(aside / "train.py"), "--into", "jobs/z.yml").code == 0
+    assert typing("plan", "jobs/z.yml", "--json").json()["spec"]["code"] == str(aside)
     assert typing("init", "train.py", "--into", "jobs/y.yml").code == 0
     spec = typing("plan", "jobs/y.yml", "--json").json()["spec"]
     assert (spec["command"], spec["code"]) == (["python", "train.py"], str(launching.folder))
@@ -110,9 +120,9 @@ def test_init_into_another_folder_writes_paths_that_lead_back(launching, typing)
     [
         (["digits"], 2, "`digits` is not a Python script", "launch init train.py; `launch jobs`"),
         (["trian.py"], 102, "the script `trian.py` does not exist", "did you mean `train.py`?"),
-        (["train.py", "--into", "x.py"], 2, "`x.py` is no name for a job file", "--into x.yaml"),
+        (["train.py", "--into", "x.py"], 2, "`x.py` is not a valid name for a job file", "--into x.yaml"),
         (["train.py", "--into", "no/x.yaml"], 1, "cannot write `no/x.yaml`: No such file", "--into FILE"),
-        (["empty.py"], 2, "empty.py:1: the script is not valid Python", "correct it"),
+        (["empty.py"], 2, "empty.py:1: the script is not valid Python", "correct the syntax"),
         ([], 2, "the following arguments are required: SCRIPT", "see `launch init --help`"),
     ],
 )  # fmt: skip
