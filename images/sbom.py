@@ -36,7 +36,9 @@ def main() -> None:
     parser.add_argument("--horovod", type=Path, required=True, help="the pin of Horovod's sdist")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    wheels = read_hashes(options.lock.read_text(encoding="utf-8"))
+    pip = Path(__file__).with_name("pip.txt")
+    locks = [each.read_text(encoding="utf-8") for each in (options.lock, pip)]
+    wheels = read_hashes("".join(locks))
     sources = read_hashes(options.horovod.read_text(encoding="utf-8"))
     components = [describe(each, wheels, sources) for each in distributions()]
     components += debian_packages()

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import torch.distributed as dist
+from sentiment.data import Reviews
 from sentiment.training import Trainer, TrainingArguments
 
 
@@ -21,6 +22,7 @@ def main() -> None:
     accuracy = trainer.train()
     trainer.save(Path(os.environ.get("TRAINYARD_OUTPUT_MODEL", "model")))
     if dist.get_rank() == 0:
+        print(trainer.sample(Reviews(3, seed=3)))
         print(f"final accuracy {accuracy:.4f} (ranks: {dist.get_world_size()})")
     dist.destroy_process_group()
 

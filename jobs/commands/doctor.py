@@ -1,4 +1,4 @@
-"""`launch doctor`: check this machine, name what is missing and the command that installs it."""
+"""`launch doctor`: check this machine; name missing parts and the commands that install them."""
 
 from __future__ import annotations
 

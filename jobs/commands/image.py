@@ -109,6 +109,14 @@ def list_images(*, json: options.Json = False) -> None:
     console.out(images_table(rows))
 
 
+def path(*, name: Name) -> None:
+    """Print the interpreter of an installed image, for IDEs and debuggers."""
+    from jobs.host.project import sources_folder
+    from jobs.images.runtimes import runtime_python
+
+    console.out(str(runtime_python(name, sources_folder())))
+
+
 def _trusted_folder() -> Path:
     """Find the project whose images are built; raise Refused unless it is trusted."""
     from jobs.host.project import require_trusted, sources_folder
@@ -118,4 +126,4 @@ def _trusted_folder() -> Path:
     return project
 
 
-app = make_app({"install": install, "build": build, "push": push, "ls": list_images})
+app = make_app({"install": install, "build": build, "push": push, "path": path, "ls": list_images})

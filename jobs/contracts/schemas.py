@@ -1,4 +1,4 @@
-"""The JSON Schemas of what people write and hand on, generated from the structs."""
+"""Generate the JSON Schemas of job files and environments from the structs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "chief": "Make rank 0 TensorFlow's chief, which coordinates the workers.",
         "inputs": "Datasets, folders or files that the job reads, each under a name: `${inputs.NAME}`, TRAINYARD_INPUT_NAME.",
         "outputs": "Folders that are kept with the run, each under a name: `${outputs.NAME}`, TRAINYARD_OUTPUT_NAME.",
+        "requirements": "A pip requirements file, relative to this file, installed over the image.",
         "setup": "Commands that run once per node, before the ranks.",
         "env": "Environment variables of every rank.",
         "secrets": "Environment variables that get the value of a named secret, which is never written anywhere.",

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 ENVIRONMENT_SCHEMA = 1
 RUN_RECORD_SCHEMA = 1
@@ -192,6 +192,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     chief: bool = False
     inputs: dict[VariableName, JobInput] = {}
     outputs: dict[VariableName, JobOutput] = {}
+    requirements: str | None = None
     setup: tuple[str, ...] = ()
     env: dict[VariableName, str] = {}
     secrets: dict[VariableName, str] = {}
@@ -266,7 +267,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `command` is the whole argv of one rank; its first word `python` means the image's own
     interpreter. `code` is the absolute folder whose copy the command runs in; `code_only`
-    names the sub-folders of it that travel (all when empty).
+    names the sub-folders of it that travel (all when empty). `requirements` is a file in `code`;
+    records of jobs without one leave it out.
     """
 
     name: str
@@ -294,6 +296,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: dict[str, str]
     chief: bool = False
     resume: ResumePoint | None = None
+    requirements: str | UnsetType = UNSET
 
     @property
     def world_size(self) -> int:

@@ -84,7 +84,7 @@ def pushed_fields(pushed: Pushed, *, is_dry: bool) -> dict[str, Any]:
 
 
 def pushed_text(pushed: Pushed, *, is_dry: bool) -> str:
-    """Word what a push sent and copied, or would."""
+    """Word the result of a push, or of a dry one."""
     record = pushed.dataset
     if pushed.already:
         return f"the store has this content already, as {record.ref}"
@@ -103,7 +103,7 @@ def pushed_text(pushed: Pushed, *, is_dry: bool) -> str:
 
 
 def pulled_text(pulled: Pulled, *, deletes: bool) -> str:
-    """Word what a dry pull would receive and delete."""
+    """Word the result of a dry pull."""
     size = console.size_text(pulled.bytes_received)
     text = f"would receive {console.count_text(pulled.files_received, 'file')} ({size})"
     if deletes:

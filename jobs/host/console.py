@@ -1,4 +1,4 @@
-"""Writes what a person or a program reads: data on stdout, talk on stderr."""
+"""Write results to stdout, and messages to stderr."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def warn(message: str) -> None:
 
 
 def warn_damaged(errors: Sequence[LaunchError]) -> None:
-    """Tell in one line of what cannot be read and is passed over."""
+    """Warn in one line of files that cannot be read and are skipped."""
     if errors:
         more = f"; {len(errors) - 1} more cannot be read" if errors[1:] else ""
         warn(f"{errors[0].message}{more}")
@@ -123,7 +123,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def tree(title: str, branches: Sequence[tuple[str, str]]) -> str:
-    """Draw a title and its branches: what each is for, and the command to paste."""
+    """Draw a title and its branches: a label and a command to paste each."""
     width = max((len(label) for label, _ in branches), default=0)
     lines = [title]
     for number, (label, command) in enumerate(branches):
@@ -197,12 +197,12 @@ def _write(stream: TextIO, text: str, end: str) -> None:
 
 
 def _send_to_nowhere(stream: TextIO) -> None:
-    """Let what is left in the stream's buffer be lost in silence."""
+    """Discard the rest of the stream's buffer without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def masked(text: str) -> str:
-    """Write out what a terminal would obey, but colours, tabs and ends of lines."""
+    """Escape control characters except colours, tabs and line ends."""
     return text if text.isprintable() else _CONTROL.sub(_shown, text)
 
 

@@ -27,6 +27,7 @@ ARGUMENT = re.compile(r"^ARG[ \t]+(?P<name>[A-Z_]+)=(?P<value>\S+)[ \t]*$", re.M
 STAGE = re.compile(r"^FROM\b", re.MULTILINE)
 # What all images share; trainer/ and the image's own folder come on top.
 SHARED = (
+    "images/pip.txt",
     "images/sbom.py",
     "images/uv.txt",
     "images/with-index.sh",

@@ -40,7 +40,9 @@ class CodeLocation:
 
     folder: str
     only: tuple[str, ...] = ()
-    script: str | None = None  # the script's path in that folder, with forward slashes
+    # Paths in that folder, with forward slashes.
+    script: str | None = None
+    requirements: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,8 @@ def load_tree(root: Node, name: str, folder: Path) -> LoadedJob:
     # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
     base = Path.cwd() if folder == CATALOG else folder
     job = locate_inputs(job, root, base, keep_out=(folder, *_program_paths(job, code)))
+    if job.requirements is not None:
+        code = _with_requirements(job.requirements, code, folder, name)
     return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
@@ -274,6 +278,21 @@ def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | N
         message = f"{source}: the script `{job.script}` is outside the copied folder ({code})"
         raise LaunchError(message, hint="choose a folder that contains it, e.g. `code: ..`")
     return script.relative_to(code).as_posix()
+
+
+def _with_requirements(
+    requirements: str, code: CodeLocation | None, folder: Path, source: str
+) -> CodeLocation:
+    """Find the requirements file in the folder that travels."""
+    from jobs.jobfile.requirements import fingerprint
+
+    if code is None or code.only:
+        message = f"{source}: `requirements: {requirements}` does not travel with this job's code"
+        raise LaunchError(message, hint="add `code: .` to take the job file's folder along")
+    path = folder / _path(requirements, source, folder)
+    place = os.path.relpath(path.resolve(), code.folder)
+    fingerprint(Path(code.folder), place)
+    return replace(code, requirements=Path(place).as_posix())
 
 
 def _path(text: str, source: str, folder: Path = Path()) -> Path:

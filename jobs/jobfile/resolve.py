@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from msgspec import UNSET
+
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import (
     Cluster,
@@ -61,6 +63,7 @@ def resolve(
             for name, each in job.inputs.items()
         },
         outputs=tuple(job.outputs),
+        requirements=(code.requirements if code else None) or job.requirements or UNSET,
         setup=job.setup,
         env=job.env,
         secrets=job.secrets,

@@ -14,6 +14,7 @@ from jobs.jobfile.script import Reading, read_script
 from jobs.jobfile.yaml_tree import plain_scalar
 
 SUFFIX = ".py"
+REQUIREMENTS = "requirements.txt"
 _PLAIN = re.compile(r"[A-Za-z0-9./_][A-Za-z0-9./_+-]*")
 _COMMENT_COLUMN = 28
 
@@ -42,9 +43,12 @@ def write_job(
     reading = read_script(path, name)
     place = (folder or path.parent).resolve()
     script = Path(os.path.relpath(path.parent.resolve() / path.name, place))
-    return WrittenJob(
-        text="\n".join([*_lines(script, reading, arguments), ""]), sentences=reading.sentences
-    )
+    lines, sentences = _lines(script, reading, arguments), reading.sentences
+    if path.with_name(REQUIREMENTS).is_file():
+        requirements = script.with_name(REQUIREMENTS).as_posix()
+        lines.append(_with_comment(f"requirements: {_scalar(requirements)}", "over the image"))
+        sentences += (f"{REQUIREMENTS}: installed over the image; else --set requirements=null",)
+    return WrittenJob(text="\n".join([*lines, ""]), sentences=sentences)
 
 
 def _lines(script: Path, reading: Reading, arguments: Sequence[str]) -> list[str]:

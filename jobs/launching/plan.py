@@ -147,6 +147,7 @@ def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> st
         *[(_label("input", n), _input_text(name, spec.inputs[name])) for n, name in _each(spec)],
         ("outputs", ", ".join(spec.outputs)),
         ("resumes", f"{spec.resume.run} at step {spec.resume.step}" if spec.resume else ""),
+        ("packages", f"of {spec.requirements}, over the image" if spec.requirements else ""),
         ("setup", "; ".join(spec.setup)),
         ("env", ", ".join(f"{name}={value}" for name, value in spec.env.items())),
         ("secrets", ", ".join(spec.secrets)),

@@ -54,6 +54,7 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
         processes_per_node=spec.processes_per_node,
         parameter_servers=spec.parameter_servers,
         chief=spec.chief,
+        requirements=spec.requirements or None,
         setup=spec.setup,
         env=spec.env,
         secrets=spec.secrets,
@@ -110,7 +111,9 @@ def differences(record: RunRecord, run_dir: Path, engine: Engine) -> list[str]:
         found.append(f"it ran on stack `{spec.stack}`, now it is `{environment.stack}`")
     if spec.code is not None and not (run_dir / "code").is_dir():
         found.append(f"the copy of its code was deleted; the current `{spec.code}` is used")
-    image = engine.image_digest(spec.image)
+    copy = run_dir / "code"
+    asked = structs.replace(spec, code=str(copy)) if copy.is_dir() else spec
+    image = engine.image_digest(asked)
     if image is not None and record.image_digest not in (None, image):
         found.append(f"image `{spec.image}` was {record.image_digest}, now it is {image}")
     return found

@@ -98,6 +98,7 @@ def make_run_dir(settings: Settings, run_dir: str, places: dict[str, str]) -> Ra
         checkpoints=places["checkpoints"],
         command=settings.command,
         setup=settings.setup,
+        requirements=settings.requirements,
         inputs=inputs,
         streams=list(settings.streams),
         outputs=settings.outputs,

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from jobs.rank.layer import layer_command, layer_environment, layer_python
 from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
 from jobs.rank.node import Node, Unprepared
@@ -40,6 +41,9 @@ class Rank:
     def __init__(
         self, job: RankJob, world: World, environ: dict[str, str], node: Node, log: Log
     ) -> None:
+        self._below = job.interpreter or sys.executable
+        self._layer = f"{job.run_dir}/nodes/{world.node}.layer"
+        job = self._on_layer(job) if job.requirements or job.setup else job
         self._job, self._world = job, world
         self._node, self._log = node, log
         self._placeholders = Placeholders(job, world)
@@ -47,6 +51,9 @@ class Rank:
             name: self._placeholders.word(environ[name]) for name in job.filled if name in environ
         }
         self._env = rank_environment({**environ, **filled}, world, job)
+        if job.interpreter == layer_python(self._layer):
+            self._env = {**layer_environment(self._layer), **self._env}
+            self._env["VIRTUAL_ENV"] = self._layer
         self._child = 0
         self._is_over = False
         self._num_told = 0
@@ -112,12 +119,29 @@ class Rank:
             return Ending(1, None)
         os.symlink(os.path.relpath(f"{self._job.run_dir}/outputs", folder), f"{folder}/outputs")
         os.chdir(folder)
+        if self._job.interpreter == layer_python(self._layer):
+            ending = self._execute(self._making_layer())
+            if ending != (0, None):
+                file = self._job.requirements
+                self._record.setup = f"pip install -r {file}" if file else "python -m venv"
+                return ending
         for line in self._job.setup:
             ending = self._execute(["/bin/sh", "-c", self._placeholders.shell(line)])
             if ending != (0, None):
                 self._record.setup = line
                 return ending
         return None
+
+    def _on_layer(self, job: RankJob) -> RankJob:
+        """Give the job with the interpreter of a layer that the node makes for this run alone."""
+        return job._replace(
+            interpreter=layer_python(self._layer),
+            path=[os.path.dirname(self._below), *job.path],
+        )
+
+    def _making_layer(self) -> list[str]:
+        job = self._job
+        return layer_command(self._below, self._layer, job.requirements or "", job.pip or "")
 
     def _execute(self, command: list[str], *, is_last: bool = False) -> Ending:
         """Run one command, its output streams into the log; returns when the command is over."""

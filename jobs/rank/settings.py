@@ -43,6 +43,7 @@ class Settings(NamedTuple):
     streams: dict[str, Stream]
     env: Mapping[str, str] = MappingProxyType({})
     files: Mapping[str, str] = MappingProxyType({})
+    requirements: str | None = None
 
 
 def read_settings(environ: dict[str, str]) -> Settings:

@@ -30,13 +30,18 @@ class World(NamedTuple):
 class RankJob(NamedTuple):
     """RANK.json: what the ranks of a run share; no secret's value.
 
-    `filled` names the variables whose values hold placeholders.
+    `filled` names the variables whose values hold placeholders. `path` are the folders of programs
+    below the interpreter's own. `requirements` is a file of the code that is installed on the node;
+    `pip` is the folder of a pip for that and for `setup`.
     """
 
     run_dir: str
     command: Sequence[str]
     setup: Sequence[str] = ()
+    requirements: str | None = None
     interpreter: str | None = None
+    path: Sequence[str] = ()
+    pip: str | None = None
     processes_per_node: int | None = None
     checkpoints: str | None = None
     inputs: Mapping[str, str] = MappingProxyType({})
@@ -150,7 +155,8 @@ def rank_environment(environ: dict[str, str], world: World, job: RankJob) -> dic
     if job.gpus and "CUDA_VISIBLE_DEVICES" not in env:
         env["CUDA_VISIBLE_DEVICES"] = job.gpus[world.node]
     if job.interpreter:
-        env["PATH"] = os.path.dirname(job.interpreter) + os.pathsep + env.get("PATH", "")
+        folders = [os.path.dirname(job.interpreter), *job.path, env.get("PATH", "")]
+        env["PATH"] = os.pathsep.join(folders)
     return env
 
 

@@ -26,11 +26,16 @@ CANCEL_NAME = "cancel"
 
 
 class Handover(Struct, frozen=True, kw_only=True):
-    """The message of `launch` to a supervisor, through memory that nobody else sees."""
+    """The message of `launch` to a supervisor, through memory that nobody else sees.
+
+    `layer` is the interpreter of the job's requirements, over the runtime's; `pip` the folder of a pip.
+    """
 
     interpreter: str
     environment: Environment
     secrets: dict[str, str]
+    layer: str | None = None
+    pip: str | None = None
 
 
 def take_lock(run_dir: Path) -> int:
@@ -78,7 +83,7 @@ def announce(lock: int) -> None:
 
 
 def ask_to_cancel(run_dir: Path) -> None:
-    """Leave the wish to cancel on disk, then wake the supervisor where it runs already.
+    """Record the cancellation on disk, then wake the supervisor if it is running.
 
     In this order nothing is missed: a supervisor says who it is before it looks for the wish.
     """

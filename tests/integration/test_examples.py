@@ -141,6 +141,14 @@ def test_the_scripts_job_is_that_of_the_job_file(environment: Path, name: str) -
         json.loads(launch(environment, EXAMPLES / name, "plan", job, "--json").stdout)["spec"]
         for job in ("job.yaml", "train.py")
     ]
-    decided = ("image", "launcher", "code", "nodes", "processes_per_node", "outputs")
-    assert [specs[0][key] for key in decided] == [specs[1][key] for key in decided]
+    decided = (
+        "image",
+        "launcher",
+        "code",
+        "nodes",
+        "processes_per_node",
+        "outputs",
+        "requirements",
+    )
+    assert [specs[0].get(key) for key in decided] == [specs[1].get(key) for key in decided]
     assert specs[0]["command"][:2] == specs[1]["command"] == ["python", "train.py"]

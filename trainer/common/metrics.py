@@ -68,7 +68,7 @@ class Metrics:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def log(self, *, step: int, epoch: float, split: str, **values: float) -> None:
-        """Write one line per named value; a value that is no finite number is our mistake."""
+        """Write one line per named value; a value that is not finite is our mistake."""
         if self._fd is None:
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -75,20 +75,22 @@ class Options(TrainingOptions):
 
     data: Annotated[str | None, "folder, or `synthetic`; else the run's input `hymenoptera`"] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
-    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
-    network: Annotated[NetworkName, "what the weights are of"] = "resnet18"
+    device: Annotated[DeviceName, "device to compute on"] = "auto"
+    precision: Annotated[
+        PrecisionName, "precision of the network's arithmetic; weights are fp32"
+    ] = "fp32"
+    network: Annotated[NetworkName, "network of the weights"] = "resnet18"
     weights: Annotated[
         Path | None, "file of pretrained weights, here or in the data's folder; else random ones"
     ] = None
     train: Annotated[Literal["head", "all"], "the last layer only, or every weight"] = "head"
     epochs: Annotated[int, "passes over the training set"] = 25
-    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 16
-    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
+    batch_per_rank: Annotated[int, "pictures per step on each rank"] = 16
+    image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.06
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
-    momentum: Annotated[float, "of SGD"] = 0.9
-    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
+    momentum: Annotated[float, "momentum of SGD"] = 0.9
+    workers: Annotated[int | None, "decoding threads per rank (default: its share of cores)"] = None
     num_images: Annotated[int, "training pictures of a synthetic set"] = 240
 
     def __post_init__(self) -> None:

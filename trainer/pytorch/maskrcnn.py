@@ -71,14 +71,16 @@ class Options(TrainingOptions):
         str | None, "folder in COCO 2017's format, or `synthetic`; else the run's input `coco`"
     ] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
+    device: Annotated[DeviceName, "device to compute on"] = "auto"
     epochs: Annotated[int, "passes over the training set"] = 26
-    max_steps: Annotated[int | None, "end after so many steps, however many epochs that is"] = None
-    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 2
+    max_steps: Annotated[int | None, "end after this many steps, in place of --epochs"] = None
+    batch_per_rank: Annotated[int, "pictures per step on each rank"] = 2
     lr: Annotated[float, "peak of SGD's learning rate for 16 pictures a step over all ranks"] = 0.02
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
-    warmup_steps: Annotated[int, "steps of linear warm-up, at most a quarter of all"] = 1000
-    precision: Annotated[PrecisionName, "what the network computes in; weights are fp32"] = "fp32"
+    warmup_steps: Annotated[int, "steps of linear warm-up (at most a quarter of all steps)"] = 1000
+    precision: Annotated[
+        PrecisionName, "precision of the network's arithmetic; weights are fp32"
+    ] = "fp32"
     backbone: Annotated[BackboneName, "the ResNet under the feature pyramid"] = "resnet50"
     image_size: Annotated[int, "pixels that a picture's shorter side is scaled to"] = 800
     regions_per_image: Annotated[
@@ -90,7 +92,7 @@ class Options(TrainingOptions):
     backbone_weights: Annotated[Path | None, "begin from a classifier's weights"] = None
     evaluate: Annotated[bool, "COCO's figures after each epoch and at the end"] = True
     predict: Annotated[
-        Path | None, "draw what --weights find in this picture, in place of training"
+        Path | None, "draw the objects that --weights find in this picture; do not train"
     ] = None
 
     def __post_init__(self) -> None:

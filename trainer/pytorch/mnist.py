@@ -62,18 +62,18 @@ class Options(TrainingOptions):
         str | None, "folder of IDX files, or `synthetic`; else the run's input `digits`"
     ] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
+    device: Annotated[DeviceName, "device to compute on"] = "auto"
     epochs: Annotated[int, "passes over the training set"] = 8
     batch_size: Annotated[int, "pictures a step, over all ranks together"] = 64
     lr: Annotated[float, "Adadelta's learning rate for that total batch"] = 1.0
     lr_decay: Annotated[float, "factor on the learning rate after each epoch"] = 0.7
-    precision: Annotated[PrecisionName, "what the network computes in"] = "fp32"
-    dist_backend: Annotated[Backend | None, "what DDP's ranks talk by"] = None
+    precision: Annotated[PrecisionName, "precision of the network's arithmetic"] = "fp32"
+    dist_backend: Annotated[Backend | None, "backend by which DDP's ranks communicate"] = None
     dist_url: Annotated[
         str | None, "where DDP's ranks meet, tcp://HOST:PORT or file:///FILE; else MASTER_ADDR"
     ] = None
-    rank: Annotated[int | None, "this process among the ranks, from 0; else RANK"] = None
-    world_size: Annotated[int | None, "number of ranks; else WORLD_SIZE"] = None
+    rank: Annotated[int | None, "rank of this process, from 0 (default: RANK)"] = None
+    world_size: Annotated[int | None, "number of ranks (default: WORLD_SIZE)"] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -292,7 +292,7 @@ def evaluate(job: Job, position: Position, guard: Guard) -> tuple[float, float]:
     guard.settle()
     loss_total, num_right = job.ranks.strategy.sum(totals).tolist()
     if not math.isfinite(loss_total):
-        message = "training has diverged: the loss of the test set is no finite number"
+        message = "training has diverged: the loss of the test set is not finite"
         raise TrainingError(message, hint=hint(job.options))
     return loss_total / num_images, num_right / num_images
 

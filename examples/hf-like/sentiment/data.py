@@ -22,6 +22,9 @@ class Reviews(Dataset):
     def __len__(self) -> int:
         return len(self._reviews)
 
+    def text(self, index: int) -> str:
+        return " ".join(self._reviews[index][0])
+
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         words, is_good = self._reviews[index]
         ids = [WORDS.index(word) for word in words] + [0] * (LENGTH - len(words))

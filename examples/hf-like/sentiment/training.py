@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
+from tabulate import tabulate
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
@@ -66,6 +67,14 @@ class Trainer:
         right = ((self.model.module(ids) > 0) == labels.bool()).sum()
         dist.all_reduce(right)
         return right.item() / len(reviews)
+
+    @torch.no_grad()
+    def sample(self, reviews: Reviews, num_reviews: int = 3) -> str:
+        """Table of the first reviews, and how surely each is praise."""
+        ids = torch.stack([reviews[i][0] for i in range(num_reviews)])
+        praise = self.model.module(ids).sigmoid().tolist()
+        rows = [(reviews.text(i), f"{each:.0%}") for i, each in enumerate(praise)]
+        return tabulate(rows, ("review", "praise"))
 
     def save(self, folder: Path) -> None:
         """Write weights and configuration; rank 0 alone."""

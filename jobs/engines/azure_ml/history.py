@@ -47,7 +47,7 @@ def attempt_of(number: int, details: Mapping[str, Any]) -> Attempt:
 
 
 def our_time(text: Any) -> str | None:
-    """Convert a time of Azure to ISO 8601, UTC, microseconds; None for what is no time."""
+    """Convert a time of Azure to ISO 8601, UTC, microseconds; None for an invalid one."""
     try:
         when = datetime.fromisoformat(text)
         when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
@@ -58,7 +58,7 @@ def our_time(text: Any) -> str | None:
 
 
 def created_of(run_id: str) -> str:
-    """Read the time of creation from a run's id; raises ValueError for an id that is no time."""
+    """Read the time of creation from a run's id; raises ValueError for an invalid id."""
     micros = int(run_id[16:], 36)
     if micros >= _SECOND:
         raise ValueError(run_id)
@@ -99,7 +99,7 @@ def events_of(created: str, attempts: Sequence[Attempt], run_id: str) -> list[Ru
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """A run in a list of jobs: what it is, and how its newest attempt stands."""
+    """A run in a list of jobs, with the state of its newest attempt."""
 
     run: str
     attempt: int

@@ -1,4 +1,4 @@
-"""Make what an Azure ML job carries for its ranks: a file beside the code, a command, variables.
+"""Make the parts of an Azure ML job that start its ranks: a file beside the code, a command, variables.
 
 Pure. The file (`snapshot_file`) is the same for every run, so that equal code is uploaded once; what
 is of one run travels as TRAINYARD_RUN, TRAINYARD_ATTEMPT and TRAINYARD_JOB. None holds a secret: names
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
 from jobs.engines.frameworks import elastic_environment, patience_s
@@ -89,6 +89,7 @@ class NodeJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     streams: dict[str, Stream]
     env: dict[str, str] = {}
     files: dict[str, str] = {}
+    requirements: str | UnsetType = UNSET
 
 
 def snapshot_file() -> bytes:
@@ -133,6 +134,7 @@ def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
     return NodeJob(
         command=spec.command,
         setup=spec.setup,
+        requirements=spec.requirements,
         chief=spec.chief,
         outputs=spec.outputs,
         secrets=spec.secrets,

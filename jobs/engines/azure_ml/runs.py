@@ -189,7 +189,7 @@ class CloudRuns:
         return RunHandle(id=run_id, engine="azureml", run_dir=str(self.runs / run_id))
 
     def record(self, handle: RunHandle) -> RunRecord:
-        """Read what the run was asked to do, and with what."""
+        """Read the run's record: its plan and provenance."""
         record = self._records.get(handle.id)
         if record is None:
             self._bring_record(handle)
@@ -292,7 +292,7 @@ class CloudRuns:
         return None if job is None else {"status": mapping(job.get("properties")).get("status")}
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
-        """Tell what an attempt that has not begun waits for, if its cluster tells."""
+        """Give the reason why an attempt waits, if its cluster reports one."""
         spec = self.record(handle).plan.spec
         path = f"{self.client.workspace}/computes/{spec.compute}"
         compute = self.client.find(path, what=f"asking why {handle.id} waits")
@@ -334,7 +334,7 @@ class CloudRuns:
         return {}
 
     def places(self, handle: RunHandle) -> list[tuple[str, str]]:
-        """Name the addresses and folders of the run and of what it makes."""
+        """Name the addresses and folders of the run and its results."""
         workspace, storage = self.environment.workspace, self.environment.storage
         name = job_name(handle.id, self.newest_attempt(handle))
         runs = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.runs}"

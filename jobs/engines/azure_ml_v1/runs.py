@@ -88,6 +88,6 @@ class V1Artifacts:
             yield Blob(name=job_prefix(job) + name, bytes=size, md5=None, etag="")
 
     def read_parts(self, job: str, parts: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-        """Read ranges of logs, in their order; empty for what is gone."""
+        """Read ranges of logs, in their order; empty for deleted logs."""
         if parts:
             yield from self._session.read(job, parts)

@@ -23,6 +23,7 @@ from jobs.contracts.spec import (
 )
 from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.engines.local.launchers import gang_request
+from jobs.engines.local.layers import find_pip, layer_folder, make_layer
 from jobs.engines.local.loopback import rank_library, why_unguarded
 from jobs.engines.local.runs import LocalRuns, has_record
 from jobs.engines.local.submission import inherited_environment, submit_run
@@ -78,12 +79,13 @@ class LocalEngine:
         """Give the image's name: this machine realises images by name."""
         return image
 
-    def image_digest(self, image: str) -> str | None:
-        """Give the name of the runtime's folder, which is by all that goes into it."""
+    def image_digest(self, spec: JobSpec) -> str | None:
+        """Give the name of the runtime's or the layer's folder, which is by all that goes into it."""
         from jobs.images.runtimes import runtime_root
 
         try:
-            return runtime_root(image, sources_folder()).name
+            root = runtime_root(spec.image, sources_folder())
+            return (layer_folder(spec, root / "bin" / "python") or root).name
         except LaunchError:  # starting the run will say it
             return None
 
@@ -122,6 +124,8 @@ class LocalEngine:
             interpreter=str(interpreter),
             environment=self.environment,
             secrets=dict(secrets),
+            layer=make_layer(plan.spec, interpreter),
+            pip=find_pip(plan.spec, interpreter),
         )
         return submit_run(self.store, plan, handover)
 
@@ -162,7 +166,7 @@ class LocalEngine:
             supervision.ask_to_cancel(run_dir)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
-        """Copy what the run made into `into`; see `Engine.fetch`."""
+        """Copy the run's results into `into`; see `Engine.fetch`."""
         return fetch_run(Path(handle.run_dir), into)
 
 

@@ -21,6 +21,7 @@ from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.rank.world import RankJob
 from jobs.runs.signatures import forget_signatures_of_the_dead
+from jobs.runs.supervision import Handover
 
 FOLDERS = ("logs", "ranks", "nodes", "checkpoints", "outputs")
 
@@ -38,8 +39,7 @@ def prepare(
     spec: JobSpec,
     request: GangRequest,
     *,
-    environment: Environment,
-    interpreter: str,
+    handover: Handover,
     nodes: tuple[int, ...],
     wait: Callable[..., None],
 ) -> None:
@@ -54,12 +54,14 @@ def prepare(
     for name in spec.outputs:
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
     (run_dir / PROGRAM_FILE).write_bytes(rank_program())
-    folders = _fetch_inputs(spec, environment, run_dir, wait) if spec.inputs else {}
+    folders = _fetch_inputs(spec, handover.environment, run_dir, wait) if spec.inputs else {}
     job = RankJob(
         run_dir=str(run_dir),
         command=request.command,
         setup=request.setup,
-        interpreter=interpreter,
+        interpreter=handover.layer or handover.interpreter,
+        path=[str(Path(handover.interpreter).parent)] if handover.layer else (),
+        pip=handover.pip,
         processes_per_node=request.processes_per_node,
         inputs={name: _place(folders[name], each.file) for name, each in spec.inputs.items()},
         streams=tuple(name for name, each in spec.inputs.items() if each.mode == "stream"),

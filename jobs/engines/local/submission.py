@@ -55,8 +55,9 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
                 run_dir,
                 plan,
                 handover.environment,
-                # The runtime's folder is named by all that went into it.
-                image_digest=Path(handover.interpreter).parent.parent.name or None,
+                # The folder of a runtime, and of a layer, is named by all that went into it.
+                image_digest=Path(handover.layer or handover.interpreter).parent.parent.name
+                or None,
             )
             slots.enqueue(run_dir, plan.spec.nodes, plan.spec.priority)
             store.commit(record)
@@ -99,7 +100,7 @@ def _claim(store: RunStore) -> tuple[RunHandle, int]:
 
 
 def _remove_abandoned(store: RunStore) -> None:
-    """Remove what a `launch` had copied that was killed before there was a run."""
+    """Remove copies of a `launch` that was killed before its run existed."""
     try:
         names = [each for each in store.names() if store.is_unfinished(each)]
     except LaunchError:  # to make a run will say it

@@ -108,8 +108,7 @@ class Supervisor:
             self._run_dir,
             self._spec,
             self._request,
-            environment=self._handover.environment,
-            interpreter=self._handover.interpreter,
+            handover=self._handover,
             nodes=nodes,
             wait=self._wakeup.wait_interruptibly,
         )

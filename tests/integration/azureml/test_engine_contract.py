@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from jobs.contracts.spec import Environment, JobSpec, LogLine, RunHandle, RunState, RunStatus
 from jobs.engines import load_engine, load_store
 from jobs.engines.base import Engine
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.gangs import Gangs, make_spec
+from tests.fakes.wheels import make_wheel, requirement
 
 REFERENCE = f"registry.azurecr.io/python@sha256:{'a' * 64}"
 PROGRAM = """\
@@ -29,6 +32,13 @@ for step in range(3):
 Path(os.environ["TRAINYARD_OUTPUT_MODEL"], f"model-{rank}").write_text(rank)
 """
 FAILING = "import os\nif os.environ['RANK'] == '1':\n    raise SystemExit(3)\n"
+# Of its own folder, so that neither the checkout nor the image can bring it.
+PACKAGES = """\
+import importlib, os, sys
+for name in sys.argv[1:]:
+    print(name, importlib.import_module(name).SAYS, flush=True)
+print(os.environ["PATH"].startswith(sys.prefix + "/bin:"), flush=True)
+"""
 SLEEPING = "import time\nprint('asleep', flush=True)\ntime.sleep(600)\n"
 WAIT_S = 300.0
 
@@ -89,12 +99,43 @@ def bench(
     yield from azure_bench(request.getfixturevalue("standing_azure"), request.param)
 
 
+def installed() -> list[str]:
+    """Distributions of the interpreter that stands for the image, which is ours, too."""
+    folder = Path(sysconfig.get_path("purelib"))
+    return sorted(path.name for path in folder.glob("*.dist-info"))
+
+
 def texts(lines: list[LogLine], rank: int) -> list[str]:
     return [line.text for line in lines if line.rank == rank]
 
 
 class TestEngine:
     """What `jobs.engines.base.Engine` promises."""
+
+    def test_packages_that_a_job_brings_are_there_for_its_ranks_and_nowhere_else(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        engine, before = bench.engine, installed()
+        code = tmp_path / "code"
+        code.mkdir()
+        locked = make_wheel(code / "wheels", "lockedpackage", "1.0", "SAYS = 'from the file'")
+        make_wheel(code / "more", "setuppackage", "1.0", "SAYS = 'from setup'")
+        (code / "needed.txt").write_text(
+            f"--no-index\n--find-links wheels\n{requirement(locked)}", encoding="utf-8"
+        )
+        spec = bench.spec(
+            code,
+            PACKAGES,
+            requirements="needed.txt",
+            setup=("pip install --no-index --find-links more setuppackage",),
+        )
+        words = (*spec.command, "lockedpackage", "setuppackage")
+        handle = engine.submit(engine.plan(structs.replace(spec, command=words)), {})
+        assert bench.wait(handle).state is RunState.COMPLETED, engine.store.error(handle)
+        lines = list(engine.logs(handle, None, follow=False))
+        said = ["lockedpackage from the file", "setuppackage from setup", "True"]
+        assert {rank: texts(lines, rank)[-3:] for rank in (0, 1)} == {0: said, 1: said}
+        assert installed() == before
 
     def test_a_run_is_planned_submitted_followed_and_fetched(
         self, bench: Bench, tmp_path: Path

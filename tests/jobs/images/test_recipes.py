@@ -51,7 +51,7 @@ def test_the_context_holds_what_the_dockerfile_copies_and_nothing_else(
     context.mkdir()
     lay_context(recipe, context)
     own = [f"images/{image}/Dockerfile", f"images/{image}/{lock}"]
-    tools = ["images/sbom.py", "images/uv.txt", "images/with-index.sh"]
+    tools = ["images/pip.txt", "images/sbom.py", "images/uv.txt", "images/with-index.sh"]
     assert sorted(read_folder(context)) == sorted([*SHARED, *own, *tools, *TRAINER])
     assert recipe.arguments["LOCK"] == lock
     assert recipe.arguments["GPU_OPERATIONS"] == {"cpu": "none", "cuda": "nccl"}[variant]
@@ -76,7 +76,13 @@ def test_the_context_says_nothing_of_this_machine(project, tmp_path):
 
 CHANGES = [
     *("images/pytorch/Dockerfile", "images/pytorch/requirements.txt", "images/horovod/build.py"),
-    *("images/uv.txt", "images/sbom.py", "images/with-index.sh", "trainer/pytorch/mnist.py"),
+    *(
+        "images/pip.txt",
+        "images/uv.txt",
+        "images/sbom.py",
+        "images/with-index.sh",
+        "trainer/pytorch/mnist.py",
+    ),
 ]
 
 

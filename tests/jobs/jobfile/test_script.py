@@ -242,6 +242,21 @@ def test_set_and_the_options_hold_for_a_script(folder):
     assert (job.inputs["digits"].dataset, loaded.folder) == ("digits", folder)
 
 
+def test_requirements_beside_the_script_are_the_jobs(folder):
+    (folder / "train.py").write_text(DDP_TEXT)
+    (folder / "requirements.txt").write_text("tabulate\n")
+    loaded = load_job("train.py")
+    assert (loaded.job.requirements, loaded.code.requirements) == (("requirements.txt",) * 2)
+    assert loaded.sentences == (
+        "train.py uses torch.distributed: image pytorch, launcher torch, one process per GPU",
+        "requirements.txt: installed over the image; else --set requirements=null",
+    )
+    assert load_job("train.py", ["requirements=null"]).job.requirements is None
+    (folder / "jobs").mkdir()
+    written = write_job(folder / "train.py", "train.py", folder=folder / "jobs")
+    assert "requirements: ../requirements.txt # over the image\n" in written.text
+
+
 def test_arguments_behind_a_job_file_are_refused(folder):
     with pytest.raises(LaunchError, match="unexpected argument: -x; `digits` is not a script"):
         load_job("digits", arguments=["-x"])

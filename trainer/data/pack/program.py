@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("error: interrupted (hint: type the same again: it goes on)", file=sys.stderr)
+        print("error: interrupted (hint: type the same again to continue)", file=sys.stderr)
         return _INTERRUPTED
     return 0
 
@@ -202,7 +202,7 @@ def _forget_other_plan(partial: PartialFolder, plan: Plan, events: Events) -> No
     if begun == plan.digest:
         return
     if begun:
-        events.tell("note", "what was begun here was of other files: it is packed anew")
+        events.tell("note", "the unfinished shards here are of other files: packing starts again")
     partial.empty()
     write_whole(path, plan.digest.encode())
 

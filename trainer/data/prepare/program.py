@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("error: interrupted (hint: type the same again: it goes on)", file=sys.stderr)
+        print("error: interrupted (hint: type the same again to continue)", file=sys.stderr)
         return 130
     return 0
 
@@ -94,15 +94,15 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         type=Path,
         metavar="DIR",
-        help="where the archives are (digits: none)",
+        help="folder that holds the archives (digits: none)",
     )
     parser.add_argument("--to", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--download", action="store_true", help="get archives that are missing")
+    parser.add_argument("--download", action="store_true", help="download missing archives")
     parser.add_argument(
         "--checksums",
         type=Path,
         metavar="FILE",
-        help="of archives you packed yourself, as md5sum or sha256sum writes them",
+        help="checksums of your own archives, in the format of md5sum or sha256sum",
     )
     parser.add_argument("--json", action="store_true", help="print events as JSON lines")
     return parser

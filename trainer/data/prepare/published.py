@@ -128,7 +128,7 @@ def read_checksums(path: Path) -> dict[str, Checksum]:
         matched = _LINE.fullmatch(line)
         algorithm = _ALGORITHMS.get(len(matched[1])) if matched else None
         if not matched or not algorithm or algorithm not in hashlib.algorithms_available:
-            message = f"line {number} of `{path}` is no checksum and file name"
+            message = f"line {number} of `{path}` is not a checksum and a file name"
             raise TrainingError(message, hint="sha256sum *.tar* > FILE")
         name = Path(matched[2]).name
         origin = f"`{path.name}` lists"

@@ -160,8 +160,8 @@ def is_prepared(target: Path, dataset: str) -> tuple[int, int] | None:
     except (OSError, ValueError, KeyError, TypeError):
         stated = None
     if stated is None:
-        message = f"`{target}` is there already, and is no prepared {dataset}"
-        raise TrainingError(message, hint="choose another --to, or take it away")
+        message = f"`{target}` exists already, and is not a prepared {dataset}"
+        raise TrainingError(message, hint="choose another --to, or remove it")
     num_files, num_bytes = count_files(target)
     found = (num_files - 1, num_bytes - (target / RECEIPT).stat().st_size)
     if found != stated:
@@ -169,7 +169,7 @@ def is_prepared(target: Path, dataset: str) -> tuple[int, int] | None:
             f"`{target}` was prepared with {stated[0]} files of {stated[1]} bytes, "
             f"and has {found[0]} of {found[1]} now"
         )
-        raise TrainingError(message, hint="take it away, and type the same again")
+        raise TrainingError(message, hint="remove it, then type the same again")
     return found
 
 

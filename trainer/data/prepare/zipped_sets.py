@@ -66,7 +66,7 @@ def _zip_files(path: Path, kept: re.Pattern[str]) -> Contents:
     """Keep the members whose names match, under the name in the pattern's group."""
     directory = [info for info in read_directory(path) if kept.fullmatch(member_path(info))]
     if not directory:
-        message = f"`{path.name}` holds nothing of what it should"
+        message = f"`{path.name}` holds none of the expected files"
         raise TrainingError(message, hint=GET_AGAIN)
 
     def files(source: ArchiveFile) -> Iterator[Member]:

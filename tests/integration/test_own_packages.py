@@ -1,0 +1,210 @@
+"""Packages that jobs bring, on this machine: made once for a content, whole or absent, never in the image."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import RunState
+from jobs.engines.local.layers import layer_folder, make_layer
+from jobs.images.layers import build_layer, layer_root
+from jobs.images.runtimes import PROJECT
+from jobs.jobfile.read import decode_job
+from jobs.jobfile.requirements import fingerprint
+from jobs.launching.plan import plan_on
+from jobs.launching.rerun import differences, recorded_job
+from tests.fakes.gangs import Gangs, make_spec
+from tests.fakes.wheels import make_wheel, requirement
+
+OURS = Path(sys.executable)
+OFFLINE = "--no-index\n--find-links wheels\n"
+# Says so when it has begun, in a process that is killed from outside.
+BUILDER = """
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from jobs.images.layers import build_layer
+root, python, project, folder = map(Path, sys.argv[1:5])
+build_layer(root, python, project, folder=folder, requirements="slow.txt", environ={"PATH": "/usr/bin:/bin"},
+            report=lambda title: nullcontext())
+"""
+
+
+class Code:
+    """The folder of a job, whose package no other test has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.package = f"package{secrets.token_hex(6)}"
+        folder.mkdir()
+        self.write("1.0", "SAYS = 'one'")
+
+    def write(self, version: str, text: str, *requires: str) -> Path:
+        wheel = make_wheel(self.folder / "wheels", self.package, version, text, *requires)
+        (self.folder / "needed.txt").write_text(f"{OFFLINE}{self.package}\n", encoding="utf-8")
+        return wheel
+
+    def root(self, python: Path = OURS) -> Path:
+        return layer_root(python, fingerprint(self.folder, "needed.txt"))
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Iterator[Code]:
+    made = Code(tmp_path / "code")
+    roots = [made.root()]
+    yield made
+    roots.append(made.root())
+    for each in {*roots}:
+        for left in each.parent.glob(f"{each.name}*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+@pytest.fixture
+def gangs(tmp_path: Path) -> Iterator[Gangs]:
+    made = Gangs(tmp_path / "workspace")
+    yield made
+    made.end()
+
+
+def tree(folder: Path) -> set[tuple[str, int]]:
+    """Names and times of all that lies in a folder; times of folders, as pip would change these."""
+    return {(str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*") if path.is_dir()}
+
+
+def test_second_run_takes_the_layer_and_other_content_makes_another(code: Code, capsys):
+    spec = make_spec(["true"], code=str(code.folder), requirements="needed.txt")
+    first = make_layer(spec, OURS)
+    assert "needed.txt: installing packages" in capsys.readouterr().err
+    made = Path(str(first)).parents[1]
+    assert make_layer(spec, OURS) == first
+    assert (capsys.readouterr().err, made) == ("", code.root())
+    code.write("1.1", "SAYS = 'two'")
+    assert code.root() != made
+    shutil.rmtree(made)
+
+
+def test_rerun_makes_the_layer_again_from_the_runs_own_copy(code: Code, gangs: Gangs):
+    program = f"import {code.package}; print({code.package}.SAYS)"
+    spec = {"code": str(code.folder), "requirements": "needed.txt"}
+    first = gangs.python(program, **spec)
+    assert gangs.wait(first).state is RunState.COMPLETED
+    shutil.rmtree(code.root())
+    record = gangs.engine.store.record(first)
+    kept = code.folder.rename(code.folder.with_name("elsewhere"))
+    recorded = recorded_job(record, Path(first.run_dir), gangs.engine)
+    plan = plan_on(decode_job(recorded.tree), recorded.code, gangs.engine)
+    again = gangs.engine.submit(plan, {})
+    gangs.handles.append(again)
+    assert gangs.wait(again).state is RunState.COMPLETED
+    assert gangs.texts(again, 0) == ["one"]
+    assert gangs.engine.store.record(again).image_digest == record.image_digest
+    kept.rename(code.folder)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_hashes_are_held_against_what_is_installed(code: Code, *, changed: bool):
+    line = requirement(code.write("1.0", "SAYS = 'one'"))
+    wheel = code.write("1.0", "SAYS = 'other'" if changed else "SAYS = 'one'")
+    assert (requirement(wheel) != line) is changed
+    (code.folder / "needed.txt").write_text(OFFLINE + line, encoding="utf-8")
+    spec = make_spec(["true"], code=str(code.folder), requirements="needed.txt")
+    if not changed:
+        assert make_layer(spec, OURS) == str(code.root() / "bin" / "python")
+        return
+    with pytest.raises(LaunchError) as caught:
+        make_layer(spec, OURS)
+    told = f"needed.txt: `{code.package}==1.0` is not the file that its hash names"
+    assert caught.value.message == told
+
+
+def test_builder_that_is_killed_leaves_no_layer_and_the_next_one_builds_it(code: Code, tmp_path):
+    (code.folder / "slow.txt").write_text(f"{code.package}\n", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # an index that never answers
+        index = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        environ = {**os.environ, "PIP_INDEX_URL": index, "PIP_CONFIG_FILE": os.devnull}
+        environ["PYTHONPATH"] = str(PROJECT)
+        words = [str(each) for each in (code.root(), OURS, PROJECT, code.folder)]
+        argv = [sys.executable, "-c", BUILDER, *words]
+        builder = subprocess.Popen(argv, env=environ, start_new_session=True, cwd=tmp_path)
+        connection, _ = silent.accept()  # pip asks for the package: the layer is half made
+        os.killpg(builder.pid, signal.SIGKILL)
+        builder.wait()
+        connection.close()
+    assert (code.root() / "bin" / "python").exists()
+    assert not (code.root() / ".finished").exists()
+    spec = make_spec(["true"], code=str(code.folder), requirements="needed.txt")
+    assert make_layer(spec, OURS) == str(code.root() / "bin" / "python")
+    assert (code.root() / ".finished").exists()
+
+
+def test_two_launches_at_once_make_one_layer(code: Code):
+    begun: list[str] = []
+    argv = [
+        *(sys.executable, "-c", BUILDER.replace("slow.txt", "needed.txt")),
+        *(str(each) for each in (code.root(), OURS, PROJECT, code.folder)),
+    ]
+    environ = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    both = [subprocess.Popen(argv, env=environ) for _ in range(2)]
+    assert [each.wait(timeout=300) for each in both] == [0, 0]
+    build_layer(
+        *(code.root(), OURS, PROJECT),
+        folder=code.folder,
+        requirements="needed.txt",
+        environ={},
+        report=lambda title: nullcontext(begun.append(title)),
+    )
+    log = code.root().with_name(f"{code.root().name}.log").read_text(encoding="utf-8")
+    assert (log.count("Successfully installed"), begun) == (1, [])
+
+
+def test_what_horovod_is_linked_against_is_not_replaced(code: Code, torch_gangs: Gangs):
+    code.write("1.0", "SAYS = 'one'", "torch<2")
+    python = torch_gangs.runtime("pytorch")
+    before = tree(python.parents[1])
+    with pytest.raises(LaunchError) as caught:
+        torch_gangs.python(
+            "print(1)", image="pytorch", code=str(code.folder), requirements="needed.txt"
+        )
+    told = caught.value.message
+    assert told.startswith(
+        f"needed.txt asks for `{code.package} 1.0 depends on torch<2`, and the image has `torch=="
+    )
+    assert tree(python.parents[1]) == before
+    assert torch_gangs.engine.store.list() == []
+
+
+def test_layer_and_setup_leave_the_runtime_as_it_is(code: Code, torch_gangs: Gangs):
+    code.write("1.0", "SAYS = 'one'", "torch")
+    make_wheel(code.folder / "more", "fromsetup", "1.0", "SAYS = 'two'")
+    python = torch_gangs.runtime("pytorch")
+    before = tree(python.parents[1])
+    handle = torch_gangs.python(
+        f"import torch, {code.package}, fromsetup; print(torch.__file__, {code.package}.SAYS, fromsetup.SAYS)",
+        image="pytorch",
+        code=str(code.folder),
+        requirements="needed.txt",
+        setup=("pip install -q --no-index --find-links more fromsetup", "command -v pip"),
+    )
+    assert torch_gangs.wait(handle).state is RunState.COMPLETED, torch_gangs.error(handle)
+    (torch,) = python.parents[1].glob("lib/python3*/site-packages/torch/__init__.py")
+    pip = f"{handle.run_dir}/nodes/0.layer/bin/pip"
+    said = torch_gangs.texts(handle, 0) + torch_gangs.texts(handle, 1)
+    assert sorted(said) == sorted([pip, f"{torch} one two", f"{torch} one two"])
+    assert tree(python.parents[1]) == before
+    record = torch_gangs.engine.store.record(handle)
+    root = layer_folder(record.plan.spec, python)
+    assert root is not None
+    assert record.image_digest == root.name
+    assert differences(record, Path(handle.run_dir), torch_gangs.engine) == []
+    shutil.rmtree(root)
