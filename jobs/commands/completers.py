@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from jobs.contracts.errors import LaunchError
 if TYPE_CHECKING:
     from typer._click.core import Command
 
-    from jobs.contracts.spec import DatasetVersion, Environment
+    from jobs.contracts.spec import DatasetVersion, Environment, JobSpec
 
 # What can be typed, and a word about each.
 Choices = dict[str, str]
@@ -111,6 +112,29 @@ def runs(ctx: typer.Context, incomplete: str) -> Choices:
 
     del incomplete
     return dict(load_store(_environment(ctx)).known(NUM_RUNS))
+
+
+@_offered
+def states(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the states of runs."""
+    from jobs.contracts.spec import RunState
+
+    del ctx, incomplete
+    return dict.fromkeys(RunState, "")
+
+
+@_offered
+def run_names(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the names of the newest runs' jobs."""
+    del incomplete
+    return dict.fromkeys((spec.name for spec in _specs(ctx)), "")
+
+
+@_offered
+def experiments(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the experiments of the newest runs."""
+    del incomplete
+    return dict.fromkeys((spec.experiment or spec.name for spec in _specs(ctx)), "")
 
 
 @_offered
@@ -229,6 +253,19 @@ def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
 
     store = peek_data_store(_environment(ctx))
     return [record.pinned() for record in Datasets(store).versions(damaged=[])] if store else []
+
+
+def _specs(ctx: typer.Context) -> list[JobSpec]:
+    """Read the newest jobs whose record this machine has; ask nothing of Azure."""
+    from jobs.engines import load_store
+    from jobs.runs.store import RunStore, read_record
+
+    local = RunStore(load_store(_environment(ctx)).workspace)
+    found: list[JobSpec] = []
+    for name in local.names()[:NUM_RUNS]:
+        with suppress(LaunchError):  # another one is damaged, or no run yet
+            found.append(read_record(local.runs / name).plan.spec)
+    return found
 
 
 def _environment(ctx: typer.Context) -> Environment:

@@ -48,7 +48,7 @@ def versions_table(records: Sequence[DatasetRecord]) -> str:
         for record in records
     ]
     header = ("NAME", "VERSION", "FILES", "SIZE", "CREATED (UTC)", "DIGEST")
-    return console.table(header, rows, right=(1, 2, 3))
+    return console.table(header, rows, right=(1, 2, 3), gives_way=(2, 4))
 
 
 def version_text(record: DatasetRecord, places: Iterable[tuple[str, str]]) -> str:

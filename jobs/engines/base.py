@@ -21,6 +21,7 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.runs.checkpoints import Checkpoint
+from jobs.runs.selection import Selection
 from jobs.runs.store import RunEvent
 
 
@@ -66,8 +67,12 @@ class Runs(Protocol):
         """Give what can name the newest runs, with a word on each; asks nobody, for a TAB."""
         ...
 
-    def list(self, limit: int | None = 20) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None), newest first."""
+    def names(self) -> Sequence[str]:
+        """List the ids of the runs that this machine knows, newest first; asks nobody."""
+        ...
+
+    def list(self, limit: int | None = 20, selection: Selection | None = None) -> list[RunStatus]:
+        """Status of the newest `limit` runs (all when None) of a selection, newest first."""
         ...
 
     def find(self, name: str) -> RunHandle:

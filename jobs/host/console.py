@@ -15,6 +15,9 @@ Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cya
 # What a shell reports for a program that a closed pipe ended: 128 + SIGPIPE.
 READER_GONE = 141
 
+# Words of a table are not shortened to less.
+_LEAST_WIDTH = 10
+
 _STYLE_CODE = re.compile(r"\x1b\[[0-9;]*m")
 # What a terminal obeys, but colours (their codes are matched whole), tabs and ends of lines.
 _CONTROL = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -101,19 +104,64 @@ def confirm(question: str) -> bool:
 
 
 def table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    gives_way: Sequence[int] = (),
 ) -> str:
-    """Columns aligned by their widest cell; `right` names the columns of numbers."""
+    """Align columns by their widest cell; `right` names the columns of numbers.
+
+    On a terminal that is too narrow, empty columns are left out. Then words are shortened, the
+    longest first, but not those of the first column; then the columns `gives_way` are left out,
+    one after the other.
+    """
     cells = [list(header), *[list(row) for row in rows]]
-    widths = [max(_width(row[column]) for row in cells) for column in range(len(header))]
+    columns = list(range(len(header)))
+    room = terminal_width()
+    if room is not None and _excess(_widths(cells), room) > 0:
+        columns = [column for column in columns if any(row[column] for row in rows)]
+    shown, is_fit = _fitted(cells, columns, right, room)
+    for column in gives_way:
+        if is_fit:
+            break
+        if column in columns:
+            columns.remove(column)
+            shown, is_fit = _fitted(cells, columns, right, room)
+    widths = _widths(shown)
     lines = [
         "  ".join(
             _padded(cell, width, is_right=column in right)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for cell, width, column in zip(row, widths, columns, strict=True)
         ).rstrip()
-        for row in cells
+        for row in shown
     ]
     return "\n".join([styled(lines[0], "bold"), *lines[1:]])
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that stdout is; None where it is a file or a pipe."""
+    if not is_terminal(sys.stdout):
+        return None
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told[:6]) > 0:
+        return int(told[:6])
+    try:
+        # A terminal that does not know its width says 0.
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def shortened(text: str, width: int) -> str:
+    """Shorten a text: the end of a sentence, but the middle of a name or a path."""
+    if _width(text) <= width:
+        return text
+    text = _STYLE_CODE.sub("", text)
+    if " " in text:
+        return f"{text[: width - 3].rstrip()}..."
+    end = (width - 3) // 2
+    return f"{text[: width - 3 - end]}...{text[len(text) - end :]}"
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
@@ -163,6 +211,37 @@ def size_text(num_bytes: int) -> str:
         if value < 999.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} TB"
+
+
+def _fitted(
+    cells: Sequence[Sequence[str]], columns: Sequence[int], right: Sequence[int], room: int | None
+) -> tuple[list[list[str]], bool]:
+    """Take the columns; shorten words to the room. Tells whether the rows fit then."""
+    shown = [[row[column] for column in columns] for row in cells]
+    if room is None:
+        return shown, True
+    widths = _widths(shown)
+    too_many = _excess(widths, room)
+    least = [max(_LEAST_WIDTH, len(cell)) for cell in shown[0]]
+    of_words = [at for at, column in enumerate(columns) if at and column not in right]
+    while too_many > 0:
+        widest = max(of_words, key=lambda at: widths[at] - least[at], default=0)
+        if not widest or widths[widest] <= least[widest]:
+            break
+        widths[widest] -= 1
+        too_many -= 1
+    for row in shown:
+        for at in of_words:
+            row[at] = shortened(row[at], widths[at])
+    return shown, too_many <= 0
+
+
+def _excess(widths: Sequence[int], room: int) -> int:
+    return sum(widths) + 2 * (len(widths) - 1) - room
+
+
+def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_width, column)) for column in zip(*cells, strict=True)]
 
 
 def _width(cell: str) -> int:

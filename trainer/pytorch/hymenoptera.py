@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -65,6 +65,7 @@ from trainer.pytorch.strategy import (
 )
 
 PROGRAM = "trainer.pytorch.hymenoptera"
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 LR_BATCH = 256
 NUM_SHOWN = 12
 
@@ -226,7 +227,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,

@@ -27,7 +27,7 @@ from torch import nn
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -57,6 +57,7 @@ from trainer.pytorch.strategy import (
 )
 
 PROGRAM = "trainer.pytorch.maskrcnn"
+MAIN_FIGURE = MainFigure(split="val", name="mask_ap", goal="max")
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
 STEPS_AT = (16 / 26, 22 / 26)
@@ -240,7 +241,13 @@ def train(job: Job) -> None:
     figures: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,

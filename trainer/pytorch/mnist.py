@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -47,6 +47,7 @@ from trainer.pytorch.program import run_program
 from trainer.pytorch.strategy import Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.mnist"
+MAIN_FIGURE = MainFigure(split="test", name="accuracy", goal="max")
 SYNTHETIC = "synthetic"
 NUM_CLASSES = 10
 EVALUATION_BATCH = 1024  # of all ranks together
@@ -175,7 +176,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,

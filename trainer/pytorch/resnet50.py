@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional
 
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -55,6 +55,7 @@ from trainer.pytorch.program import run_program
 from trainer.pytorch.strategy import Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.resnet50"
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +169,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
@@ -40,6 +40,7 @@ from trainer.tfkeras.callbacks import Evaluation, Feed, Protocol, WatchedLoss
 from trainer.tfkeras.optimizer import average_gradients
 
 PROGRAM = "trainer.tfkeras.resnet50"
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +73,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = job.make_progress(metrics, throughput)
         guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.options.hint)

@@ -63,7 +63,8 @@ def test_verbs_are_offered(launching):
 
 
 def test_options_are_offered_once_a_dash_is_typed(launching):
-    long = ["--limit", "--all", "--json", "--stack", "--env", "--help"]
+    long = ["--limit", "--name", "--experiment", "--tag", "--state", "--since", "--all"]
+    long += ["--json", "--stack", "--env", "--help"]
     assert complete(launching, "launch ls --") == long
     assert complete(launching, "launch --") == ["--version", "--debug", "--help"]
 
@@ -176,6 +177,15 @@ def test_a_store_that_hangs_is_not_waited_for(launching):
         assert complete(launching, line) == []
         # The bound is 2 s; unanswered requests would be tried for minutes.
         assert time.monotonic() - began < 30
+
+
+def test_states_names_and_experiments_of_runs_are_offered(launching):
+    launching.add_run(name="first")
+    launching.add_run(name="second", experiment="sweep")
+    line = f"launch ls --env {launching.env_file}"
+    assert complete(launching, f"{line} --state p") == ["preparing", "preempted"]
+    assert complete(launching, f"{line} --name ") == ["second", "first"]
+    assert complete(launching, f"{line} --experiment ") == ["sweep", "first"]
 
 
 def test_keys_of_a_job_are_offered_for_set(launching):
