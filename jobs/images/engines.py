@@ -98,7 +98,7 @@ class ContainerEngine:
         return [self._command("push", *options, reference, f"docker://{target}")]
 
     def pushed_digest(self, target: str, digest_file: Path) -> str:
-        """Give the digest under which the registry keeps what was pushed."""
+        """Give the digest under which the registry keeps the pushed image."""
         if self.name != "docker":
             return digest_file.read_text(encoding="utf-8").strip()
         asked = ["image", "inspect", "--format", "{{json .RepoDigests}}", target]

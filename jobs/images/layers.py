@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,6 +78,9 @@ def build_layer(
 def pip_folder(python: Path, project: Path, *, report: Report) -> Path:
     """Give the folder of the pip that layers and `setup` use, which no runtime holds; made once."""
     lock_file = project / PIP_LOCK
+    if not lock_file.is_file():
+        message = f"{project} has no {PIP_LOCK}, which names the pip of layers"
+        raise EnvironmentFailure(message, hint=f"git -C {shlex.quote(str(project))} pull")
     key = content_key([lock_file.read_bytes()])
     root = cache_root(os.environ) / "pip" / key
     if (root / FINISHED).exists():

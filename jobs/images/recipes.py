@@ -1,4 +1,4 @@
-"""Reads from the project what goes into a container image, and names it; starts nothing.
+"""Read the files of a container image from the project and name the image; start nothing.
 
 The tag is a hash of every byte that goes in, so a tag that is there needs no second build.
 """
@@ -75,7 +75,7 @@ def dockerfile_of(image: str, project: Path) -> Path:
 
 
 def read_recipe(image: str, variant: str, project: Path) -> Recipe:
-    """Read what one variant is built from. Raises NotFound for one that is not there."""
+    """Read the recipe of one variant. Raises NotFound for an unknown one."""
     dockerfile = dockerfile_of(image, project)
     given = bases(dockerfile.read_text(encoding="utf-8"))
     special = f"requirements-{variant}.txt"
@@ -120,7 +120,7 @@ def variant_arguments(image: str, variant: str, given: Mapping[str, str]) -> dic
 
 
 def code_files(project: Path, folder: str) -> dict[str, Path]:
-    """List the files of a package, less what Python and editors leave there."""
+    """List the files of a package, without those that Python and editors leave there."""
     found: dict[str, Path] = {}
     for parent, folders, names in os.walk(project / folder):
         folders[:] = [each for each in folders if each != "__pycache__" and each[0] != "."]

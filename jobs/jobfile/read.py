@@ -352,7 +352,7 @@ def _nearest_job(name: str, folder: Path) -> str:
 
 
 def _job_files(folder: Path) -> list[str]:
-    """List the names of what could be a job file."""
+    """List the names of possible job files."""
     files = [file for file in _names(folder) if file.endswith(SUFFIXES)]
     return [file for file in files if not file.startswith("Pulumi.")]
 

@@ -68,7 +68,7 @@ class RunDiff(Struct, frozen=True, kw_only=True):
 
 
 def compare(a: RunSide, b: RunSide) -> RunDiff:
-    """Compare two runs; what is equal is left out, figures are all there."""
+    """Compare two runs; equal values are left out, figures are kept."""
     facts = facts_of(a.record), facts_of(b.record)
     keys = list(dict.fromkeys([*facts[0], *facts[1]]))
     labels = sorted({*a.metrics, *b.metrics})
@@ -92,7 +92,7 @@ def compare(a: RunSide, b: RunSide) -> RunDiff:
 
 
 def facts_of(record: RunRecord) -> dict[str, str]:
-    """List what may differ between runs, one text a key."""
+    """List the values that may differ between runs, one text per key."""
     spec = record.plan.spec
     command, args = split_argv(spec.command)
     facts = {"command": " ".join(command)}
@@ -156,7 +156,7 @@ def _dirty_diff(record: RunRecord) -> str:
 
 
 def _code_diff(a: RunRecord, b: RunRecord) -> str:
-    """Diff what was not committed: a diff of the two diffs."""
+    """Diff the uncommitted changes: a diff of the two diffs."""
     dirty = [_dirty_diff(record).splitlines() for record in (a, b)]
     lines = difflib.unified_diff(*dirty, fromfile=a.id, tofile=b.id, lineterm="", n=1)
     return "\n".join(lines)

@@ -46,7 +46,7 @@ def lines_to_the_end(
 
 
 def wait_until_started(engine: Engine, handle: RunHandle) -> RunStatus:
-    """Wait while the run is queued or prepared, saying every change and what it waits for."""
+    """Wait while the run is queued or prepared; print every change and its reason."""
     said: tuple[RunState, str | None] | None = None
     pauses = Pauses()
     while True:

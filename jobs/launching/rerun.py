@@ -100,7 +100,7 @@ def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> Resume
 
 
 def differences(record: RunRecord, run_dir: Path, engine: Engine) -> list[str]:
-    """Tell what cannot be as it was, one sentence each."""
+    """List differences that cannot be avoided, one sentence each."""
     spec, environment = record.plan.spec, engine.environment
     found: list[str] = []
     if spec.cluster not in environment.clusters:

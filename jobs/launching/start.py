@@ -101,7 +101,7 @@ def say_summary(
     *,
     is_fetched: bool = False,
 ) -> None:
-    """Say how the run ended, first line first, what it cost, and what can be typed next.
+    """Print how the run ended, its cost, and the commands to type next.
 
     `is_fetched` says that what it made is brought home from Azure right after.
     """

@@ -214,7 +214,7 @@ class Rank:
                 return
 
     def _drain(self, output: int) -> None:
-        """Read what the child left in the pipe, and no more: a grandchild may hold it open."""
+        """Read the child's bytes in the pipe, and no more: a grandchild may hold it open."""
         left = int.from_bytes(fcntl.ioctl(output, 0x541B, bytes(4)), sys.byteorder)  # FIONREAD
         while left > 0:
             data = _read(output)
@@ -224,7 +224,7 @@ class Rank:
             left -= len(data)
 
     def _try(self, step: Callable[..., T], *arguments: Any) -> T | None:
-        """Do what only records: a fault of ours in it is noted, and costs the command nothing."""
+        """Run a recording step: its errors are noted and do not affect the command."""
         try:
             return step(*arguments)
         except Exception as error:  # noqa: BLE001 (whatever it is: the verdict is not to hang on it)
@@ -279,7 +279,7 @@ def oom_kills() -> int:
 
 
 def _read(fd: int) -> bytes | None:
-    """Read what is there; b"" at the end of the stream, None while nothing is there."""
+    """Read the available bytes; b"" at the end of the stream, None while there are none."""
     try:
         return os.read(fd, CHUNK)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Copies what a run made into a folder: whole files only, none twice, while the run is on, too."""
+"""Copy a run's results into a folder: complete files only, none twice, also while the run is on."""
 
 from __future__ import annotations
 

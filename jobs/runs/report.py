@@ -51,7 +51,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
 
 
 def read_report(status: RunStatus, error: RankError | None) -> RunReport:
-    """Read what a run, over or not, has written into its run directory."""
+    """Read the files that a run, over or not, has written into its run directory."""
     run_dir = Path(status.run_dir)
     curves = read_curves(run_dir / "metrics.jsonl")
     summary = _read_summary(run_dir / "summary.json")

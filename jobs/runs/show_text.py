@@ -106,7 +106,7 @@ def _inputs(record: RunRecord) -> list[str]:
 
 
 def checkpoints_text(status: RunStatus, checkpoints: Sequence[Checkpoint], stack: list[str]) -> str:
-    """Word the newest checkpoint, and what goes on from it; there is at least one."""
+    """Word the newest checkpoint and the command that continues from it; there is at least one."""
     newest = checkpoints[0]
     told = [f"step {newest.step}", console.size_text(newest.bytes)]
     if newest.saved:

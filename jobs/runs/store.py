@@ -136,7 +136,7 @@ class RunStore:
         return read_events(Path(handle.run_dir))
 
     def status(self, handle: RunHandle) -> RunStatus:
-        """Read the run's status; `lost` where nobody looks after it any more."""
+        """Read the run's status; `lost` if it has no supervisor."""
         return read_status(Path(handle.run_dir))
 
     def error(self, handle: RunHandle) -> RankError | None:
@@ -153,7 +153,7 @@ class RunStore:
         return whole_checkpoints(Path(handle.run_dir))
 
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
-        """List the folders of the run and of what it makes."""
+        """List the folders of the run and its results."""
         return [("run folder", handle.run_dir), ("outputs", str(Path(handle.run_dir, "outputs")))]
 
     def _exists(self, name: str) -> bool:

@@ -92,7 +92,7 @@ def ask_to_cancel(run_dir: Path) -> None:
 
 
 def is_cancel_asked(run_dir: Path) -> bool:
-    """Tell whether somebody asked to cancel the run."""
+    """Tell whether the run's cancellation was asked for."""
     return os.path.lexists(run_dir / CANCEL_NAME)
 
 

@@ -1,4 +1,4 @@
-"""Asks Pulumi what `pulumi up` would do, and decodes the JSON of its answer."""
+"""Run `pulumi preview` and decode its JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mends what a killed `pulumi up` left behind: locks, plugins, torn notes, cut-off operations."""
+"""Repair a stack after a killed `pulumi up`: locks, plugins, torn notes, interrupted operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFRESH_TIMEOUT_S = 600
 
 
 def repair(stack: str) -> list[str]:
-    """Mend what a killed `pulumi up` left behind; says what was done, empty when all was right.
+    """Repair a stack after a killed `pulumi up`; lists the repairs, empty if there were none.
 
     Removes locks of dead processes of this host, ends the plugins they left running, and settles
     operations that were cut off by looking at what is really there. Safe to repeat. Raises

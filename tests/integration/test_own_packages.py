@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunState
 from jobs.engines.local.layers import layer_folder, make_layer
 from jobs.images.layers import build_layer, layer_root
@@ -166,6 +166,17 @@ def test_two_launches_at_once_make_one_layer(code: Code):
     )
     log = code.root().with_name(f"{code.root().name}.log").read_text(encoding="utf-8")
     assert (log.count("Successfully installed"), begun) == (1, [])
+
+
+def test_package_that_is_not_to_be_had_is_told_in_pips_words(code: Code):
+    (code.folder / "needed.txt").write_text("--no-index\nno-such-package\n", encoding="utf-8")
+    with pytest.raises(EnvironmentFailure) as caught:
+        make_layer(make_spec(["true"], code=str(code.folder), requirements="needed.txt"), OURS)
+    first, command, *said = caught.value.message.splitlines()
+    log = code.root().with_name(f"{code.root().name}.log")
+    assert first == f"installing needed.txt failed (exit code 1); the end of {log}:"
+    assert command.startswith(f"  | + {OURS} -I {PROJECT}/jobs/rank/layer.py ")
+    assert said[-1] == "  | ERROR: No matching distribution found for no-such-package"
 
 
 def test_what_horovod_is_linked_against_is_not_replaced(code: Code, torch_gangs: Gangs):

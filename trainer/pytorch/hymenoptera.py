@@ -1,6 +1,7 @@
 """Teaches a pretrained ResNet to tell ants from bees, or any classes of few pictures.
 
-    python -m trainer.pytorch.hymenoptera --data data/hymenoptera --weights resnet18.safetensors
+    launch shell pytorch -- python -m trainer.pytorch.hymenoptera \\
+        --data data/hymenoptera --weights resnet18.safetensors
     launch run hymenoptera-synthetic
 
 `--train head` freezes the backbone: each picture runs through it once, uncropped but for its

@@ -1,8 +1,10 @@
 """Trains torchvision's Mask R-CNN on data in COCO's format, on any number of ranks.
 
-    python -m trainer.pytorch.maskrcnn --data synthetic --backbone resnet18 --image-size 128
+    launch shell pytorch -- python -m trainer.pytorch.maskrcnn \\
+        --data synthetic --backbone resnet18 --image-size 128
     launch run maskrcnn-synthetic
-    python -m trainer.pytorch.maskrcnn --predict photo.jpg --weights outputs/model/maskrcnn.safetensors
+    launch shell pytorch -- python -m trainer.pytorch.maskrcnn \\
+        --predict photo.jpg --weights outputs/model/maskrcnn.safetensors
 
 Each rank takes `--batch-per-rank` pictures a step; the learning rate is for 16 pictures and grows
 with the global batch. COCO's own figures for boxes and masks are taken after each epoch.

@@ -1,6 +1,6 @@
 """Trains the small CNN of the MNIST examples on MNIST's IDX files, on any number of ranks.
 
-    python -m trainer.pytorch.mnist --data data/digits
+    launch shell pytorch -- python -m trainer.pytorch.mnist --data data/digits
     launch run digits
 
 The batch size is that of all ranks together, and so is the learning rate: 1, 2 and 4 ranks

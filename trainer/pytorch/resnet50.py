@@ -1,6 +1,7 @@
 """Trains ResNet-50 on ImageNet, or on any pictures in class folders, on any number of ranks.
 
-    python -m trainer.pytorch.resnet50 --data synthetic --image-size 64 --epochs 4
+    launch shell pytorch -- python -m trainer.pytorch.resnet50 \\
+        --data synthetic --image-size 64 --epochs 4
     launch run resnet50-pytorch-synthetic
 
 `--data` takes a folder (docs/training-resnet50.md), `synthetic` for a small set of JPEGs that is

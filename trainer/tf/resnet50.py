@@ -1,6 +1,7 @@
 """Trains ResNet-50 on ImageNet, or on any pictures in class folders, on any number of ranks.
 
-    python -m trainer.tf.resnet50 --data synthetic --image-size 64 --epochs 4
+    launch shell tensorflow -- python -m trainer.tf.resnet50 \\
+        --data synthetic --image-size 64 --epochs 4
     launch run resnet50-tf-synthetic
 
 A loop of one's own in TensorFlow, with Horovod's gradient tape. `--data` takes a folder

@@ -1,6 +1,7 @@
 """Trains ResNet-50 with Keras on ImageNet, or on any pictures in class folders, on any ranks.
 
-    python -m trainer.tfkeras.resnet50 --data synthetic --image-size 64 --epochs 4
+    launch shell tensorflow -- python -m trainer.tfkeras.resnet50 \\
+        --data synthetic --image-size 64 --epochs 4
     launch run resnet50-keras-synthetic
 
 The network, the options and the recipe of trainer.tf.resnet50, with Keras 3's `fit` in place of a
