@@ -25,6 +25,8 @@ Choices = dict[str, str]
 # By what was typed before, and by the beginning of the word.
 Completer = Callable[[typer.Context, str], Choices]
 
+JOB_FILES = (".yaml", ".yml")
+SCRIPT = ".py"
 NUM_RUNS = 30
 LONGEST_S = 2
 
@@ -78,11 +80,29 @@ def _offered(completer: Completer) -> Callable[[typer.Context, str], list[tuple[
 
 @_offered
 def jobs(ctx: typer.Context, incomplete: str) -> Choices:
-    """Offer the catalog's names, and the job files of the folder that is being typed."""
+    """Offer the catalog's names, and the job files and scripts of the folder that is being typed."""
     from jobs.jobfile.read import catalog_names
 
     del ctx
-    return dict.fromkeys(catalog_names(), "from the catalog") | _job_files(incomplete)
+    return dict.fromkeys(catalog_names(), "from the catalog") | _files(
+        incomplete, (*JOB_FILES, SCRIPT)
+    )
+
+
+@_offered
+def scripts(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the Python scripts of the folder that is being typed."""
+    del ctx
+    return _files(incomplete, (SCRIPT,))
+
+
+@_offered
+def catalog_jobs(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the catalog's names."""
+    from jobs.jobfile.read import catalog_names
+
+    del ctx, incomplete
+    return dict.fromkeys(catalog_names(), "")
 
 
 @_offered
@@ -221,8 +241,8 @@ def _program_options(job: str, incomplete: str) -> Choices:
     return {f"args.{option.name}=": option.text for option in options.values()}
 
 
-def _job_files(incomplete: str) -> Choices:
-    """List the job files, then the folders, of the path that is being typed."""
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> Choices:
+    """List the files with these suffixes, then the folders, of the path that is being typed."""
     folder, beginning = os.path.split(incomplete)
     with os.scandir(folder or ".") as entries:
         found = sorted(
@@ -231,14 +251,13 @@ def _job_files(incomplete: str) -> Choices:
             if entry.name.startswith(beginning)
             and (beginning.startswith(".") or not entry.name.startswith("."))
         )
-    wanted = [path for path, is_dir in found if not is_dir and _is_job_file(path)]
+    wanted = [
+        path
+        for path, is_dir in found
+        if not is_dir and path.endswith(suffixes) and not Path(path).name.startswith("Pulumi.")
+    ]
     folders = [f"{path}{os.sep}" for path, is_dir in found if is_dir]
     return dict.fromkeys([*wanted, *folders], "")
-
-
-def _is_job_file(path: str) -> bool:
-    name = Path(path).name
-    return name.endswith((".yaml", ".yml")) and not name.startswith("Pulumi.")
 
 
 def _datasets(ctx: typer.Context) -> list[DatasetVersion]:

@@ -174,6 +174,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job file as written; paths in it are relative to the file."""
 
     name: Name
+    description: str | None = None
     image: str
     launcher: Launcher = "none"
     module: str | None = None

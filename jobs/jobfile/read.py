@@ -15,6 +15,8 @@ from jobs.jobfile.decode import decode
 from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
 from jobs.jobfile.placeholders import check_placeholders
 from jobs.jobfile.program_options import Option, check_arguments, read_options
+from jobs.jobfile.written import SUFFIX as SCRIPT
+from jobs.jobfile.written import is_script, write_job
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
     Node,
@@ -48,26 +50,48 @@ class CodeLocation:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedJob:
-    """A job and where it came from: paths in it are relative to `folder`."""
+    """A job and where it came from: paths in it are relative to `folder`.
+
+    `sentences` tell how the job of a script without a job file came about.
+    """
 
     job: JobFile
     source: str
     folder: Path
     code: CodeLocation | None
+    sentences: tuple[str, ...] = ()
 
 
 def load_job(
-    name: str, overrides: Sequence[str] = (), options: Mapping[str, str] = {}
+    name: str,
+    overrides: Sequence[str] = (),
+    options: Mapping[str, str] = {},
+    arguments: Sequence[str] = (),
 ) -> LoadedJob:
-    """Read a job file or a job of the catalog, with `--set` and the options that stand for one.
+    """Read a job file, a job of the catalog or a script, with `--set` and its options.
 
-    `options` maps keys of the job file to the values that options gave them. Raises NotFound for
-    an unknown job, LaunchError for every mistake in it and for paths that lead nowhere.
+    `options` maps keys of the job file to the values that options gave them; `arguments` are those
+    of a script. Raises NotFound for an unknown job, LaunchError for every mistake in it and for
+    paths that lead nowhere.
     """
+    if arguments and not is_script(Path(name)):
+        message = f"unexpected argument: {arguments[0]}; `{name}` is not a script"
+        raise LaunchError(message, hint="--set args.KEY=VALUE changes an argument of a job")
     path = find_job(name)
-    root = override(read_tree(path, name), overrides, options)
+    sentences: tuple[str, ...] = ()
+    if is_script(path):
+        written = write_job(path, name, arguments)
+        root, sentences = parse_yaml(written.text, f"the job of {name}"), written.sentences
+    else:
+        root = read_tree(path, name)
+    loaded = load_tree(override(root, overrides, options), name, path.parent)
+    return replace(loaded, sentences=sentences)
+
+
+def load_tree(root: Node, name: str, folder: Path) -> LoadedJob:
+    """Decode the tree as the job `name` whose paths are relative to `folder`; find its code."""
     job = decode_job(root)
-    folder = path.parent.resolve()
+    folder = folder.resolve()
     code = _locate_code(job, folder, name)
     require_known_arguments(job, root, _program_options(job, code))
     # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
@@ -93,7 +117,7 @@ def options_of_job(name: str) -> dict[str, Option]:
 
 def find_job(name: str) -> Path:
     """Find the file that a path or a catalog name stands for."""
-    is_path = name.endswith(SUFFIXES) or os.sep in name or "/" in name
+    is_path = name.endswith((*SUFFIXES, SCRIPT)) or os.sep in name or "/" in name
     if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
         path = _path(name, "JOB")
         if path.is_file():
@@ -107,13 +131,21 @@ def find_job(name: str) -> Path:
                 else "type the path of a job file"
             )
             raise LaunchError(message, hint=hint)
-        message = f"the job file `{name}` does not exist"
+        what = "script" if is_script(path) else "job file"
+        message = f"the {what} `{name}` does not exist"
         raise NotFound(message, hint=_nearest_job(path.name, path.parent))
-    path = CATALOG / f"{name}.yaml"
     if name in catalog_names():
-        return path
+        return CATALOG / f"{name}.yaml"
     message = f"there is no job `{name}`"
     raise NotFound(message, hint=_nearest_job(name, Path()))
+
+
+def require_catalog_name(name: str) -> None:
+    """Raise NotFound, with the nearest name, unless the catalog has a job of this name."""
+    if name not in catalog_names():
+        message = f"the catalog has no job `{name}`"
+        near = get_close_matches(name, catalog_names(), n=1)
+        raise NotFound(message, hint=f"did you mean `{near[0]}`?" if near else "launch jobs")
 
 
 def catalog_names() -> list[str]:
@@ -351,7 +383,8 @@ def _place(root: Node, *path: str) -> str:
 
 
 def _nearest_job(name: str, folder: Path) -> str:
-    jobs = {file: str(folder / file) for file in _job_files(folder)}
+    files = [*_job_files(folder), *(file for file in _names(folder) if file.endswith(SCRIPT))]
+    jobs = {file: str(folder / file) for file in files}
     near = get_close_matches(name, [*jobs, *catalog_names()], n=1)
     if not near and f"{name}.yaml" in jobs:
         near = [f"{name}.yaml"]

@@ -71,7 +71,20 @@ def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
 
 
 EVERY_COMMAND = [
-    *("run", "plan", "ls", "show", "logs", "wait", "cancel", "fetch", "rerun", "diff"),
+    *(
+        "run",
+        "plan",
+        "init",
+        "jobs",
+        "ls",
+        "show",
+        "logs",
+        "wait",
+        "cancel",
+        "fetch",
+        "rerun",
+        "diff",
+    ),
     *("report", "shell", "schema", "doctor", "completion"),
     *(f"image {each}" for each in ("install", "build", "push", "path", "ls")),
     *(f"data {each}" for each in ("prepare", "pack", "synthesize", "push", "pull", "ls")),
@@ -142,7 +155,12 @@ def test_the_version_is_printed(launching):
             "argument --env: not allowed with argument -s/--stack",
             "see `launch ls --help`",
         ),
-        (["run", "a", "b"], "unexpected argument: b", "see `launch run --help`"),
+        (["show", "a", "b"], "unexpected argument: b", "see `launch show --help`"),
+        (
+            ["run", "a", "b"],
+            "unexpected argument: b; `a` is not a script",
+            "--set args.KEY=VALUE changes an argument of a job",
+        ),
         (
             ["--verison"],
             "no such option: --verison (did you mean --version?)",

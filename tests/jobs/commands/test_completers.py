@@ -82,10 +82,14 @@ def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
     launching.write_job("", "Pulumi.dev.yaml")
     (launching.folder / "sub").mkdir()
     launching.write_job("", "sub/job.yaml")
+    launching.write_job("", "sub/train.py")
+    launching.write_job("", "train.py")
     assert complete(launching, "launch run dig") == ["digits", "digest.yaml"]
-    everything = [*catalog_names(), "digest.yaml", "other.yml", "sub/"]
+    everything = [*catalog_names(), "digest.yaml", "other.yml", "train.py", "sub/"]
     assert complete(launching, "launch run ") == everything
-    assert complete(launching, "launch plan sub/") == ["sub/job.yaml"]
+    assert complete(launching, "launch plan sub/") == ["sub/job.yaml", "sub/train.py"]
+    assert complete(launching, "launch init ") == ["train.py", "sub/"]
+    assert complete(launching, "launch jobs mn") == ["mnist", "mnist-synthetic"]
 
 
 def test_runs_are_offered_newest_first(launching):

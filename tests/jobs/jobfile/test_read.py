@@ -383,7 +383,7 @@ def test_an_unknown_key_is_offered_as_an_option_of_the_program(folder, args, ove
 
 def test_an_unknown_key_is_no_option_where_args_are_words(folder):
     _, hint = mistake(folder, RUNS + "args: [3]\n", "epochs=1")
-    assert hint.startswith("known are name, image, ")
+    assert hint.startswith("known are name, description, image, ")
 
 
 def test_a_scripts_code_is_the_folder_of_its_job_file(folder):
