@@ -15,8 +15,11 @@ Events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines
 def prepare(
     *,
     dataset: Annotated[
-        Literal["digits", "mnist", "hymenoptera", "coco", "imagenet"],
-        typer.Argument(metavar="NAME", help="One of digits, mnist, hymenoptera, coco, imagenet."),
+        Literal["digits", "mnist", "keras-mnist", "hymenoptera", "coco", "imagenet"],
+        typer.Argument(
+            metavar="NAME",
+            help="One of digits, mnist, keras-mnist, hymenoptera, coco, imagenet.",
+        ),
     ],
     source: Annotated[
         Path | None,
@@ -27,7 +30,7 @@ def prepare(
         bool,
         typer.Option(
             "--download",
-            help="Fetch archives that are missing in --from (coco, mnist, hymenoptera).",
+            help="Fetch archives that are missing in --from (all but digits, imagenet).",
         ),
     ] = False,
     checksums: Annotated[

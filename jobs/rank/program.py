@@ -11,7 +11,7 @@ from pathlib import Path
 
 # The file, and what every engine starts ranks by; an engine may add modules.
 PROGRAM_FILE = "rank.pyz"
-RANK_MODULES = ("main", "folder", "log", "mask", "memory", "node", "record", "world")
+RANK_MODULES = ("main", "folder", "keras_home", "log", "mask", "memory", "node", "record", "world")
 _MAIN = "import sys\n\nfrom jobs.rank.main import main\n\nsys.exit(main())\n"
 _WHEN = (1980, 1, 1, 0, 0, 0)
 # Of a compiled module's head: it is not to be compared with its source (PEP 552).
