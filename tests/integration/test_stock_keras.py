@@ -1,0 +1,97 @@
+"""Horovod's own forms for Keras train one model on two ranks, on Keras 2 and on Keras 3."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.contracts.spec import RunState
+from tests.fakes.gangs import Gangs
+
+PROGRAMS = Path(__file__).with_name("programs")
+FORMS = (
+    "callbacks",
+    "passes",
+    "eager tape",
+    "tape in a function",
+    "grouped tape",
+    "loaded .keras",
+    "loaded .h5",
+)
+# What the warm-up over two epochs and the schedule after it come to, epoch by epoch.
+RATES = [0.03, 0.04, 0.04, 0.004]
+
+
+@pytest.mark.parametrize(
+    ("gangs_of", "module"),
+    [
+        ("tensorflow_gangs", "horovod.tensorflow.keras"),
+        ("tensorflow_gangs", "horovod.keras"),
+        ("keras2_gangs", "horovod.tensorflow.keras"),
+    ],
+)
+def test_every_form_trains_one_model_on_two_ranks(
+    request: pytest.FixtureRequest, gangs_of: str, module: str
+) -> None:
+    gangs: Gangs = request.getfixturevalue(gangs_of)
+    handle = gangs.submit(
+        ["python", "stock_keras.py", module],
+        launcher="horovod",
+        code=str(PROGRAMS),
+        code_only=("stock_keras.py",),
+        env={"TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+    status = gangs.wait(handle, 240)
+    assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0)[-20:])
+    first, second = (read_results(Path(handle.run_dir), rank) for rank in (0, 1))
+    assert tuple(first) == FORMS
+    for form in FORMS:
+        assert first[form] == second[form], form
+    history = first["callbacks"]["history"]
+    assert history["lr"] == pytest.approx(RATES)
+    told = "Epoch 2: finished gradual learning rate warmup to 0.04."
+    assert [told in gangs.texts(handle, rank) for rank in (0, 1)] == [True, False]
+    rates = [rate for epoch in range(4) for rate in rates_of_epoch(epoch)]
+    trained, losses = train(rates)
+    assert first["callbacks"]["weights"] == pytest.approx(trained, abs=1e-5)
+    assert history["loss"] == pytest.approx(losses, abs=1e-5)
+    expected, _ = train([0.04] * 4)
+    for form in ("eager tape", "tape in a function", "grouped tape"):
+        assert first[form]["weights"] == pytest.approx(expected, abs=1e-5)
+    for form in ("loaded .keras", "loaded .h5"):
+        assert first[form]["weights"] != first[form]["before"]
+
+
+def read_results(run_dir: Path, rank: int) -> dict[str, Any]:
+    return json.loads((run_dir / "outputs" / f"{rank}.json").read_text(encoding="utf-8"))
+
+
+def rates_of_epoch(epoch: int) -> list[float]:
+    if epoch >= 2:
+        return [0.04 * 0.1 ** (epoch - 2)] * 4
+    return [0.02 * (1 + (epoch + step / 4 + 1 / 4) / 2) for step in range(4)]
+
+
+def train(rates: list[float]) -> tuple[list[float], list[float]]:
+    """Compute by hand what two ranks come to: the weights, and the mean loss of each epoch."""
+    data = [np.random.default_rng(rank).normal(size=(32, 3)) for rank in (0, 1)]
+    weights = [np.full((3, 1), rank + 1.0) for rank in (0, 1)]
+    losses: list[float] = []
+    for step, rate in enumerate(rates):
+        rows = slice(8 * (step % 4), 8 * (step % 4) + 8)
+        gradient = np.zeros((3, 1))
+        for rank in (0, 1):
+            inputs = data[rank][rows]
+            errors = inputs @ weights[rank] - inputs.sum(axis=1, keepdims=True)
+            losses.append(float(np.mean(errors**2)))
+            gradient += 2 * inputs.T @ errors / 8 / 2
+        weights = [each - rate * gradient for each in weights]
+        if step == 0:
+            weights[1] = weights[0].copy()
+    return weights[0].ravel().tolist(), [
+        float(np.mean(losses[i : i + 8])) for i in range(0, len(losses), 8)
+    ]
