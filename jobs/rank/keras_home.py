@@ -25,11 +25,12 @@ def lay_keras_home(source: str, home: str, world: World) -> bool:
     folders = [entry.name for entry in os.scandir(source) if entry.is_dir()]
     for folder in folders:
         os.makedirs(f"{home}/{folder}", mode=0o700)
-        for name in os.listdir(f"{source}/{folder}"):
+        names = os.listdir(f"{source}/{folder}")
+        links = {f"{home}/{folder}/{name}": name for name in names}
+        for name in names:
             stem, dot, ending = name.partition(".")
-            ranks = (f"-{world.rank}", f"-{world.local_rank}") if stem and dot else ()
-            for suffix in dict.fromkeys(("", *ranks)):
-                target = f"{home}/{folder}/{stem}{suffix}{dot}{ending}"
-                if not os.path.lexists(target):
-                    os.symlink(f"{source}/{folder}/{name}", target)
+            for rank in (world.rank, world.local_rank) if dot else ():
+                links.setdefault(f"{home}/{folder}/{stem}-{rank}.{ending}", name)
+        for link, name in links.items():
+            os.symlink(f"{source}/{folder}/{name}", link)
     return bool(folders)

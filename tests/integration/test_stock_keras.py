@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.contracts.spec import RunState
+from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
 from tests.fakes.gangs import Gangs
 
 PROGRAMS = Path(__file__).with_name("programs")
+MNIST = DatasetVersion(name="keras-mnist", version=1, digest="ab" * 32, files=1, bytes=1)
 FORMS = (
+    "data of keras",
     "callbacks",
     "passes",
     "eager tape",
@@ -38,12 +40,14 @@ def test_every_form_trains_one_model_on_two_ranks(
     request: pytest.FixtureRequest, gangs_of: str, module: str
 ) -> None:
     gangs: Gangs = request.getfixturevalue(gangs_of)
+    images = lay_mnist(gangs.workspace)
     handle = gangs.submit(
         ["python", "stock_keras.py", module],
         launcher="horovod",
         code=str(PROGRAMS),
         code_only=("stock_keras.py",),
         env={"TF_CPP_MIN_LOG_LEVEL": "2"},
+        inputs={"keras": InputSpec(dataset=MNIST, mode="download")},
     )
     status = gangs.wait(handle, 240)
     assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0)[-20:])
@@ -51,6 +55,7 @@ def test_every_form_trains_one_model_on_two_ranks(
     assert tuple(first) == FORMS
     for form in FORMS:
         assert first[form] == second[form], form
+    assert first["data of keras"] == {"images": images.tolist(), "labels": [7, 8]}
     history = first["callbacks"]["history"]
     assert history["lr"] == pytest.approx(RATES)
     told = "Epoch 2: finished gradual learning rate warmup to 0.04."
@@ -64,6 +69,20 @@ def test_every_form_trains_one_model_on_two_ranks(
         assert first[form]["weights"] == pytest.approx(expected, abs=1e-5)
     for form in ("loaded .keras", "loaded .h5"):
         assert first[form]["weights"] != first[form]["before"]
+
+
+def lay_mnist(workspace: Path) -> np.ndarray:
+    """Put a small MNIST where a run finds a version that has been downloaded; gives its pictures."""
+    folder = workspace / "inputs" / MNIST.digest / "datasets"
+    folder.mkdir(parents=True)
+    images, labels = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.array([7, 8], np.uint8)
+    splits = {
+        f"{kind}_{split}": {"x": images, "y": labels}[kind]
+        for kind in "xy"
+        for split in ("train", "test")
+    }
+    np.savez(folder / "mnist.npz", **splits)
+    return images
 
 
 def read_results(run_dir: Path, rank: int) -> dict[str, Any]:

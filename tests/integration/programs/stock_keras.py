@@ -36,7 +36,11 @@ def weights(model):
 
 
 def fit(model, optimizer, *callbacks, epochs=1):
-    model.compile(loss="mse", optimizer=optimizer, metrics=["mae"])
+    model.compile(
+        loss=keras.losses.MeanSquaredError(),
+        optimizer=optimizer,
+        metrics=[keras.metrics.MeanAbsoluteError(name="mae")],
+    )
     return fit_on(model, *callbacks, epochs=epochs)
 
 
@@ -116,9 +120,17 @@ def with_loaded_model(file):
     return {"before": before, "weights": weights(model)}
 
 
+def with_data_of_keras():
+    (images, labels), _ = keras.datasets.mnist.load_data(path=f"mnist-{hvd.rank()}.npz")
+    (same, _), _ = tf.keras.datasets.mnist.load_data()
+    assert np.array_equal(images, same)
+    return {"images": images.tolist(), "labels": labels.tolist()}
+
+
 def main():
     hvd.init()
     results = {
+        "data of keras": with_data_of_keras(),
         "callbacks": with_callbacks(),
         "passes": with_several_passes(),
         "eager tape": with_tape(lambda step: step),
