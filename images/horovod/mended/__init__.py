@@ -35,6 +35,7 @@ def mend_keras() -> None:
         from horovod.mended import keras2
 
         keras2.mend_momentum()
+        keras2.mend_load_model()
 
 
 def mend_keras_alone() -> None:

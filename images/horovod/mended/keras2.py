@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import horovod._keras as impl
 import keras
 import tensorflow as tf
-from horovod._keras import callbacks as impl
+from horovod._keras import callbacks
 
 
 def mend_momentum() -> None:
     """Let the rate of an optimizer be scheduled whose momentum is a number: it cannot be corrected."""
-    schedule = impl.LearningRateScheduleCallbackImpl
+    schedule = callbacks.LearningRateScheduleCallbackImpl
     stock = schedule._adjust_learning_rate
 
     def adjust_learning_rate(self: Any, epoch: float) -> None:
@@ -28,6 +29,28 @@ def mend_momentum() -> None:
         stock(self, epoch)
 
     schedule._adjust_learning_rate = adjust_learning_rate
+
+
+def mend_load_model() -> None:
+    """Let `load_model` wrap the optimizer of Keras's newer file format, too, with all its state."""
+    stock = impl.load_model
+
+    def load_model(keras: Any, wrap_optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        model = stock(keras, wrap_optimizer, *args, **kwargs)
+        optimizer = getattr(model, "optimizer", None)
+        if isinstance(optimizer, keras.optimizers.Optimizer) and not is_distributed(optimizer):
+            made = wrap_optimizer(type(optimizer))(**optimizer.get_config())
+            made.build(model.trainable_variables)
+            for ours, theirs in zip(made.variables, optimizer.variables, strict=True):
+                ours.assign(theirs)
+            model.optimizer = made
+        return model
+
+    impl.load_model = load_model
+
+
+def is_distributed(optimizer: Any) -> bool:
+    return hasattr(optimizer, "_allreduce_grads")
 
 
 def add_names_of_tensorflow_1() -> None:

@@ -128,10 +128,28 @@ def load_model(
     own = {each.__name__: each for each in custom_optimizers or ()}
     model = keras.models.load_model(filepath, custom_objects={**own, **(custom_objects or {})})
     if model.compiled and reducer_of(model.optimizer) is None:
+        if str(filepath).endswith((".h5", ".hdf5")):
+            restore_from_hdf5(model, filepath)
         like = wrap_optimizer(keras.optimizers.SGD)()
         distribute(model.optimizer, like._horovod_reducer)
         model.jit_compile = False
     return model
+
+
+def restore_from_hdf5(model: Any, filepath: Any) -> None:
+    """Build the optimizer for the model's variables: Keras 3 builds it for none, and cannot train."""
+    import h5py
+    from keras.src.legacy.saving import legacy_h5_format
+
+    optimizer = model.optimizer
+    if optimizer._trainable_variables or not model.trainable_variables:
+        return
+    optimizer.built = False
+    optimizer.build(model.trainable_variables)
+    with h5py.File(filepath, "r") as file:
+        if "optimizer_weights" in file:
+            values = legacy_h5_format.load_optimizer_weights_from_hdf5_group(file)
+            optimizer.set_weights(values)
 
 
 def compiling(stock: Callable[..., None]) -> Callable[..., None]:

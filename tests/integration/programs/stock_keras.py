@@ -22,7 +22,7 @@ NUM_STEPS = 4
 def make_data():
     rng = np.random.default_rng(hvd.rank())
     inputs = rng.normal(size=(8 * NUM_STEPS, 3)).astype("float32")
-    return inputs, inputs.sum(axis=1, keepdims=True)
+    return inputs, 3 * inputs.sum(axis=1, keepdims=True)
 
 
 def make_model():
@@ -112,12 +112,13 @@ def with_loaded_model(file):
     hvd.allreduce(0.0, name="saved")
     model = hvd.load_model(file)
     before = weights(model)
+    momenta = [each.numpy().ravel().tolist() for each in model.optimizer.variables]
     fit_on(model)
     if hvd.rank() == 0:
         model.save(f"again-{file}")
         again = keras.models.load_model(f"again-{file}")
         assert type(again.optimizer) is keras.optimizers.SGD
-    return {"before": before, "weights": weights(model)}
+    return {"before": before, "momenta": momenta, "weights": weights(model)}
 
 
 def with_data_of_keras():
@@ -127,9 +128,18 @@ def with_data_of_keras():
     return {"images": images.tolist(), "labels": labels.tolist()}
 
 
+def with_old_argument():
+    try:
+        make_model().compile(loss="mse", experimental_run_tf_function=False)
+    except TypeError as error:
+        return str(error)
+    return "taken"
+
+
 def main():
     hvd.init()
     results = {
+        "old argument": with_old_argument(),
         "data of keras": with_data_of_keras(),
         "callbacks": with_callbacks(),
         "passes": with_several_passes(),
