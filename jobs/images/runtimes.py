@@ -119,6 +119,7 @@ def runtime_python(image: str, project: Path) -> Path:
     """
     root = runtime_root(image, project)
     if not is_finished(root):
+        require_python(image)
         message = f"image `{image}` is not installed on this machine"
         raise EnvironmentFailure(message, hint=f"launch image install {image}")
     return root / "bin" / "python"
