@@ -15,9 +15,10 @@ Events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines
 def prepare(
     *,
     dataset: Annotated[
-        Literal["digits", "mnist", "hymenoptera", "coco", "imagenet"],
+        Literal["digits", "mnist", "keras-mnist", "hymenoptera", "coco", "imagenet"],
         typer.Argument(
-            metavar="NAME", help="Dataset: digits, mnist, hymenoptera, coco or imagenet."
+            metavar="NAME",
+            help="Dataset: digits, mnist, keras-mnist, hymenoptera, coco or imagenet.",
         ),
     ],
     source: Annotated[
@@ -29,7 +30,7 @@ def prepare(
         bool,
         typer.Option(
             "--download",
-            help="Download archives (coco, mnist, hymenoptera) and weights that are missing in --from.",
+            help="Download missing archives (all but digits, imagenet) and weights into --from.",
         ),
     ] = False,
     checksums: Annotated[

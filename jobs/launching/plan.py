@@ -78,8 +78,21 @@ def plan_on(
 
         require_packed(spec.inputs, environment)
     plan = engine.plan(structs.replace(spec, resume=resume))
-    notes = job_notes(spec, environment.clusters[spec.cluster])
+    notes = (*job_notes(spec, environment.clusters[spec.cluster]), *_script_notes(job, spec))
     return structs.replace(plan, notes=(*plan.notes, *notes))
+
+
+def _script_notes(job: JobFile, spec: JobSpec) -> tuple[str, ...]:
+    from jobs.jobfile.keras_names import OTHER_IMAGE, other_keras_note
+
+    if job.image not in OTHER_IMAGE or job.script is None or spec.code is None:
+        return ()
+    try:
+        source = Path(spec.code, job.script).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    note = other_keras_note(job.image, job.script, source)
+    return (note,) if note else ()
 
 
 def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:

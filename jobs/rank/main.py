@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from jobs.rank.keras_home import KERAS_INPUT, lay_keras_home
 from jobs.rank.layer import layer_command, layer_environment, layer_python
 from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
@@ -71,6 +72,7 @@ class Rank:
             stage = "setup"
             ending = self._prepare_node()
             if ending is None:
+                self._find_keras_home()
                 stage = "command"
                 ending = self._node.judge(self._execute(self._command(), is_last=True))
         except Stopped:
@@ -93,6 +95,15 @@ class Rank:
         if command[0] == "python":
             command[0] = self._job.interpreter or sys.executable
         return command
+
+    def _find_keras_home(self) -> None:
+        """Set KERAS_HOME for a job with an input for Keras, unless the job sets it."""
+        source = self._job.inputs.get(KERAS_INPUT)
+        home = f"{self._job.run_dir}/nodes/{self._world.node}.keras/{self._world.rank}"
+        if source is None or "KERAS_HOME" in self._env:
+            return
+        if self._try(lay_keras_home, source, home, self._world):
+            self._env["KERAS_HOME"] = home
 
     def _prepare_node(self) -> Ending | None:
         """Make the node's folder and run `setup` in it, once per node; None when all is well."""

@@ -56,7 +56,7 @@ def test_a_build_prints_the_reference_and_tells_the_rest(launching, project, eng
         (
             ["build", "pytroch"],
             "no image `pytroch` in {project}/images",
-            "this project has: pytorch, tensorflow",
+            "this project has: pytorch, tensorflow, tensorflow-keras2",
         ),
         (
             ["build", "pytorch"],
@@ -159,12 +159,12 @@ def test_the_list_has_runtimes_and_containers_old_ones_too(launching, project, e
     (project / "trainer" / "new.py").write_text("")
     new = {
         (name, variant): read_recipe(name, variant, project).reference
-        for name in ("pytorch", "tensorflow")
+        for name in ("pytorch", "tensorflow", "tensorflow-keras2")
         for variant in ("cpu", "cuda")
     }
     typed = launching.type_bare("image", "ls", "--json")
     rows = {row["name"]: row for row in json.loads(typed.out)}
-    assert set(rows) == {"pytorch", "tensorflow"}
+    assert set(rows) == {"pytorch", "tensorflow", "tensorflow-keras2"}
     assert rows["pytorch"]["built"] is False
     current = {"variant": "cpu", "reference": new["pytorch", "cpu"], "built": False}
     assert rows["pytorch"]["containers"] == [

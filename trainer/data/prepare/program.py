@@ -1,7 +1,7 @@
 """Makes a data set's folder in the form its trainers read, from the archives it is published as.
 
     python -m trainer.data.prepare imagenet --from archives --to data/imagenet
-    python -m trainer.data.prepare coco|mnist|hymenoptera --from archives --to DIR --download
+    python -m trainer.data.prepare coco|mnist|keras-mnist|hymenoptera --from archives --to DIR --download
     python -m trainer.data.prepare digits --to data/digits
 
 Interrupted at any time, the same command goes on. The folder gets its name when all of it is there
@@ -289,6 +289,11 @@ def _plan_mnist(sources: _Sources, _: Staging) -> list[_Part]:
     ]
 
 
+def _plan_keras(sources: _Sources, _: Staging) -> list[_Part]:
+    (archive,) = sources.archives
+    return [_part(sources, archive, zipped_sets.keras_files, ("datasets",))]
+
+
 def _part(
     sources: _Sources,
     archive: Archive,
@@ -316,6 +321,9 @@ _DATASETS: dict[str, _DataSet] = {
     ),
     "coco": _DataSet(archives=published.COCO, plan=_plan_coco, check=_check_nothing_more),
     "mnist": _DataSet(archives=published.MNIST, plan=_plan_mnist, check=_check_mnist),
+    "keras-mnist": _DataSet(
+        archives=published.KERAS_MNIST, plan=_plan_keras, check=_check_nothing_more
+    ),
     "hymenoptera": _DataSet(
         archives=published.HYMENOPTERA, plan=_plan_hymenoptera, check=_check_nothing_more
     ),

@@ -2,8 +2,9 @@
 
 Checksums: ImageNet's MD5s stand on its download page (and in torchvision's datasets/imagenet.py);
 COCO's and MNIST's sizes and SHA-256s are those of TensorFlow Datasets' url_checksums; that of the
-ants and bees is in PyTorch's tutorials, .jenkins/download_data.py. The names of torchvision's weights
-hold the first 8 digits of their SHA-256; the whole ones are as several public projects list them.
+ants and bees is in PyTorch's tutorials, .jenkins/download_data.py; that of MNIST as one file is in
+Keras, datasets/mnist.py. The names of torchvision's weights hold the first 8 digits of their SHA-256;
+the whole ones are as several public projects list them.
 """
 
 from __future__ import annotations
@@ -105,6 +106,14 @@ MNIST = (
         "t10k-labels-idx1-ubyte.gz",
         4_542,
         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
+)
+KERAS_MNIST = (
+    Archive(
+        name="mnist.npz",
+        num_bytes=11_490_434,
+        checksum=_sha256("731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"),
+        urls=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",),
     ),
 )
 HYMENOPTERA = (

@@ -233,6 +233,15 @@ def test_mnist_becomes_its_four_files(tmp_path):
     assert read_idx(tmp_path / "mnist", "t10k-images-idx3-ubyte")[0] == (20, 28, 28)
 
 
+def test_mnist_of_keras_lies_where_keras_looks_for_it(tmp_path):
+    archives, target = tmp_path / "archives", tmp_path / "made"
+    archives.mkdir()
+    (archives / "mnist.npz").write_bytes(b"as it is published" * 100_000)
+    write_sums(archives)
+    assert prepare("keras-mnist", archives, target) == 0
+    assert contents(target) == {"datasets/mnist.npz": b"as it is published" * 100_000}
+
+
 def test_a_file_that_is_no_idx_file_is_refused(tmp_path, capsys):
     write_mnist(tmp_path / "archives")
     (tmp_path / "archives" / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"labels"))
