@@ -68,6 +68,7 @@ def build_layer(
                         answer=answer,
                     )
             except EnvironmentFailure as error:
+                shutil.rmtree(root, ignore_errors=True)
                 raise _mistake(told) or error from None
             finally:
                 told.unlink(missing_ok=True)

@@ -76,6 +76,11 @@ def test_the_datasets_that_can_be_made_and_the_formats_of_shards_are_offered(lau
     assert complete(launching, "launch data pack --format t") == ["tar", "tfrecord"]
 
 
+@pytest.mark.parametrize("line", ["launch shell p", "launch image path p"])
+def test_images_are_offered_where_their_python_is_wanted(launching, line):
+    assert complete(launching, line) == ["pytorch"]
+
+
 def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
     launching.write_job("", "digest.yaml")
     launching.write_job("", "other.yml")
