@@ -88,9 +88,8 @@ def _is_optimizer(node: ast.expr) -> bool:
 def _places(tree: ast.Module, places: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """Find modules by their full names, however the script imports and calls them."""
     known: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Import | ast.ImportFrom):
-            continue
+    imports = [each for each in ast.walk(tree) if isinstance(each, (ast.Import, ast.ImportFrom))]
+    for node in imports:
         for alias, name in _imported(node):
             known[alias] = name
             yield from ((node.lineno, place) for place in places if _lies_in(name, place))
@@ -99,12 +98,12 @@ def _places(tree: ast.Module, places: tuple[str, ...]) -> Iterator[tuple[int, st
             yield node.lineno, name
 
 
-def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.Import):
         for each in node.names:
             name = each.name if each.asname else each.name.partition(".")[0]
             yield each.asname or name, _plain(each.name if each.asname else name)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+    elif node.module and not node.level:
         for each in node.names:
             yield each.asname or each.name, _plain(f"{node.module}.{each.name}")
 
