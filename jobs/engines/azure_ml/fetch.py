@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.blobs.files import Incoming
+from jobs.blobs.partial_file import PREFIX
 from jobs.contracts.spec import RunHandle
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
@@ -55,8 +56,13 @@ def fetch_run(runs: CloudRuns, handle: RunHandle, into: Path) -> Path:
 
 
 def local_path(into: Path, name: str) -> Path | None:
-    """Give the file of a blob; None for a name that leads out of the folder, or names no file."""
-    return into.joinpath(*name.split("/")) if is_file_name(name) else None
+    """Give the file of a blob; None for a name that leads out of the folder, or names no file.
+
+    Files that are being received have names of their own, which no output may take.
+    """
+    parts = name.split("/")
+    is_ours = parts[-1].startswith(PREFIX)
+    return into.joinpath(*parts) if is_file_name(name) and not is_ours else None
 
 
 class _Copied(Struct, frozen=True, kw_only=True):

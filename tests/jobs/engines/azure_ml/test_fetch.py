@@ -69,6 +69,16 @@ def test_a_run_comes_home_once(
     assert [each for each in runs.memory.requests if not each.startswith("list")] == []
 
 
+def test_an_output_with_the_name_of_a_file_on_its_way_stays_in_the_store(
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.memory.blobs[f"{RUN}/outputs/.trainyard-x.part"] = b"no"
+    fetch_run(runs, handle, tmp_path / "here")
+    assert files(tmp_path / "here") == WHOLE
+    said = "`outputs/.trainyard-x.part` is no name for a file here; it stays in the store\n"
+    assert said in capsys.readouterr().err
+
+
 def test_what_is_new_or_changed_comes_later(
     runs: MemoryRuns, handle: RunHandle, tmp_path: Path
 ) -> None:
