@@ -268,7 +268,7 @@ def ensure_horovod(
         if wheel is not None:
             return wheel
         require_compiler()
-        with report(f"{image} runtime: Horovod compiled (about 3 minutes)"):
+        with report(f"{image} runtime: Horovod compiled (3 to 5 minutes)"):
             build = [
                 *(root / "bin" / "python", project / "images" / "horovod" / "build.py"),
                 *("--python", root / "bin" / "python", "--framework", framework),
