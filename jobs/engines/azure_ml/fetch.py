@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from jobs.engines.azure_ml.runs import CloudRuns
 
 FIGURES = ("metrics.jsonl", "summary.json")
-# Of what is copied, as the umask of most people leaves it.
-_MODE = 0o644
 # How often what changes under our hands is listed again.
 _ROUNDS = 3
 
@@ -84,6 +82,7 @@ class _Results:
 
     def bring(self) -> None:
         """Copy blobs that are missing here or changed."""
+        mode = _mode_of_new_files()
         for _ in range(_ROUNDS):
             missing = [each for each in self._listed() if not self._is_here(*each)]
             if not missing:
@@ -93,7 +92,7 @@ class _Results:
                     name=blob.name,
                     path=target,
                     bytes=blob.bytes,
-                    mode=_MODE,
+                    mode=mode,
                     etag=blob.etag,
                     md5=blob.md5,
                 )
@@ -207,3 +206,10 @@ def _tail(file: BinaryIO) -> bytes:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - OVERLAP, 0))
     return file.read(OVERLAP)
+
+
+def _mode_of_new_files() -> int:
+    """Read what this user's umask leaves of a new file's mode."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return 0o666 & ~umask
