@@ -40,20 +40,25 @@ def answer(launch: Command, instruction: str, variable: str) -> int:
 
     Options are offered once a `-` is typed. Where nothing is offered, shells offer files.
     """
-    import signal
-
     from typer._completion_classes import completion_init
     from typer.completion import shell_complete
 
     if not instruction.startswith("complete_"):
         return 0
-    if hasattr(signal, "SIGALRM"):  # a store that hangs is not waited for
-        signal.signal(signal.SIGALRM, _end)
-        signal.alarm(LONGEST_S)
+    _end_in_time()
     # Else typer renders each choice's text by rich, which takes 0.1 s to load and reads markup.
     sys.modules["rich"] = None  # pyright: ignore[reportArgumentType]
     completion_init()
     return shell_complete(launch, {}, "launch", variable, instruction)
+
+
+def _end_in_time() -> None:
+    """End this process LONGEST_S from now, without an offer: a store that hangs is not waited for."""
+    import signal
+
+    if hasattr(signal, "SIGALRM"):
+        signal.signal(signal.SIGALRM, _end)
+        signal.alarm(LONGEST_S)
 
 
 def _end(_number: int, _frame: object) -> None:
@@ -266,7 +271,12 @@ def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
     from jobs.datasets.datasets import Datasets
 
     store = peek_data_store(_environment(ctx))
-    return [record.pinned() for record in Datasets(store).versions(damaged=[])] if store else []
+    if store is None:
+        return []
+    import azure.storage.blob.aio  # noqa: F401 - before the store's own time begins
+
+    _end_in_time()
+    return [record.pinned() for record in Datasets(store).versions(damaged=[])]
 
 
 def _specs(ctx: typer.Context) -> list[JobSpec]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
 
-# Of whoever owns the stack, on a machine of his own.
-_ELSEWHERE = "for whoever owns the stack"
+# These commands are typed on another machine.
+_ELSEWHERE = "for the owner of the stack"
 _COMMAND = re.compile(r"(?<![\w./-])(?:uv run )?pulumi (?=[a-z])")
 
 

@@ -8,7 +8,7 @@ from jobs.jobfile.program_options import Option, read_options
 from jobs.jobfile.read import load_job
 
 HEAD = "name: x\nimage: pytorch\nmodule: trainer.pytorch.hymenoptera\n"
-PRECISION = "of the network's arithmetic; weights are fp32"
+PRECISION = "precision of the network's arithmetic; weights are fp32"
 
 
 def mistake(folder, text, *overrides):
@@ -62,7 +62,7 @@ def folder(tmp_path, monkeypatch):
         (
             "image-size: 16",
             "the option `image-size` takes 32 or more, not `16`",
-            "`image-size`: pixels of a side that the network sees (default: 224)",
+            "`image-size`: side of the network's input, in pixels (default: 224)",
         ),
         (
             "precision: fp8",
@@ -107,7 +107,8 @@ def test_a_program_that_is_not_there_names_the_nearest(folder):
 
 def test_values_that_are_decided_later_and_those_left_out_are_not_judged(folder):
     args = "{epochs: '${env.N}', lr: null, data: '${inputs.x}', precision: []}"
-    (folder / "job.yaml").write_text(f"{HEAD}args: {args}\n")
+    inputs = "inputs: {x: {dataset: digits}}"
+    (folder / "job.yaml").write_text(f"{HEAD}args: {args}\n{inputs}\n")
     assert load_job("job.yaml").job.args["epochs"] == "${env.N}"
 
 
@@ -124,7 +125,7 @@ def test_options_are_read_with_those_of_the_classes_that_they_extend():
         Option(
             name="batch-per-rank",
             kind="int",
-            text="pictures a step on each rank",
+            text="pictures per step on each rank",
             default=32,
             least=2,
         ),

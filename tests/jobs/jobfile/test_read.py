@@ -461,7 +461,7 @@ def test_a_trainer_of_the_users_own_is_never_replaced_by_ours(folder):
     text = HEAD + "module: trainer.mine\n"
     assert mistake(folder, text) == (
         "job.yaml: `trainer` lies beside the job file, but the job has no `code:`",
-        "add `code: .` to take the job file's folder along",
+        "add `code: .` to copy the job file's folder",
     )
     # Nothing is known of the options of another's program.
     own = load(folder, text + "code: .\nargs: {anything: 1}\n")

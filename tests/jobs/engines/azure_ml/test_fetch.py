@@ -75,7 +75,9 @@ def test_an_output_with_the_name_of_a_file_on_its_way_stays_in_the_store(
     runs.memory.blobs[f"{RUN}/outputs/.trainyard-x.part"] = b"no"
     fetch_run(runs, handle, tmp_path / "here")
     assert files(tmp_path / "here") == WHOLE
-    said = "`outputs/.trainyard-x.part` is no name for a file here; it stays in the store\n"
+    said = (
+        "`outputs/.trainyard-x.part` is not a valid file name here; the file stays in the store\n"
+    )
     assert said in capsys.readouterr().err
 
 
