@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
@@ -273,7 +274,7 @@ def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
     store = peek_data_store(_environment(ctx))
     if store is None:
         return []
-    import azure.storage.blob.aio  # noqa: F401 - before the store's own time begins
+    importlib.import_module("azure.storage.blob.aio")  # before the store's own time begins
 
     _end_in_time()
     return [record.pinned() for record in Datasets(store).versions(damaged=[])]

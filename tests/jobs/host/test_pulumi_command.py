@@ -48,7 +48,7 @@ def test_other_hints_stay_as_they_are(root):
     for hint in (
         "launch env show -s dev",
         "https://pulumi.com/docs, or /opt/pulumi up",
-        "for whoever owns the stack: pulumi up -s dev",
+        "for the owner of the stack: pulumi up -s dev",
     ):
         assert as_typed_here(hint) == hint
     (root / ".venv" / "bin" / "pulumi").unlink()
