@@ -1,0 +1,163 @@
+"""Jobs in a registry's image on this machine, in real containers of podman."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import RunState
+from jobs.engines.local.containers import ContainerProgram, remove_orphans
+from jobs.host.processes import read_words, supervisors_of
+from tests.fakes.gangs import Gangs
+from tests.fakes.podman import containers, podman, podman_storage
+
+pytestmark = pytest.mark.timeout(600)
+TIMEOUT_S = 300.0
+SHOW = """
+import json, os, sys
+names = ("RANK", "WORLD_SIZE", "TOKEN", "GREETING", "HOME", "TRAINYARD_GANG")
+seen = {name: os.environ.get(name) for name in names}
+seen["in_container"] = os.path.exists("/run/.containerenv")
+seen["uid"] = os.getuid()
+seen["python"] = sys.executable
+with open(os.path.join(os.environ["TRAINYARD_RUN_DIR"], "outputs", "seen" + seen["RANK"]), "w") as file:
+    json.dump(seen, file)
+"""
+WAIT = "import time; open('outputs/up', 'w').close(); time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image with Python and nothing else, and podman first on PATH."""
+    folder = tmp_path_factory.mktemp("podman") / "storage"
+    with pytest.MonkeyPatch.context() as patch, podman_storage(folder, patch) as reference:
+        yield reference
+
+
+@pytest.fixture
+def gangs(tmp_path: Path) -> Iterator[Gangs]:
+    made = Gangs(tmp_path / "workspace", nodes=2)
+    yield made
+    made.end()
+
+
+def log_of(run_dir: str) -> str:
+    return Path(run_dir, "logs", "rank-00000.log").read_text()
+
+
+def test_ranks_run_in_containers_with_their_variables_and_secrets(image: str, gangs: Gangs) -> None:
+    handle = gangs.python(
+        SHOW,
+        image=image,
+        secrets={"TOKEN": "a-secret-of-many-characters"},
+        env={"GREETING": "hello = 'you'\nand more"},
+    )
+    status = gangs.wait(handle, TIMEOUT_S)
+    assert (status.state, status.exit_code) == (RunState.COMPLETED, 0), status
+    outputs = Path(handle.run_dir, "outputs")
+    assert [json.loads((outputs / f"seen{rank}").read_text()) for rank in range(2)] == [
+        {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "TOKEN": "a-secret-of-many-characters",
+            "GREETING": "hello = 'you'\nand more",
+            "HOME": "/tmp",
+            "TRAINYARD_GANG": handle.run_dir,
+            "in_container": True,
+            "uid": os.getuid(),
+            "python": "/usr/bin/python3",
+        }
+        for rank in range(2)
+    ]
+    assert containers() == []
+
+
+def test_the_engine_keeps_no_secret_and_no_argv_has_one(image: str, gangs: Gangs) -> None:
+    handle = gangs.python(WAIT, image=image, secrets={"TOKEN": "a-secret-of-many-characters"})
+    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    names = containers()
+    assert sorted(names) == [f"trainyard-{handle.id}-{rank}" for rank in range(2)]
+    assert "a-secret" not in podman("inspect", *names).stdout
+    argvs = b"".join(
+        word for each in os.listdir("/proc") if each.isdigit() for word in read_words(int(each))
+    )
+    assert b"a-secret" not in argvs
+    gangs.engine.cancel(handle)
+    assert gangs.wait(handle, TIMEOUT_S).state is RunState.CANCELLED
+    assert containers() == []
+
+
+def test_the_exit_code_of_a_rank_is_the_runs(image: str, gangs: Gangs) -> None:
+    handle = gangs.python("import sys; print('bad luck'); sys.exit(7)", image=image)
+    status = gangs.wait(handle, TIMEOUT_S)
+    assert (status.state, status.exit_code) == (RunState.FAILED, 7)
+    assert "bad luck" in log_of(handle.run_dir)
+    assert containers() == []
+
+
+def test_a_cancelled_rank_hears_the_signal(image: str, gangs: Gangs) -> None:
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('heard', flush=True), sys.exit(3)))\n"
+        "open('outputs/up', 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+    handle = gangs.python(program, image=image, processes_per_node=1)
+    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    gangs.engine.cancel(handle)
+    assert gangs.wait(handle, TIMEOUT_S).state is RunState.CANCELLED
+    assert "heard" in log_of(handle.run_dir)
+    assert containers() == []
+
+
+def test_a_killed_supervisor_leaves_no_process_and_the_next_run_no_container(
+    image: str, gangs: Gangs
+) -> None:
+    handle = gangs.python(WAIT, image=image)
+    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    for process in supervisors_of(Path(handle.run_dir)):
+        os.kill(process.pid, signal.SIGKILL)
+    time.sleep(0.5)
+    gangs.engine.cancel(handle)
+    assert gangs.engine.store.status(handle).state is RunState.LOST
+    assert gangs.processes(handle) == []
+    after = gangs.python("pass", image=image)
+    assert gangs.wait(after, TIMEOUT_S).state is RunState.COMPLETED
+    assert containers() == []
+
+
+def test_containers_of_living_runs_are_no_orphans(image: str, gangs: Gangs) -> None:
+    handle = gangs.python(WAIT, image=image, processes_per_node=1)
+    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    remove_orphans(ContainerProgram(name="podman", path="podman", environ={}))
+    assert containers() == [f"trainyard-{handle.id}-0"]
+    gangs.engine.cancel(handle)
+    gangs.wait(handle, TIMEOUT_S)
+
+
+def test_inputs_are_read_only_inside(image: str, gangs: Gangs) -> None:
+    folder = gangs.workspace / "inputs" / "some"
+    folder.mkdir(parents=True)
+    (folder / "file").write_text("content")
+    program = f"print(open('{folder}/file').read()); open('{folder}/new', 'w')"
+    handle = gangs.python(program, image=image, processes_per_node=1)
+    assert gangs.wait(handle, TIMEOUT_S).state is RunState.FAILED
+    assert "content" in log_of(handle.run_dir)
+    assert "Read-only file system" in log_of(handle.run_dir)
+
+
+def test_an_image_that_nobody_has_is_refused_before_there_is_a_run(
+    image: str, gangs: Gangs
+) -> None:
+    missing = f"{image.partition('/')[0]}/none/such:1"
+    with pytest.raises(EnvironmentFailure) as caught:
+        gangs.python("pass", image=missing)
+    assert caught.value.message.startswith(f"podman cannot fetch {missing}: ")
+    assert gangs.engine.store.list() == []
