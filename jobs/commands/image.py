@@ -19,6 +19,49 @@ Name = Annotated[
 Variant = Annotated[Literal["cpu", "cuda"], typer.Option(help="Build for CPUs or for NVIDIA GPUs.")]
 
 
+def init(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new image.")],
+    base: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="IMAGE",
+            help="Image whose packages and Dockerfile are copied.",
+            autocompletion=completers.images,
+        ),
+    ] = "pytorch",
+) -> None:
+    """Write images/NAME: a Dockerfile, a list of packages and its lock, ready to be changed."""
+    from jobs.contracts.errors import EnvironmentFailure
+    from jobs.host.progress import step
+    from jobs.images.starting import lock_image, start_image
+
+    project = _trusted_folder()
+    folder = start_image(name, base, project)
+    try:
+        lock_image(folder, project, report=step)
+    except EnvironmentFailure as error:
+        console.warn(f"the lock is that of `{base}` for now: {error.message}")
+    packages = folder.relative_to(project) / "requirements.in"
+    console.say(f"packages: {packages}; after a change: launch image lock {name}")
+    console.say(f"this machine: launch image install {name}, then `image: {name}` in a job file")
+    console.say(f"a container: launch image build {name}")
+    console.out(str(folder))
+
+
+def lock(*, name: Name) -> None:
+    """Write an image's lock: exact versions of its packages, with hashes."""
+    from jobs.host.progress import step
+    from jobs.images.runtimes import lock_file
+    from jobs.images.starting import lock_image
+
+    project = _trusted_folder()
+    path = lock_file(name, project)
+    lock_image(path.parent, project, report=step)
+    console.out(str(path))
+
+
 def install(*, name: Name) -> None:
     """Make an image's runtime on this machine: a virtual environment from the image's lock."""
     from jobs.host.progress import step
@@ -126,4 +169,14 @@ def _trusted_folder() -> Path:
     return project
 
 
-app = make_app({"install": install, "build": build, "push": push, "path": path, "ls": list_images})
+app = make_app(
+    {
+        "init": init,
+        "lock": lock,
+        "install": install,
+        "build": build,
+        "push": push,
+        "path": path,
+        "ls": list_images,
+    }
+)

@@ -93,8 +93,13 @@ def lay_python(root: Path) -> None:
     loaded = {
         path for each in [*programs, *stdlib.glob("lib-dynload/*.so")] for path in _libs(each)
     }
-    cxx = Path("/usr/lib/x86_64-linux-gnu/libstdc++.so.6")
-    loaded |= {cxx, *_libs(cxx)} if cxx.exists() else set()
+    # What compiled packages load besides.
+    (libraries,) = {each.parent for each in loaded if each.name == "libc.so.6"}
+    names = ("libpthread.so.0", "librt.so.1", "libdl.so.2", "libutil.so.1")
+    loaded |= {libraries / name for name in names if (libraries / name).exists()}
+    for folder in (libraries, Path("/usr/lib") / libraries.name):
+        if (folder / "libstdc++.so.6").exists():
+            loaded |= {folder / "libstdc++.so.6", *_libs(folder / "libstdc++.so.6")}
     for each in loaded:
         _copy(each, root)
     for name in ("usr/bin", "tmp", "etc", "proc", "sys", "dev"):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunState
 from jobs.engines.local.containers import ContainerProgram, remove_orphans
-from jobs.host.processes import read_words, supervisors_of
+from jobs.host.processes import read_table, read_words, supervisors_of
+from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
 from tests.fakes.podman import containers, podman, podman_storage
 
@@ -85,9 +88,7 @@ def test_the_engine_keeps_no_secret_and_no_argv_has_one(image: str, gangs: Gangs
     names = containers()
     assert sorted(names) == [f"trainyard-{handle.id}-{rank}" for rank in range(2)]
     assert "a-secret" not in podman("inspect", *names).stdout
-    argvs = b"".join(
-        word for each in os.listdir("/proc") if each.isdigit() for word in read_words(int(each))
-    )
+    argvs = b"".join(word for pid in read_table() for word in read_words(pid))
     assert b"a-secret" not in argvs
     gangs.engine.cancel(handle)
     assert gangs.wait(handle, TIMEOUT_S).state is RunState.CANCELLED
@@ -124,10 +125,13 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_run_no_container(
     gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
     for process in supervisors_of(Path(handle.run_dir)):
         os.kill(process.pid, signal.SIGKILL)
-    time.sleep(0.5)
+    deadline = time.monotonic() + TIMEOUT_S
+    while gangs.supervisors(handle):
+        assert time.monotonic() < deadline, "the supervisor was killed and is still there"
+        time.sleep(0.05)
     gangs.engine.cancel(handle)
+    gangs.wait_until_gone(handle, 60)
     assert gangs.engine.store.status(handle).state is RunState.LOST
-    assert gangs.processes(handle) == []
     after = gangs.python("pass", image=image)
     assert gangs.wait(after, TIMEOUT_S).state is RunState.COMPLETED
     assert containers() == []
@@ -161,3 +165,43 @@ def test_an_image_that_nobody_has_is_refused_before_there_is_a_run(
         gangs.python("pass", image=missing)
     assert caught.value.message.startswith(f"podman cannot fetch {missing}: ")
     assert gangs.engine.store.list() == []
+
+
+def site_of(version: str) -> str:
+    """The folder of other packages of the image's Python: Debian's has another name."""
+    if sys.base_prefix == "/usr":
+        return f"/usr/local/lib/{version}/dist-packages"
+    return f"{sys.base_prefix}/lib/{version}/site-packages"
+
+
+def test_two_ranks_of_torch_meet_on_loopback(tmp_path: Path) -> None:
+    """PyTorch is that of the runtime, lent to the image as a folder."""
+    try:
+        runtime = runtime_python("pytorch", PROJECT)
+    except LaunchError as error:
+        pytest.skip(f"{error.message} (`make setup` installs it)")
+    packages = runtime.parents[1] / "lib" / runtime.resolve().name / "site-packages"
+    site = site_of(packages.parent.name)
+    program = (
+        "import os, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "total = torch.tensor([dist.get_rank() + 1])\n"
+        "dist.all_reduce(total)\n"
+        "print('total', total.item(), flush=True)\n"
+        "listening = [line.split()[1] for line in open('/proc/net/tcp') if line.split()[3] == '0A']\n"
+        "own = [each for each in listening if int(each[-4:], 16) == int(os.environ['MASTER_PORT'])]\n"
+        "print('store', own, flush=True)\n"
+        "dist.barrier()\n"
+        "dist.destroy_process_group()\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        volumes = [f"{packages}:{site}:ro"]
+        with podman_storage(tmp_path / "podman", patch, volumes=volumes) as image:
+            gangs = Gangs(tmp_path / "workspace")
+            handle = gangs.python(program, image=image, launcher="torch")
+            status = gangs.wait(handle, TIMEOUT_S)
+            assert status.state is RunState.COMPLETED, (status, log_of(handle.run_dir))
+            total, store = gangs.texts(handle, 0)
+            assert total == "total 3"
+            assert re.fullmatch(r"store \['0100007F:[0-9A-F]{4}'\]", store)
+            gangs.end()
