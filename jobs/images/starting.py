@@ -31,10 +31,10 @@ def start_image(name: str, base: str, project: Path) -> Path:
     name that no image can have or that is taken, NotFound for a base that is not there.
     """
     source = dockerfile_of(base, project).parent
-    folder = source.with_name(name)
     if not NAME.fullmatch(name):
         message = f"invalid image name `{name}`"
         raise LaunchError(message, hint="small letters, digits and hyphens, such as `my-torch`")
+    folder = source.with_name(name)
     if folder.exists():
         message = f"{folder} is there already"
         raise LaunchError(message, hint=f"edit its requirements.in, then: launch image lock {name}")
@@ -85,7 +85,7 @@ def lock_image(folder: Path, project: Path, *, report: Report) -> None:
         place = packages.relative_to(project)
         with report(f"{place}: versions and hashes looked up"):
             run_logged(
-                [uv, *lock_command(packages)],
+                [uv, *lock_command(packages), "--quiet"],
                 what=f"locking {place}",
                 log=project / ".trainyard" / "logs" / f"image-{folder.name}.log",
                 env=uv_environment(uv),
