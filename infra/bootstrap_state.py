@@ -182,7 +182,7 @@ def _storage(names: Names, region: Region, allow_ips: Sequence[str]) -> list[Ste
             unless=("storage", "account", "show", "--name", names.account, *ours),
         ),
         Step(title=f"its firewall lets in {', '.join(allow_ips)}", command=firewall),
-        Step(title="versions, and 30 days to bring back what was deleted", command=undelete),
+        Step(title="versions, and 30 days to restore deleted blobs", command=undelete),
         Step(title="old versions end after 90 days", command=policy),
         Step(title=f"container {CONTAINER}", command=container),
         _lock(names, names.account, "Microsoft.Storage/storageAccounts"),
@@ -283,7 +283,7 @@ def _failure(process: subprocess.CompletedProcess[str]) -> str:
     # program, command words, then options: enough of it to find the step by.
     words = [word for word in process.args[1:4] if not word.startswith("-")]
     said = process.stderr.strip() or f"exit code {process.returncode}"
-    return f"`az {' '.join(words)}` failed: {said}\nhint: mend that and start again; what is done stays"
+    return f"`az {' '.join(words)}` failed: {said}\nhint: correct that and start again; finished steps are kept"
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -327,7 +327,7 @@ def _region(text: str) -> Region:
 
 def _guid(text: str) -> str:
     if GUID.fullmatch(text) is None:
-        problem = f"{text!r} is no id such as 11111111-2222-3333-4444-555555555555"
+        problem = f"{text!r} is not an id such as 11111111-2222-3333-4444-555555555555"
         raise argparse.ArgumentTypeError(problem)
     return text
 

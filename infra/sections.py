@@ -145,7 +145,7 @@ class Section:
             if isinstance(text, str) and text:
                 texts[name] = text
             else:
-                section.refuse(name, f"{json.dumps(text)} is no text")
+                section.refuse(name, f"{json.dumps(text)} is not text")
         return texts
 
     def close(self) -> None:

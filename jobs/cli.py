@@ -24,6 +24,8 @@ from jobs.host import console
 VERBS = {
     "run": "Run a job and follow its ranks' logs.",
     "plan": "Show what `launch run` would start.",
+    "init": "Write the job file of a script.",
+    "jobs": "List the jobs of the catalog with their requirements and arguments.",
     "ls": "List runs, newest first.",
     "show": "Show a run's state, attempts, ranks and figures.",
     "logs": "Print the log lines of all ranks, merged by time.",

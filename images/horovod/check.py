@@ -13,6 +13,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--framework", choices=sorted(MODULES), required=True)
     hvd = import_module(MODULES[parser.parse_args().framework])
+    if hasattr(hvd, "DistributedGradientTape"):
+        import_module("horovod.keras")
+        import_module("horovod.tensorflow.keras")
     built = {"gloo": bool(hvd.gloo_built()), "mpi": bool(hvd.mpi_built())}
     print(built)
     if not all(built.values()):

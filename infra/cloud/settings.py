@@ -100,7 +100,9 @@ def doubts(settings: CloudSettings) -> list[str]:
     """List settings that are allowed but hardly meant, one line each."""
     found: list[str] = []
     if settings.owner.endswith(f"@{_EXAMPLE}"):
-        found.append(f"{PROJECT}:owner: {settings.owner} is the example's, its mails reach nobody")
+        found.append(
+            f"{PROJECT}:owner: {settings.owner} is the example address, whose mails reach nobody"
+        )
     for name, cluster in settings.clusters.items():
         size = SIZES[cluster.size]
         if size.retires:
@@ -175,7 +177,7 @@ def _parse_prefix(top: Section) -> str:
 def _parse_allowed_ips(top: Section, network: NetworkMode) -> tuple[str, ...]:
     addresses = top.take_list("allowed_ips", _ADDRESS, "IPv4 address or range (8.8.8.0/24)")
     if addresses and network == "private":
-        top.refuse("allowed_ips", "a private network lets nobody in; take the key out")
+        top.refuse("allowed_ips", "a private network has no public access; remove the key")
     if len(addresses) > _MAX_ADDRESSES:
         top.refuse("allowed_ips", f"{len(addresses)} are more than Azure's {_MAX_ADDRESSES}")
     for index, address in enumerate(addresses):
@@ -195,7 +197,7 @@ def _why_no_range(address: str) -> str | None:
     if prefix < _WIDEST_RANGE:
         return f"is too wide: /{_WIDEST_RANGE} at most"
     if "/" in address and str(network) != address:
-        return f"is no range, did you mean `{network}`?"
+        return f"is not a range, did you mean `{network}`?"
     if not network.is_global:
         return "is not public: Azure sees the address of your way into the internet"
     return None

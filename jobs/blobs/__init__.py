@@ -1,1 +1,1 @@
-"""The blob store, and who `launch` is to it."""
+"""Access to the blob store, and `launch`'s identity there."""

@@ -1,4 +1,4 @@
-"""Proves to the store who asks: by the account's key, a SAS, or an identity of Azure."""
+"""Sign requests to the store with the account's key, a SAS or an Azure identity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SharedKey:
 
 
 class Sas:
-    """A SAS that a service gave us for one task; there is no other."""
+    """A SAS that a service issued for one task."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -95,7 +95,7 @@ def _read_sas(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         message = f"the SAS in `{path}` cannot be read: {reason}"
         raise LaunchError(message, hint="the file must hold a SAS token or a SAS URL") from None
     token = urlsplit(text).query if "://" in text else text.lstrip("?")

@@ -103,9 +103,8 @@ class AzureStore:
         self, name: str, start: int, end: int, *, etag: str | None = None
     ) -> bytes | None:
         """Read a range of a blob; None if it is not there, or not of this version."""
-        quoted = etag if etag is None or etag.startswith('"') else f'"{etag}"'
         accept = (*_MISSING, "ConditionNotMet")
-        piece = self._range(name, start, end - start, quoted, accept=accept)
+        piece = self._range(name, start, end - start, etag, accept=accept)
         if piece is None:
             return None
         if len(piece[0]) > end - start:
@@ -135,13 +134,18 @@ class AzureStore:
         self._transfer(lambda session: send(session, files, tally, max_bytes_per_s))
 
     def receive(
-        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
+        self,
+        files: Iterable[Incoming],
+        moved: Moved,
+        *,
+        max_bytes_per_s: int | None = None,
+        arrived: Callable[[Incoming], None] = lambda _: None,
     ) -> None:
         """Receive blobs into files, each checked before it gets its name."""
         from jobs.blobs.download import receive
 
         tally = Tally(moved)
-        self._transfer(lambda session: receive(session, files, tally, max_bytes_per_s))
+        self._transfer(lambda session: receive(session, files, tally, max_bytes_per_s, arrived))
 
     def read_only_sas(self, prefix: str, valid_s: int) -> str:
         """Sign a SAS of the whole container: only hierarchical accounts know narrower ones."""
@@ -172,7 +176,7 @@ class AzureStore:
     # --- How ------------------------------------------------------------------------------------
 
     def _delegation_key(self, start: Any, end: Any) -> Any:
-        """Borrow a key that the store lends to an identity for so long."""
+        """Get a key that the store issues to an identity for a limited time."""
 
         async def borrow(session: Session) -> Any:
             return await session.service.get_user_delegation_key(start, end)

@@ -1,14 +1,13 @@
 """Receives files: small ones in one request, large ones in ranges that a later try need not repeat.
 
-No file has its name before its SHA-256 is what was asked for.
+A file gets its name only after its content was found correct.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ _CHUNK = 1 << 20
 _CAPPED_BYTES = 1 << 20
 # What the SDK says of a range that has not the MD5 it came with.
 _MISMATCH = "MD5 mismatch"
+# What is answered where a version is asked for that has gone.
+_OTHER_VERSION = ("BlobNotFound", "InvalidRange", "ConditionNotMet")
 # A content that arrives damaged is received so often in all.
 _TRIES = 3
 
@@ -38,9 +39,10 @@ async def receive(
     files: Iterable[Incoming],
     tally: Tally,
     max_bytes_per_s: int | None,
+    arrived: Callable[[Incoming], None],
 ) -> None:
     """Receive all files; see BlobStore.receive."""
-    download = Download(session, files, tally, max_bytes_per_s)
+    download = Download(session, files, tally, max_bytes_per_s, arrived)
     try:
         await run_all(download, tally.tell)
         for folder in download.folders:
@@ -51,7 +53,14 @@ async def receive(
 
 def conditions_of(etag: str | None) -> dict[str, Any]:
     """Give the arguments of a read that wants this version of a blob."""
-    return {"etag": etag, "match_condition": MatchConditions.IfNotModified} if etag else {}
+    if not etag:
+        return {}
+    quoted = etag if etag.startswith('"') else f'"{etag}"'
+    return {"etag": quoted, "match_condition": MatchConditions.IfNotModified}
+
+
+class _Gone(Exception):
+    """The version that was asked for is not in the store any more."""
 
 
 class _Large:
@@ -64,15 +73,16 @@ class _Large:
         self.done: set[int] = set()
         self.missing: deque[int] = deque()
         self.num_tries = 0
-        # The SHA-256 of the blocks from the first on that are there without a gap.
-        self.digest = hashlib.sha256()
+        # Of the blocks from the first on that are there without a gap.
+        self.digest = file.new_digest()
         self.num_hashed = 0
         self.is_hashing = False
+        self.is_gone = False
 
     def begin(self, done: set[int]) -> None:
         self.done = done
         self.missing = deque(each for each in range(self.num_blocks) if each not in done)
-        self.digest, self.num_hashed = hashlib.sha256(), 0
+        self.digest, self.num_hashed = self.file.new_digest(), 0
         self.num_tries += 1
 
     def length_of(self, block: int) -> int:
@@ -88,10 +98,12 @@ class Download:
         files: Iterable[Incoming],
         tally: Tally,
         max_bytes_per_s: int | None,
+        arrived: Callable[[Incoming], None],
     ) -> None:
         self._session = session
         self._files: Iterator[Incoming] = iter(files)
         self._tally = tally
+        self._arrived = arrived
         self._bandwidth = Bandwidth(max_bytes_per_s)
         self._room = Room()
         self._large: deque[_Large] = deque()
@@ -112,9 +124,20 @@ class Download:
         return partial(self._begin if file.bytes > BLOCK_BYTES else self._get, file)
 
     def close(self) -> None:
-        """Close the large files that are not whole; they are kept for a later try."""
+        """Close the large files that are not whole; they are kept for a later try.
+
+        What is left of a version that has gone serves no other one.
+        """
         for large in self._open:
-            large.part.close()
+            if large.is_gone:
+                large.part.discard()
+            else:
+                large.part.close()
+
+    def _finish(self, file: Incoming, part: PartialFile, num_bytes: int) -> None:
+        part.finish()
+        self._tally.add(1, num_bytes)
+        self._arrived(file)
 
     def _make_folder(self, folder: Path) -> None:
         if folder in self.folders:
@@ -138,23 +161,23 @@ class Download:
                 await self._room.hold(file.bytes, lambda: self._try(file, part))
             else:
                 await self._try(file, part)
-            part.finish()
+            self._finish(file, part, file.bytes)
+        except _Gone:
+            part.discard()
         except BaseException:
             part.discard()
             raise
-        self._tally.add(1, file.bytes)
 
     async def _try(self, file: Incoming, part: PartialFile) -> None:
         how = ""
         for _ in range(_TRIES):
             # A byte more, where there is one, tells that the blob is longer.
             content = await self._read(file, 0, file.bytes + 1 if file.bytes else None)
-            digest = hashlib.sha256(content).hexdigest()
+            digest = file.new_digest()
+            digest.update(content)
             if len(content) != file.bytes:
                 how = f"an answer of {len(content)} bytes, not of {file.bytes}"
-            elif digest != file.sha256:
-                how = f"its SHA-256 is {digest}"
-            else:
+            elif not (how := file.fault(digest)):
                 part.write(memoryview(content), 0)
                 return
         raise _another(file, how)
@@ -162,7 +185,7 @@ class Download:
     # --- Large files ------------------------------------------------------------------------------
 
     async def _begin(self, file: Incoming) -> None:
-        """Open a large file, and see what of it an earlier try has received."""
+        """Open a large file; find the ranges that an earlier try received."""
         large = _Large(file, PartialFile(file, is_resumable=True))
         self._open.add(large)
         large.begin(large.part.finished_blocks())
@@ -181,9 +204,14 @@ class Download:
             size = CHECKED_BYTES if is_checked else _CAPPED_BYTES
         for at in range(start, start + length, size):
             piece = min(size, start + length - at)
-            await self._room.hold(
-                piece, partial(self._range, large, at, piece, is_checked=is_checked)
-            )
+            get = partial(self._range, large, at, piece, is_checked=is_checked)
+            try:
+                await self._room.hold(piece, get)
+            except _Gone:
+                # Others of its ranges may be under way: it stays open until all is over.
+                large.is_gone = True
+                large.missing.clear()
+                return
         large.part.note(block)
         large.done.add(block)
         if large.num_tries == 1:
@@ -191,7 +219,7 @@ class Download:
         await self._check(large)
 
     async def _range(self, large: _Large, start: int, length: int, *, is_checked: bool) -> None:
-        """Receive a range; with `is_checked` its MD5 is what the store says."""
+        """Receive a range; `is_checked` compares its MD5 with the store's."""
         how = ""
         for _ in range(_TRIES):
             try:
@@ -208,7 +236,7 @@ class Download:
         raise _another(large.file, how)
 
     async def _check(self, large: _Large) -> None:
-        """Hash what is there without a gap; at the end compare, and finish or begin again."""
+        """Hash the received bytes up to the first gap; at the end compare, then finish or begin again."""
         if large.is_hashing:
             return
         large.is_hashing = True
@@ -223,35 +251,38 @@ class Download:
         large.is_hashing = False
         if large.num_hashed < large.num_blocks:
             return
-        if large.digest.hexdigest() == large.file.sha256:
-            large.part.finish()
+        how = large.file.fault(large.digest)
+        if not how:
             self._open.discard(large)
-            self._tally.add(1, 0)
+            self._finish(large.file, large.part, 0)
             return
         large.part.forget()
         if large.num_tries == _TRIES:
-            raise _another(large.file, f"its SHA-256 is {large.digest.hexdigest()}")
+            raise _another(large.file, how)
         large.begin(set())
         self._large.append(large)
 
     async def _read(
         self, file: Incoming, start: int, length: int | None, *, is_checked: bool = False
     ) -> bytes:
-        client = self._session.client.get_blob_client(file.name)
         await self._bandwidth.take(length or 0)
 
         async def read() -> bytes:
-            found = await client.download_blob(
+            found = await self._session.any_blob.download_blob(
                 offset=start if length else None,
                 length=length,
                 max_concurrency=1,
                 validate_content=is_checked,
+                **conditions_of(file.etag),
+                **self._session.at(file.name),
             )
             return await found.readall()
 
         try:
-            return await self._session.ask(read, accept=("BlobNotFound", "InvalidRange"))
+            return await self._session.ask(read, accept=_OTHER_VERSION)
         except StoreError as error:
+            if file.etag and error.code in _OTHER_VERSION:
+                raise _Gone from None
             if error.code == "InvalidRange":
                 raise _another(file, f"it ends before byte {file.bytes}") from None
             if error.code != "BlobNotFound":
@@ -262,5 +293,8 @@ class Download:
 
 def _another(file: Incoming, how: str) -> EnvironmentFailure:
     name = file.path.name
+    if not file.sha256:
+        message = f"`{name}` arrived damaged from the store: {how}"
+        return EnvironmentFailure(message, hint="type the same again")
     message = f"`{name}` came from the store with another content than was pushed: {how}"
     return EnvironmentFailure(message, hint="pull again; push it again where that fails, too")

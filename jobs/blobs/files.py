@@ -1,4 +1,4 @@
-"""Describes blobs, the files that become them or are made of them, and counts what was moved."""
+"""Describe blobs and their local files; count moved files and bytes."""
 
 from __future__ import annotations
 
@@ -66,18 +66,51 @@ def outgoing(name: str, path: Path) -> tuple[Outgoing, bytes]:
     return made, sha256.digest()
 
 
+class Digest(Protocol):
+    """A digest of `hashlib`."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take the next bytes."""
+        ...
+
+    def digest(self) -> bytes:
+        """Give the digest of all that was taken."""
+        ...
+
+    def hexdigest(self) -> str:
+        """Give it in hex."""
+        ...
+
+
 class Incoming(Struct, frozen=True, kw_only=True):
-    """A blob to write to `path`; its content must have this size and SHA-256 (hex)."""
+    """A blob to write to `path`; its content must have this size and SHA-256 (hex).
+
+    Where its SHA-256 is not known it is of the version `etag`, and has the MD5 that is given. It
+    is left out where the store has another version by now, or none.
+    """
 
     name: str
     path: Path
     bytes: int
-    sha256: str
     mode: int
+    sha256: str = ""
+    etag: str = ""
+    md5: bytes | None = None
+
+    def new_digest(self) -> Digest:
+        """Begin the digest that tells whether a content is the right one."""
+        return hashlib.sha256() if self.sha256 else hashlib.md5(usedforsecurity=False)
+
+    def fault(self, digest: Digest) -> str:
+        """Say what is wrong with a content of this digest; empty where nothing is."""
+        found = digest.hexdigest()
+        if self.sha256:
+            return "" if found == self.sha256 else f"its SHA-256 is {found}"
+        return f"its MD5 is {found}" if self.md5 not in (None, digest.digest()) else ""
 
 
 class Tally:
-    """Counts what was moved until somebody is told."""
+    """Counts of moved files and bytes since the last report."""
 
     def __init__(self, moved: Moved) -> None:
         self._moved = moved
@@ -96,7 +129,7 @@ class Tally:
         self._found += count
 
     def tell(self) -> None:
-        """Say what came since the last time, if anything did."""
+        """Report the counts since the last report, if there are any."""
         if self._files or self._bytes:
             files, count, found = self._files, self._bytes, self._found
             self._files = self._bytes = self._found = 0

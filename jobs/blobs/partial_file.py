@@ -29,7 +29,9 @@ class PartialFile:
         self._is_resumable = is_resumable
         self._descriptors: list[int] = []
         # Made of what it will be: what another content left here is never taken for it.
-        key = hashlib.sha256(f"{file.sha256} {file.path.name}".encode()).hexdigest()[:20]
+        key = hashlib.sha256(f"{file.sha256 or file.etag} {file.path.name}".encode()).hexdigest()[
+            :20
+        ]
         self._stem = f"{file.path.parent}/{PREFIX}{key}"
         try:
             self._descriptor = self._open_locked()
@@ -128,11 +130,13 @@ class PartialFile:
         self.close()
 
     def discard(self) -> None:
-        """Take it away; for a small file, which a later try receives whole."""
+        """Take it away: a small file is received whole by a later try, another version not at all."""
         if sys.platform == "win32":
             self.close()
         with suppress(OSError):
             os.unlink(f"{self._stem}.part")  # noqa: PTH108
+            if self._is_resumable:
+                os.unlink(f"{self._stem}.ranges")  # noqa: PTH108
         self.close()
 
     def close(self) -> None:
@@ -148,7 +152,7 @@ class PartialFile:
 
 
 def sweep(folder: Path) -> None:
-    """Take away what killed ones left in a folder; not what somebody has locked."""
+    """Remove partial files of killed pulls from a folder, unless they are locked."""
     with suppress(OSError), os.scandir(folder) as entries:
         left = {each.path for each in entries if each.name.startswith(PREFIX)}
         for path in left:

@@ -27,7 +27,7 @@ def write_at(descriptor: int, chunk: memoryview, offset: int) -> int:
 
 
 def hint_for(error: OSError, otherwise: str) -> str:
-    """Give what to type after an error; `otherwise` where it is not about too many open files."""
+    """Give the hint of an error; `otherwise` if it is not about too many open files."""
     if error.errno == errno.EMFILE:
         return "ulimit -n 1024, then type the same again: this shell may open too few files"
     if error.errno == errno.ENFILE:

@@ -1,4 +1,4 @@
-"""Says what an error of a blob store means, and what mends it (pure)."""
+"""Explain an error of a blob store and give its remedy (pure)."""
 
 from __future__ import annotations
 

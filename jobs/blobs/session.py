@@ -66,8 +66,10 @@ class Session:
         # The SDK's own types are unknown in part.
         self._service: Any = None
         self._client: Any = None
+        self._any_blob: Any = None
         self._connector: _Connector | None = None
         self._retries = _Retries(container.waiting)
+        self._thread: ThreadPoolExecutor | None = None
         # Requests that went, each try counted, aiohttp's own as well.
         self.num_sent = 0
 
@@ -76,6 +78,25 @@ class Session:
         """The SDK's client of the container, inside `run`."""
         assert self._client is not None
         return self._client
+
+    @property
+    def any_blob(self) -> Any:
+        """The SDK's client of a blob that `at` names for each request, inside `run`."""
+        assert self._any_blob is not None
+        return self._any_blob
+
+    def at(self, name: str) -> dict[str, Any]:
+        """Give the arguments that send a request of `any_blob` to this blob.
+
+        A client for each blob would cost a fifth of the CPU that a small file takes. The SDK's
+        hook runs before the request is signed.
+        """
+        url = self._container.url_of(name)
+
+        def address(request: Any) -> None:
+            request.http_request.url = url
+
+        return {"raw_request_hook": address}
 
     @property
     def service(self) -> Any:
@@ -90,22 +111,38 @@ class Session:
         """
         self._retries.allow(tries)
         # What a library leaves in our context would hold the traceback of an error, and so its owner.
-        return _apart(lambda: self._runner.run(self._opened(work), context=copy_context()))
+        return self._apart(lambda: self._runner.run(self._opened(work), context=copy_context()))
 
     def close(self) -> None:
         """Close the connections and the loop."""
-        _apart(self._close)
+        self._apart(self._close)
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    def _apart(self, call: Callable[[], Result]) -> Result:
+        """Do something that runs the loop; in a thread of our own where this thread runs one already.
+
+        Files that one transfer is given may come from a listing of the same store, page by page.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return call()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1)
+        return self._thread.submit(call).result()
 
     def _close(self) -> None:
         if self._service is not None:
             self._runner.run(self._end())
-            self._service = self._client = None
+            self._service = self._client = self._any_blob = None
         self._runner.close()
 
     async def _opened(self, work: Coroutine[Any, Any, Result]) -> Result:
         if self._service is None:
             self._service = self._open()
             self._client = self._service.get_container_client(self._container.name)
+            self._any_blob = self._client.get_blob_client("any")
         return await work
 
     async def _end(self) -> None:
@@ -170,19 +207,6 @@ class Session:
             num_refusals += 1
             if num_refusals >= _REFUSAL_TRIES:
                 raise failure
-
-
-def _apart(call: Callable[[], Result]) -> Result:
-    """Do something that runs a loop; in a thread of its own where one runs in this thread already.
-
-    Files that one transfer is given may come from a listing of the same store, page by page.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call()
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
 
 
 def count_progress() -> None:

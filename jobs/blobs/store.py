@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -79,7 +79,7 @@ class BlobStore(Protocol):
         ...
 
     def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
-        """Make blobs of others inside the store, over whatever had their names; consumes lazily.
+        """Copy blobs inside the store, over blobs of the same names; consumes lazily.
 
         `moved` hears of those that were made. A blob that is gone is left out, and so are all
         from the first that the store refuses: list and send what is missing.
@@ -97,17 +97,23 @@ class BlobStore(Protocol):
         ...
 
     def receive(
-        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
+        self,
+        files: Iterable[Incoming],
+        moved: Moved,
+        *,
+        max_bytes_per_s: int | None = None,
+        arrived: Callable[[Incoming], None] = lambda _: None,
     ) -> None:
         """Write blobs to files, each checked before it gets its name; makes their folders.
 
+        `arrived` is told of each file that has its name: a blob may be left out (see Incoming).
         Consumes `files` lazily, calls `moved` from the calling thread. After a kill the blocks
         that arrived are not received again.
         """
         ...
 
     def read_only_sas(self, prefix: str, valid_s: int) -> str:
-        """Give a token that lets its holder read and list the container for so long."""
+        """Give a token that allows its holder to read and list the container until it expires."""
         ...
 
 
@@ -153,7 +159,7 @@ def _connect(environment: Environment, name: str, sas_file: Path | None) -> Blob
 def _explain(
     environment: Environment, name: str, sas_file: Path | None, error: StoreError
 ) -> EnvironmentFailure:
-    """Say what a store's error means here, and what to do about it."""
+    """Turn a store's error into one with a cause and a hint."""
     where = environment.storage.blob_endpoint
     stack = environment.stack
     if error.code == "ContainerNotFound":

@@ -82,7 +82,7 @@ class _Body:
             raise
 
     def md5(self) -> bytes:
-        """Hash what is there now."""
+        """Hash the file's present content."""
         digest = hashlib.md5(usedforsecurity=False)
         for chunk in self._pieces(1 << 20):
             digest.update(chunk)
@@ -158,14 +158,14 @@ class Upload:
         descriptor = _open(file)
         try:
             body = _Body(descriptor, 0, file.bytes, self._bandwidth)
-            client = self._session.client.get_blob_client(file.name)
 
             def put() -> Awaitable[object]:
-                return client.upload_blob(
+                return self._session.any_blob.upload_blob(
                     body.whole(),
                     length=file.bytes,
                     overwrite=True,
                     headers={"Content-MD5": _base64(file.md5)},
+                    **self._session.at(file.name),
                 )
 
             await self._write(file, body, file.md5, put)
@@ -204,7 +204,7 @@ class Upload:
             self._large.append(large)
 
     async def _stage(self, large: _Large, index: int) -> None:
-        """Send one block; whoever sends the last one commits the file."""
+        """Send one block; the sender of the last block commits the file."""
         length = large.length_of(index)
         body = _Body(large.descriptor, index * BLOCK_BYTES, length, self._bandwidth)
         client = self._session.client.get_blob_client(large.file.name)

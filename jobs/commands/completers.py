@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +18,15 @@ from jobs.contracts.errors import LaunchError
 if TYPE_CHECKING:
     from typer._click.core import Command
 
-    from jobs.contracts.spec import DatasetVersion, Environment
+    from jobs.contracts.spec import DatasetVersion, Environment, JobSpec
 
 # What can be typed, and a word about each.
 Choices = dict[str, str]
 # By what was typed before, and by the beginning of the word.
 Completer = Callable[[typer.Context, str], Choices]
 
+JOB_FILES = (".yaml", ".yml")
+SCRIPT = ".py"
 NUM_RUNS = 30
 LONGEST_S = 2
 
@@ -37,20 +40,25 @@ def answer(launch: Command, instruction: str, variable: str) -> int:
 
     Options are offered once a `-` is typed. Where nothing is offered, shells offer files.
     """
-    import signal
-
     from typer._completion_classes import completion_init
     from typer.completion import shell_complete
 
     if not instruction.startswith("complete_"):
         return 0
-    if hasattr(signal, "SIGALRM"):  # a store that hangs is not waited for
-        signal.signal(signal.SIGALRM, _end)
-        signal.alarm(LONGEST_S)
+    _end_in_time()
     # Else typer renders each choice's text by rich, which takes 0.1 s to load and reads markup.
     sys.modules["rich"] = None  # pyright: ignore[reportArgumentType]
     completion_init()
     return shell_complete(launch, {}, "launch", variable, instruction)
+
+
+def _end_in_time() -> None:
+    """End this process LONGEST_S from now, without an offer: a store that hangs is not waited for."""
+    import signal
+
+    if hasattr(signal, "SIGALRM"):
+        signal.signal(signal.SIGALRM, _end)
+        signal.alarm(LONGEST_S)
 
 
 def _end(_number: int, _frame: object) -> None:
@@ -77,11 +85,29 @@ def _offered(completer: Completer) -> Callable[[typer.Context, str], list[tuple[
 
 @_offered
 def jobs(ctx: typer.Context, incomplete: str) -> Choices:
-    """Offer the catalog's names, and the job files of the folder that is being typed."""
+    """Offer the catalog's names, and the job files and scripts of the folder that is being typed."""
     from jobs.jobfile.read import catalog_names
 
     del ctx
-    return dict.fromkeys(catalog_names(), "from the catalog") | _job_files(incomplete)
+    return dict.fromkeys(catalog_names(), "from the catalog") | _files(
+        incomplete, (*JOB_FILES, SCRIPT)
+    )
+
+
+@_offered
+def scripts(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the Python scripts of the folder that is being typed."""
+    del ctx
+    return _files(incomplete, (SCRIPT,))
+
+
+@_offered
+def catalog_jobs(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the catalog's names."""
+    from jobs.jobfile.read import catalog_names
+
+    del ctx, incomplete
+    return dict.fromkeys(catalog_names(), "")
 
 
 @_offered
@@ -91,6 +117,29 @@ def runs(ctx: typer.Context, incomplete: str) -> Choices:
 
     del incomplete
     return dict(load_store(_environment(ctx)).known(NUM_RUNS))
+
+
+@_offered
+def states(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the states of runs."""
+    from jobs.contracts.spec import RunState
+
+    del ctx, incomplete
+    return dict.fromkeys(RunState, "")
+
+
+@_offered
+def run_names(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the names of the newest runs' jobs."""
+    del incomplete
+    return dict.fromkeys((spec.name for spec in _specs(ctx)), "")
+
+
+@_offered
+def experiments(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the experiments of the newest runs."""
+    del incomplete
+    return dict.fromkeys((spec.experiment or spec.name for spec in _specs(ctx)), "")
 
 
 @_offered
@@ -167,12 +216,14 @@ def images(ctx: typer.Context, incomplete: str) -> Choices:
 
 @_offered
 def job_keys(ctx: typer.Context, incomplete: str) -> Choices:
-    """Offer the keys of a job file, as `--set` takes them."""
+    """Offer the keys of a job file, as `--set` takes them; after `args.` the program's options."""
     from msgspec.structs import fields
 
     from jobs.contracts.spec import JobFile
 
-    del ctx, incomplete
+    if incomplete.startswith("args."):
+        # An option without its value, as here, leaves the arguments unread.
+        return _program_options(ctx.params["job"] or ctx.args[0], incomplete)
     return {f"{field.name}=": "" for field in fields(JobFile)}
 
 
@@ -183,8 +234,20 @@ def priorities(ctx: typer.Context, incomplete: str) -> Choices:
     return dict.fromkeys(("low", "normal", "high"), "")
 
 
-def _job_files(incomplete: str) -> Choices:
-    """List the job files, then the folders, of the path that is being typed."""
+def _program_options(job: str, incomplete: str) -> Choices:
+    """Offer the options of the job's program, and the values of one that takes few."""
+    from jobs.jobfile.read import options_of_job
+
+    options = options_of_job(job)
+    name, equals, _ = incomplete.removeprefix("args.").partition("=")
+    if equals:
+        choices = options[name].choices
+        return {f"args.{name}={choice}": "" for choice in choices}
+    return {f"args.{option.name}=": option.text for option in options.values()}
+
+
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> Choices:
+    """List the files with these suffixes, then the folders, of the path that is being typed."""
     folder, beginning = os.path.split(incomplete)
     with os.scandir(folder or ".") as entries:
         found = sorted(
@@ -193,14 +256,13 @@ def _job_files(incomplete: str) -> Choices:
             if entry.name.startswith(beginning)
             and (beginning.startswith(".") or not entry.name.startswith("."))
         )
-    wanted = [path for path, is_dir in found if not is_dir and _is_job_file(path)]
+    wanted = [
+        path
+        for path, is_dir in found
+        if not is_dir and path.endswith(suffixes) and not Path(path).name.startswith("Pulumi.")
+    ]
     folders = [f"{path}{os.sep}" for path, is_dir in found if is_dir]
     return dict.fromkeys([*wanted, *folders], "")
-
-
-def _is_job_file(path: str) -> bool:
-    name = Path(path).name
-    return name.endswith((".yaml", ".yml")) and not name.startswith("Pulumi.")
 
 
 def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
@@ -209,7 +271,25 @@ def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
     from jobs.datasets.datasets import Datasets
 
     store = peek_data_store(_environment(ctx))
-    return [record.pinned() for record in Datasets(store).versions(damaged=[])] if store else []
+    if store is None:
+        return []
+    import azure.storage.blob.aio  # noqa: F401 - before the store's own time begins
+
+    _end_in_time()
+    return [record.pinned() for record in Datasets(store).versions(damaged=[])]
+
+
+def _specs(ctx: typer.Context) -> list[JobSpec]:
+    """Read the newest jobs whose record this machine has; ask nothing of Azure."""
+    from jobs.engines import load_store
+    from jobs.runs.store import RunStore, read_record
+
+    local = RunStore(load_store(_environment(ctx)).workspace)
+    found: list[JobSpec] = []
+    for name in local.names()[:NUM_RUNS]:
+        with suppress(LaunchError):  # another one is damaged, or no run yet
+            found.append(read_record(local.runs / name).plan.spec)
+    return found
 
 
 def _environment(ctx: typer.Context) -> Environment:

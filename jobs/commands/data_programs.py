@@ -15,9 +15,10 @@ Events = Annotated[bool, typer.Option("--json", help="Print events as JSON lines
 def prepare(
     *,
     dataset: Annotated[
-        Literal["digits", "mnist", "hymenoptera", "coco", "imagenet"],
+        Literal["digits", "mnist", "keras-mnist", "hymenoptera", "coco", "imagenet"],
         typer.Argument(
-            metavar="NAME", help="Dataset: digits, mnist, hymenoptera, coco or imagenet."
+            metavar="NAME",
+            help="Dataset: digits, mnist, keras-mnist, hymenoptera, coco or imagenet.",
         ),
     ],
     source: Annotated[
@@ -29,7 +30,7 @@ def prepare(
         bool,
         typer.Option(
             "--download",
-            help="Download archives that are missing in --from (coco, mnist, hymenoptera).",
+            help="Download missing archives (all but digits, imagenet) and weights into --from.",
         ),
     ] = False,
     checksums: Annotated[
@@ -40,6 +41,13 @@ def prepare(
             help="Checksums of your own archives, in the format of md5sum or sha256sum.",
         ),
     ] = None,
+    no_weights: Annotated[
+        bool,
+        typer.Option(
+            "--no-weights",
+            help="Leave out the pretrained weights (coco, hymenoptera).",
+        ),
+    ] = False,
     json: Events = False,
 ) -> None:
     """Make a dataset's folder from its archives (`digits` needs no archives)."""
@@ -49,11 +57,14 @@ def prepare(
     arguments += [f"--from={source}"] if source is not None else []
     arguments += [f"--checksums={checksums}"] if checksums is not None else []
     arguments += ["--download"] if download else []
+    arguments += ["--no-weights"] if no_weights else []
     done = run_program("prepare", arguments, failure=f"`{dataset}` was not prepared", as_json=json)
     if json:
         return
     is_packable = dataset in {"hymenoptera", "coco", "imagenet"}
-    say_made(done, next_steps(to, dataset, is_packable=is_packable))
+    # As the catalog's job names it.
+    name = "coco2017" if dataset == "coco" else dataset
+    say_made(done, next_steps(to, name, is_packable=is_packable))
 
 
 def pack(

@@ -40,7 +40,7 @@ def diff(
 
 def _side(store: Runs, name: str) -> RunSide:
     from jobs.launching.compare import RunSide
-    from jobs.runs.report import read_curves
+    from jobs.runs.metrics import read_curves
 
     handle = store.find(name)
     store.bring(handle)
@@ -48,7 +48,7 @@ def _side(store: Runs, name: str) -> RunSide:
     return RunSide(
         status=store.status(handle),
         record=store.record(handle),
-        metrics={f"{each.split} {each.name}": each.values[-1] for each in curves},
+        metrics={each.label: each.last[1] for each in curves},
     )
 
 

@@ -1,4 +1,4 @@
-"""`launch doctor`: check this machine, name what is missing and the command that installs it."""
+"""`launch doctor`: check this machine; name missing parts and the commands that install them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from jobs.commands import options
 from jobs.commands.usage import make_app
 from jobs.contracts.errors import ExitCode
 from jobs.host import console
+from jobs.host.pulumi_command import as_typed_here
 
 if TYPE_CHECKING:
     from jobs.stacks.doctor import Check
@@ -39,7 +40,7 @@ def _print(check: Check) -> None:
     word = console.styled(f"{check.health.value:<7}", colours[check.health.value])
     console.out(f"{word}  {check.part}: {check.found}")
     if check.mend:
-        console.out(f"{'':<9}{console.styled(check.mend, 'bold')}")
+        console.out(f"{'':<9}{console.styled(as_typed_here(check.mend), 'bold')}")
 
 
 app = make_app({"doctor": doctor})

@@ -10,6 +10,7 @@ import typer
 from jobs.commands import env_check, env_files, options
 from jobs.commands.usage import make_app
 from jobs.host import console
+from jobs.host.pulumi_command import as_typed_here
 
 
 def list_environments(*, json: options.Json = False) -> None:
@@ -57,7 +58,7 @@ def repair(*, stack: options.Stack, json: options.Json = False) -> None:
     for line in done or [f"stack `{stack}` needs no repair"]:
         console.out(line)
     if done:
-        console.say(f"next: uv run pulumi up -s {stack}")
+        console.say(f"next: {as_typed_here(f'uv run pulumi up -s {stack}')}")
 
 
 def trust(

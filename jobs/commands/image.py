@@ -33,18 +33,13 @@ def init(
     ] = "pytorch",
 ) -> None:
     """Write images/NAME: a Dockerfile, a list of packages and its lock, ready to be changed."""
-    from jobs.contracts.errors import EnvironmentFailure
-    from jobs.host.progress import step
-    from jobs.images.starting import lock_image, start_image
+    from jobs.host.project import sources_folder
+    from jobs.images.starting import start_image
 
-    project = _trusted_folder()
-    folder = start_image(name, base, project)
-    try:
-        lock_image(folder, project, report=step)
-    except EnvironmentFailure as error:
-        console.warn(f"the lock is that of `{base}` for now: {error.message}")
-    packages = folder.relative_to(project) / "requirements.in"
-    console.say(f"packages: {packages}; after a change: launch image lock {name}")
+    folder = start_image(name, base, sources_folder())
+    console.say(
+        f"packages: images/{name}/requirements.in; after a change: launch image lock {name}"
+    )
     console.say(f"this machine: launch image install {name}, then `image: {name}` in a job file")
     console.say(f"a container: launch image build {name}")
     console.out(str(folder))
@@ -53,13 +48,9 @@ def init(
 def lock(*, name: Name) -> None:
     """Write an image's lock: exact versions of its packages, with hashes."""
     from jobs.host.progress import step
-    from jobs.images.runtimes import lock_file
     from jobs.images.starting import lock_image
 
-    project = _trusted_folder()
-    path = lock_file(name, project)
-    lock_image(path.parent, project, report=step)
-    console.out(str(path))
+    console.out(str(lock_image(name, _trusted_folder(), report=step)))
 
 
 def install(*, name: Name) -> None:
@@ -75,12 +66,12 @@ def build(*, name: Name, variant: Variant = "cpu") -> None:
     """Build an image as a container with buildah, podman or docker; the tag identifies its content."""
     from jobs.host.progress import BuildProgress, step
     from jobs.images.build import build_image, build_log, record_folder
-    from jobs.images.engines import find_engine
+    from jobs.images.engines import running_engine
     from jobs.images.recipes import read_recipe
 
     project = _trusted_folder()
     recipe = read_recipe(name, variant, project)
-    engine = find_engine()
+    engine = running_engine()
     began = time.monotonic()
 
     def begin() -> BuildProgress:
@@ -115,13 +106,13 @@ def push(
     from jobs.host.progress import BuildProgress
     from jobs.host.project import sources_folder
     from jobs.images.build import push_image
-    from jobs.images.engines import find_engine
+    from jobs.images.engines import running_engine
     from jobs.images.recipes import read_recipe
 
     project = sources_folder()
     recipe = read_recipe(name, variant, project)
     target = registry or _registry_of(stack, env)
-    engine = find_engine()
+    engine = running_engine()
     console.say(f"pushing {recipe.reference} to {target} by {engine.name}")
     pinned = push_image(recipe, engine, project, target, progress=BuildProgress("starting"))
     console.say(f"\nthe same as `pulumi config set --path trainyard:images.{name} {pinned}`,")

@@ -13,9 +13,13 @@ Job = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="Job file, or the name of a job in the catalog.",
+        help="Job file, Python script, or the name of a job in the catalog.",
         autocompletion=completers.jobs,
     ),
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- ARGUMENT...]", show_default=False, help="Arguments of the script."),
 ]
 
 # The options that stand for a key of the job file, and `--set` for any key.

@@ -1,4 +1,4 @@
-"""Define the arguments that verbs share, and open what they name: environment, engine, run."""
+"""Define the arguments that verbs share; open the environment, engine and run that they name."""
 
 from __future__ import annotations
 

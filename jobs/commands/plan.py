@@ -10,6 +10,7 @@ from jobs.host import console
 def plan(
     *,
     job: job_options.Job,
+    arguments: job_options.Arguments = None,
     nodes: job_options.Nodes = None,
     processes_per_node: job_options.ProcessesPerNode = None,
     cluster: job_options.ClusterName = None,
@@ -37,7 +38,9 @@ def plan(
     )
 
     values = job_options.job_values(nodes, processes_per_node, cluster, priority)
-    loaded = load_job(job, overrides or (), values)
+    loaded = load_job(job, overrides or (), values, arguments or ())
+    for sentence in loaded.sentences:
+        console.say(sentence)
     environment = options.open_priced(stack, env)
     engine = options.open_engine(environment)
     planned = plan_job(loaded, engine)

@@ -13,7 +13,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import RunHandle
+    from jobs.contracts.spec import RunHandle, RunRecord
     from jobs.engines.base import Runs
     from jobs.runs.report import RunReport
 
@@ -43,10 +43,13 @@ def report(
 ) -> None:
     """Show the final figures of runs and draw their curves.
 
-    Prints the figures as a table and draws loss and accuracy into a picture.
+    The main figure comes first: the one that the program declares, else a validation accuracy
+    or loss. Runs that are compared are labelled by how they differ.
     """
-    from jobs.runs.charts import check_format, draw_report
-    from jobs.runs.report import HEADER, RIGHT, as_json, remarks, row
+    from jobs.runs.charts import check_format, draw_report, left_out
+    from jobs.runs.report import as_json
+    from jobs.runs.report_text import remarks, report_table
+    from jobs.runs.selection import shown_ids
 
     if output is not None:
         check_format(output)
@@ -64,30 +67,43 @@ def report(
         shown = None if picture is None else str(picture.absolute())
         console.out_json({"picture": shown, "runs": [as_json(each) for each in reports]})
         return
-    console.out(console.table(HEADER, [row(each) for each in reports], right=RIGHT))
+    ids = shown_ids([each.status.id for each in reports], store)
+    console.out(report_table(reports, ids))
     for remark in remarks(reports):
         console.say(remark)
     if picture is not None:
         console.say(f"\ncurves: {picture}")
+        if names := left_out(reports):
+            console.say(f"without {', '.join(names)}, which --json has")
 
 
 def _read_each(store: Runs, handles: list[RunHandle]) -> list[RunReport]:
-    """Read the runs; warn of one that cannot be read, if there are others."""
+    """Read the runs and how they differ; warn of one that cannot be read, if there are others."""
+    from msgspec.structs import replace
+
+    from jobs.launching.compare import told_apart
     from jobs.runs.report import read_report
 
     reports: list[RunReport] = []
+    records: list[RunRecord] = []
     errors: list[LaunchError] = []
     for handle in handles:
         try:
             store.bring(handle)
-            reports.append(read_report(store.status(handle), store.error(handle)))
+            report = read_report(store.status(handle), store.error(handle))
+            if handles[1:]:
+                records.append(store.record(handle))
+            reports.append(report)
         except LaunchError as error:
             errors.append(error)
     if not reports:
         raise errors[0]
     for error in errors:
         console.warn(error.message)
-    return reports
+    differences = told_apart(records) or [{}]
+    return [
+        replace(each, differs=differs) for each, differs in zip(reports, differences, strict=True)
+    ]
 
 
 app = make_app({"report": report})

@@ -38,11 +38,12 @@ def rerun(
     """
     from msgspec import structs
 
-    from jobs.jobfile.read import decode_job, locate_inputs, override
+    from jobs.jobfile.read import decode_job, locate_inputs, override, require_known_arguments
     from jobs.launching.plan import plan_on, secret_folders
     from jobs.launching.rerun import (
         differences,
         recorded_job,
+        recorded_options,
         refuse_other_code,
         resume_point,
         with_other_words,
@@ -57,9 +58,10 @@ def rerun(
     record, run_dir = store.record(handle), Path(handle.run_dir)
     recorded = recorded_job(record, run_dir, engine)
     values = job_options.job_values(nodes, processes_per_node, cluster, priority)
-    tree = override(recorded.tree, overrides or (), values)
-    job = with_other_words(locate_inputs(decode_job(tree), tree, Path.cwd()), record)
+    root = override(recorded.tree, overrides or (), values)
+    job = with_other_words(locate_inputs(decode_job(root), root, Path.cwd()), record)
     refuse_other_code(job)
+    require_known_arguments(job, root, recorded_options(record, recorded))
     begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None
     if recorded.resume is not None and not resume:
         begun = f"it started from the checkpoints of {recorded.resume.run}"

@@ -8,11 +8,13 @@ import typer
 
 from jobs.commands import job_options, options
 from jobs.commands.usage import make_app
+from jobs.host import console
 
 
 def run(
     *,
     job: job_options.Job,
+    arguments: job_options.Arguments = None,
     nodes: job_options.Nodes = None,
     processes_per_node: job_options.ProcessesPerNode = None,
     cluster: job_options.ClusterName = None,
@@ -31,6 +33,8 @@ def run(
 ) -> int:
     """Run a job and follow its ranks' logs.
 
+    A script needs no job file: `launch run train.py -- --epochs 3` reads which framework it uses.
+
     Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 when it
     failed, 103 when it was cancelled.
     """
@@ -43,6 +47,7 @@ def run(
     if dry_run:
         plan.plan(
             job=job,
+            arguments=arguments,
             nodes=nodes,
             processes_per_node=processes_per_node,
             cluster=cluster,
@@ -54,7 +59,9 @@ def run(
         )
         return 0
     values = job_options.job_values(nodes, processes_per_node, cluster, priority)
-    loaded = load_job(job, overrides or (), values)
+    loaded = load_job(job, overrides or (), values, arguments or ())
+    for sentence in loaded.sentences:
+        console.say(sentence)
     environment = options.open_priced(stack, env)
     engine = options.open_engine(environment)
     planned = plan_job(loaded, engine)
@@ -66,7 +73,10 @@ def run(
         yes=yes,
         json=json,
         stack=stack_words,
-        shown_by=["launch", "plan", job, *job_options.job_words(values, overrides), *stack_words],
+        shown_by=[
+            *("launch", "plan", job, *job_options.job_words(values, overrides), *stack_words),
+            *(["--", *arguments] if arguments else []),
+        ],
     )
     return start(planned, secrets, engine, wish)
 

@@ -26,10 +26,10 @@ Words = Annotated[
 
 
 def shell(*, image: Image, command: Words = None) -> None:
-    """Start a shell, or a command behind `--`, in an image's runtime.
+    """Start a shell or a command in an image's runtime.
 
-    `python` is the image's, `trainer` can be imported from every folder, and the working folder stays.
-    The exit code is the command's.
+    `python` is the image's, and `trainer` can be imported from every folder. The working folder stays.
+    The exit code is the command's. Write `--` before a command that has options.
     """
     from jobs.contracts.errors import EnvironmentFailure
     from jobs.host import console

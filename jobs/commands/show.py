@@ -21,8 +21,10 @@ def show(
     The output includes the reason of a failure, checkpoints, cost and folders.
     """
     from jobs.runs import show_text
+    from jobs.runs.ending import fetch_command, main_figures, output_places
+    from jobs.runs.figures import figures_of
+    from jobs.runs.metrics import read_curves
     from jobs.runs.outcome import attempts_of
-    from jobs.runs.report import read_curves
     from jobs.stacks.cost import spent, spent_text
 
     environment = options.open_priced(stack, env)
@@ -32,13 +34,13 @@ def show(
     run_dir = Path(handle.run_dir)
     store.bring(handle)
     ranks = show_text.read_ranks(run_dir)
-    curves = read_curves(run_dir / "metrics.jsonl")
+    figures = figures_of(read_curves(run_dir / "metrics.jsonl"))
     error, events = store.error(handle), store.events(handle)
     attempts, checkpoints = attempts_of(status.id, events), store.checkpoints(handle)
     places = store.places(handle)
     cost = spent(status, attempts, environment)
     if json:
-        told = show_text.as_json(status, record, error, ranks, curves)
+        told = show_text.as_json(status, record, error, ranks, figures)
         resumed = record.plan.spec.resume
         found = {"count": len(checkpoints), "newest": next(iter(checkpoints), None)}
         more = {
@@ -52,12 +54,16 @@ def show(
         return
     words = options.stack_words(stack, env)
     costs = [("cost", spent_text(cost))] if cost else []
-    console.out(show_text.status_text(status, record, error, [*costs, *places]))
+    made = output_places(status, dict(places), record.plan.spec.outputs)
+    told = [*main_figures(figures), *costs, *places, *(each for each in made if each not in places)]
+    if made:
+        told.append(fetch_command(status, words))
+    console.out(show_text.status_text(status, record, error, told))
     parts = [
         checkpoints and show_text.checkpoints_text(status, checkpoints, words),
         attempts[1:] and show_text.attempts_table(attempts),
         ranks and show_text.ranks_table(ranks, store.tasks(record)),
-        curves and show_text.figures_table(curves),
+        figures and show_text.figures_table(figures),
         error and error.traceback and error.traceback.rstrip(),
     ]
     for part in filter(None, parts):

@@ -135,7 +135,10 @@ def as_launch_error(error: UsageError) -> LaunchError:
         return mistake(f"the following arguments are required: {', '.join(missing)}", ctx)
     if isinstance(error, NoSuchOption):
         meant = f" (did you mean {error.possibilities[0]}?)" if error.possibilities else ""
-        return mistake(f"no such option: {error.option_name}{meant}", ctx)
+        unknown = mistake(f"no such option: {error.option_name}{meant}", ctx)
+        if ctx is not None and any(each.name == "arguments" for each in ctx.command.params):
+            unknown.hint = f"{unknown.hint}; options of a script stand behind `--`"
+        return unknown
     if isinstance(error, BadOptionUsage) and ctx is not None:
         found = next(each for each in ctx.command.params if error.option_name in each.opts)
         text = "expected one argument" if "requires" in error.message else "takes no value"

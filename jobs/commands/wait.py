@@ -29,7 +29,10 @@ def wait(
 
     The exit code says how it ended: 0 completed, 100 failed, 101 not finished, 103 cancelled.
     """
+    from jobs.contracts.spec import RunState
     from jobs.launching.follow import see_through
+    from jobs.launching.start import ending_fields
+    from jobs.runs.ending import fetch_command
     from jobs.runs.outcome import exit_code, headline
 
     timeout_s = _seconds(timeout) if timeout is not None else None
@@ -40,6 +43,11 @@ def wait(
         console.out_json(status)
     else:
         console.say(headline(status, engine.store.error(handle)))
+        told = ending_fields(engine, handle, status) if status.state.is_terminal() else []
+        if status.state is RunState.COMPLETED:
+            told.append(fetch_command(status, options.stack_words(stack, env)))
+        if told:
+            console.say(console.fields(told))
     return exit_code(status, passthrough=passthrough)
 
 

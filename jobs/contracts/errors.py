@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 class LaunchError(Exception):
-    """A mistake its user can mend: says what, which value, and what to type instead."""
+    """A mistake that the user can correct: names problem, value and the command to type."""
 
     exit_code = ExitCode.USAGE
 
@@ -51,7 +51,7 @@ class EnvironmentFailure(LaunchError):
 
 
 class Unreached(EnvironmentFailure):
-    """An answer is missing, or says to come later; whoever follows a run retries."""
+    """An answer is missing or asks for a later try; programs that follow a run retry."""
 
 
 class Refused(LaunchError):

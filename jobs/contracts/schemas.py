@@ -1,4 +1,4 @@
-"""The JSON Schemas of what people write and hand on, generated from the structs."""
+"""Generate the JSON Schemas of job files and environments from the structs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
     JobFile: {
         "name": "Name of the run in `launch ls`.",
+        "description": "One line on the job, which `launch jobs` prints.",
         "image": "Name of a folder in images/, or the reference of a container image.",
         "launcher": "How ranks find each other. `none` starts them without a rendezvous.",
         "module": "A Python module to run as `python -m`. One of module, script, command.",

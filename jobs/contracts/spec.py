@@ -174,6 +174,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job file as written; paths in it are relative to the file."""
 
     name: Name
+    description: str | None = None
     image: str
     launcher: Launcher = "none"
     module: str | None = None
@@ -348,7 +349,10 @@ class RunHandle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RunStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run as `launch ls` and `launch show` give it; times are ISO 8601 in UTC."""
+    """A run as `launch ls` and `launch show` give it; times are ISO 8601 in UTC.
+
+    `experiment` is the job's name where its file names none.
+    """
 
     id: str
     name: str
@@ -363,6 +367,8 @@ class RunStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     started: str | None
     ended: str | None
     run_dir: str
+    experiment: str = ""
+    tags: dict[str, str] = {}
 
 
 class GitState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

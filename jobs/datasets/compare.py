@@ -1,4 +1,4 @@
-"""Sums up the files of one version, and what parts two."""
+"""Sum up the files of one version, and the differences of two."""
 
 from __future__ import annotations
 

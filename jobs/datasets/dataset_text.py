@@ -48,7 +48,7 @@ def versions_table(records: Sequence[DatasetRecord]) -> str:
         for record in records
     ]
     header = ("NAME", "VERSION", "FILES", "SIZE", "CREATED (UTC)", "DIGEST")
-    return console.table(header, rows, right=(1, 2, 3))
+    return console.table(header, rows, right=(1, 2, 3), gives_way=(2, 4))
 
 
 def version_text(record: DatasetRecord, places: Iterable[tuple[str, str]]) -> str:
@@ -84,7 +84,7 @@ def pushed_fields(pushed: Pushed, *, is_dry: bool) -> dict[str, Any]:
 
 
 def pushed_text(pushed: Pushed, *, is_dry: bool) -> str:
-    """Word what a push sent and copied, or would."""
+    """Word the result of a push, or of a dry one."""
     record = pushed.dataset
     if pushed.already:
         return f"the store has this content already, as {record.ref}"
@@ -103,7 +103,7 @@ def pushed_text(pushed: Pushed, *, is_dry: bool) -> str:
 
 
 def pulled_text(pulled: Pulled, *, deletes: bool) -> str:
-    """Word what a dry pull would receive and delete."""
+    """Word the result of a dry pull."""
     size = console.size_text(pulled.bytes_received)
     text = f"would receive {console.count_text(pulled.files_received, 'file')} ({size})"
     if deletes:

@@ -102,11 +102,11 @@ class Datasets:
         return pull.run(is_dry=is_dry, delete=delete)
 
     def register(self, name: str, prefix: str, progress: Progress = silent) -> Pushed:
-        """Make a version of what lies below a prefix of the store, without moving it."""
+        """Make a version from a folder of the store, without moving its files."""
         return register(self._store, name, prefix, progress)
 
     def plan_removal(self, ref: str) -> Removal:
-        """List what `remove` would take; raises NotFound."""
+        """Describe the version that `remove` would delete; raises NotFound."""
         return plan_removal(self._store, ref)
 
     def remove(self, removal: Removal, progress: Progress = silent) -> None:

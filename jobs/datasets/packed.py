@@ -13,7 +13,7 @@ INDEX_FILE = "index.json"
 
 
 def require_packed(inputs: Mapping[str, InputSpec], environment: Environment) -> None:
-    """Raise LaunchError where an input is to be streamed and is no packed dataset."""
+    """Raise LaunchError if a streamed input is not a packed dataset."""
     streamed = {name: each for name, each in inputs.items() if each.mode == "stream"}
     store = open_data_store(environment) if streamed else None
     for name, each in streamed.items():

@@ -106,7 +106,7 @@ class _Lines:
         )
 
     def end(self) -> None:
-        """Let what comes next begin on a line of its own."""
+        """End the progress line, so that the next text begins on a new line."""
         if self._progress is not None:
             self._progress.end()
 
@@ -160,7 +160,7 @@ def _failed(failure: str, said: str, code: int) -> EnvironmentFailure:
 
 
 def say_made(made: Mapping[str, Any], following: str) -> None:
-    """Print the folder that a program made, with its own words and the next steps."""
+    """Print a program's message, the folder that it made, and the next steps."""
     console.say(made["text"])
     console.out(made["folder"])
     console.say(following)

@@ -69,9 +69,9 @@ class Pull:
         self._max_bytes_per_s = max_bytes_per_s
 
     def run(self, *, is_dry: bool = False, delete: Confirm | None = None) -> Pulled:
-        """Receive what is missing, or say what would be received.
+        """Receive the missing files, or report them.
 
-        With `delete` also takes away what the version does not have, if it is agreed to.
+        With `delete` also deletes files that are not in the version, after confirmation.
         """
         with work_folder() as work:
             files = fetch_list(self._store, self._dataset, work)

@@ -48,7 +48,7 @@ class Pushed(Struct, frozen=True, kw_only=True):
 
 
 class Reports(Struct, frozen=True, kw_only=True):
-    """Whom a push tells how far it is, and what it warns of."""
+    """Receivers of a push's progress and warnings."""
 
     reading: Progress = silent
     copying: Progress = silent
@@ -67,7 +67,7 @@ class _Blocks(Struct, frozen=True, kw_only=True):
 
 
 class _Moved:
-    """Counts of what was missing: copied as far as that went, and sent otherwise."""
+    """Counts of missing files: copied inside the store, or sent."""
 
     def __init__(self, missing: FileList) -> None:
         self._missing = missing
@@ -112,7 +112,7 @@ class Push:
         self._only = only
 
     def run(self, *, is_dry: bool) -> Pushed:
-        """Send it, or say what would be sent."""
+        """Send the folder, or report the files that would be sent."""
         check_name(self._name)
         with work_folder() as work, ScanState.of(self._folder) as state:
             files = self._scan(state, work)
@@ -175,7 +175,7 @@ class Push:
         return record
 
     def _send(self, wanted: DatasetRecord, files: FileList, work: Path) -> Pushed:
-        """Send what is missing, then make the version."""
+        """Send the missing files, then make the version."""
         removed = self._records.shelf(self._name).removed
         moved = self._complete(wanted, files, work)
         send_list(self._store, self._name, files)

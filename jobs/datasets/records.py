@@ -91,7 +91,7 @@ class Shelf(Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(EnvironmentFailure):
-    """A record in the store is damaged, or not what `launch` writes there."""
+    """A record in the store is damaged, or was not written by `launch`."""
 
 
 class Records:
@@ -147,7 +147,7 @@ class Records:
         return self._read(record_name(name, version))
 
     def removed(self, name: str, version: int) -> RemovedRecord | None:
-        """Read what is left of a version that was removed."""
+        """Read the record of a removed version."""
         blob = removed_name(name, version)
         content = self._store.read(blob)
         if content is None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
@@ -21,6 +24,8 @@ _CHUNK_FILES, _CHUNK_BYTES = 128, 16 << 20
 # Progress is told of after so many files.
 _TOLD_FILES = 64
 _READ_BYTES = 1 << 20
+# Of a large file, read while earlier ones are hashed.
+_CHUNKS_AHEAD = 16
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -164,14 +169,22 @@ def digest(chunks: Iterable[bytes]) -> tuple[bytes, bytes, int]:
 
 
 def digest_blocks(chunks: Iterable[bytes]) -> tuple[bytes, bytes, bytes, int]:
-    """Give SHA-256, MD5, the MD5s of its blocks, joined, and length of a content."""
+    """Give SHA-256, MD5, the MD5s of its blocks, joined, and length of a content.
+
+    Each of the three is found in a thread of its own; few chunks are in memory at once.
+    """
     sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), _BlockMd5s()
     num_bytes = 0
-    for chunk in chunks:
-        num_bytes += len(chunk)
-        sha256.update(chunk)
-        md5.update(chunk)
-        blocks.update(chunk)
+    updates: list[Callable[[bytes], None]] = [sha256.update, md5.update, blocks.update]
+    window: deque[list[Future[None]]] = deque()
+    with ExitStack() as opened:
+        threads = [opened.enter_context(ThreadPoolExecutor(1)) for _ in updates]
+        for chunk in chunks:
+            num_bytes += len(chunk)
+            pairs = zip(threads, updates, strict=True)
+            window.append([thread.submit(update, chunk) for thread, update in pairs])
+            if len(window) > _CHUNKS_AHEAD:
+                wait(window.popleft())
     return sha256.digest(), md5.digest(), blocks.digests(), num_bytes
 
 

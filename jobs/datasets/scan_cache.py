@@ -203,7 +203,7 @@ def lock_work(folder: Path) -> IO[bytes]:
 
 
 def sweep() -> None:
-    """Take away what killed commands left in the cache, and states that nobody used for long."""
+    """Remove leftovers of killed commands from the cache, and states not used for long."""
     for work in cache_folder().glob(f"{WORK_PREFIX}*"):
         if _age_s(work) > _NEW_WORK_S and _is_left(work):
             shutil.rmtree(work, ignore_errors=True)

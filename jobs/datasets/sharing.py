@@ -28,7 +28,7 @@ class Parted(Struct, frozen=True, kw_only=True):
 
 
 def part(store: BlobStore, wanted: DatasetRecord, files: FileList, work: Path) -> Parted | None:
-    """Part files of a wanted version by what the newest one has; None where it has none."""
+    """Sort files by whether the newest version has them; None if there is no newest version."""
     newest = _newest(Records(store), wanted) if files.files else None
     if newest is None:
         return None

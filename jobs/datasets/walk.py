@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
     @classmethod
     def of(cls, path: str, status: os.stat_result) -> Found:
-        """Keep what matters of a status."""
+        """Keep the fields of a file's status that show a change."""
         return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 

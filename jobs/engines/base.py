@@ -21,6 +21,7 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.runs.checkpoints import Checkpoint
+from jobs.runs.selection import Selection
 from jobs.runs.store import RunEvent
 
 
@@ -66,8 +67,12 @@ class Runs(Protocol):
         """Give what can name the newest runs, with a word on each; asks nobody, for a TAB."""
         ...
 
-    def list(self, limit: int | None = 20) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None), newest first."""
+    def names(self) -> Sequence[str]:
+        """List the ids of the runs that this machine knows, newest first; asks nobody."""
+        ...
+
+    def list(self, limit: int | None = 20, selection: Selection | None = None) -> list[RunStatus]:
+        """Status of the newest `limit` runs (all when None) of a selection, newest first."""
         ...
 
     def find(self, name: str) -> RunHandle:
@@ -82,7 +87,7 @@ class Runs(Protocol):
         ...
 
     def record(self, handle: RunHandle) -> RunRecord:
-        """Read what the run was asked to do, and with what."""
+        """Read the run's record: its plan and provenance."""
         ...
 
     def events(self, handle: RunHandle) -> Sequence[RunEvent]:
@@ -98,7 +103,7 @@ class Runs(Protocol):
         ...
 
     def bring(self, handle: RunHandle) -> None:
-        """Have what it has written so far (metrics, summary, ranks) in its run directory."""
+        """Download metrics, summary and ranks' records so far into the run directory."""
         ...
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
@@ -114,7 +119,7 @@ class Runs(Protocol):
         ...
 
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
-        """Name the places of the run and of what it makes: a word, and a path or an address."""
+        """Name the places of the run and its results: a word, and a path or an address."""
         ...
 
 
@@ -139,11 +144,11 @@ class Engine(Protocol):
         ...
 
     def image_reference(self, image: str) -> str:
-        """Give what the engine starts for an image of a job file; raises LaunchError if unknown."""
+        """Resolve an image of a job file to the image that the engine starts; raises LaunchError if unknown."""
         ...
 
     def image_digest(self, spec: JobSpec) -> str | None:
-        """Give the digest of what realises a job's image now; None where a reference pins it."""
+        """Give the digest of a job's present runtime or container; None if a reference pins it."""
         ...
 
     def code_listing(self, plan: Plan) -> CodeListing | None:
@@ -158,7 +163,7 @@ class Engine(Protocol):
         ...
 
     def require_ready(self, spec: JobSpec) -> None:
-        """Raise LaunchError where this machine lacks what `submit` needs."""
+        """Raise LaunchError if this machine lacks a part that `submit` needs."""
         ...
 
     def register_dataset(self, dataset: DatasetVersion) -> None:
@@ -173,7 +178,7 @@ class Engine(Protocol):
         ...
 
     def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
-        """Give the addresses of a version beside its URL, by what they are."""
+        """Give other addresses of a version than its URL, by kind."""
         ...
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
@@ -230,9 +235,9 @@ class Attended(Protocol):
         ...
 
     def preparation(self, handle: RunHandle) -> Iterator[tuple[str, str]]:
-        """Yield what tells how image and nodes were made ready: names of logs, and lines."""
+        """Yield the logs of image and node preparation: names of logs, and lines."""
         ...
 
     def preparation_news(self, handle: RunHandle) -> Sequence[str]:
-        """Read what the image's build has said since the last call."""
+        """Read lines of the image's build since the last call."""
         ...

@@ -1,4 +1,4 @@
-"""Tell frameworks what every engine tells them: how long to wait, and torchrun's variables (pure)."""
+"""Make the variables that every engine sets for frameworks: timeouts and torchrun's (pure)."""
 
 from __future__ import annotations
 

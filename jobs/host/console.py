@@ -1,4 +1,4 @@
-"""Writes what a person or a program reads: data on stdout, talk on stderr."""
+"""Write results to stdout, and messages to stderr."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cya
 
 # What a shell reports for a program that a closed pipe ended: 128 + SIGPIPE.
 READER_GONE = 141
+
+# Words of a table are not shortened to less.
+_LEAST_WIDTH = 10
 
 _STYLE_CODE = re.compile(r"\x1b\[[0-9;]*m")
 # What a terminal obeys, but colours (their codes are matched whole), tabs and ends of lines.
@@ -54,7 +57,7 @@ def warn(message: str) -> None:
 
 
 def warn_damaged(errors: Sequence[LaunchError]) -> None:
-    """Tell in one line of what cannot be read and is passed over."""
+    """Warn in one line of files that cannot be read and are skipped."""
     if errors:
         more = f"; {len(errors) - 1} more cannot be read" if errors[1:] else ""
         warn(f"{errors[0].message}{more}")
@@ -64,7 +67,10 @@ def report_error(error: LaunchError) -> None:
     """Write an error the way every command ends with one."""
     say(f"{styled('error:', 'red', 'bold', stream=sys.stderr)} {error.message}")
     if error.hint:
-        say(f"\n{styled('hint:', 'cyan', 'bold', stream=sys.stderr)} {error.hint}")
+        from jobs.host.pulumi_command import as_typed_here
+
+        hint = as_typed_here(error.hint)
+        say(f"\n{styled('hint:', 'cyan', 'bold', stream=sys.stderr)} {hint}")
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -101,19 +107,64 @@ def confirm(question: str) -> bool:
 
 
 def table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    gives_way: Sequence[int] = (),
 ) -> str:
-    """Columns aligned by their widest cell; `right` names the columns of numbers."""
+    """Align columns by their widest cell; `right` names the columns of numbers.
+
+    On a terminal that is too narrow, empty columns are left out. Then words are shortened, the
+    longest first, but not those of the first column; then the columns `gives_way` are left out,
+    one after the other.
+    """
     cells = [list(header), *[list(row) for row in rows]]
-    widths = [max(_width(row[column]) for row in cells) for column in range(len(header))]
+    columns = list(range(len(header)))
+    room = terminal_width()
+    if room is not None and _excess(_widths(cells), room) > 0:
+        columns = [column for column in columns if any(row[column] for row in rows)]
+    shown, is_fit = _fitted(cells, columns, right, room)
+    for column in gives_way:
+        if is_fit:
+            break
+        if column in columns:
+            columns.remove(column)
+            shown, is_fit = _fitted(cells, columns, right, room)
+    widths = _widths(shown)
     lines = [
         "  ".join(
             _padded(cell, width, is_right=column in right)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for cell, width, column in zip(row, widths, columns, strict=True)
         ).rstrip()
-        for row in cells
+        for row in shown
     ]
     return "\n".join([styled(lines[0], "bold"), *lines[1:]])
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that stdout is; None where it is a file or a pipe."""
+    if not is_terminal(sys.stdout):
+        return None
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told[:6]) > 0:
+        return int(told[:6])
+    try:
+        # A terminal that does not know its width says 0.
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def shortened(text: str, width: int) -> str:
+    """Shorten a text: the end of a sentence, but the middle of a name or a path."""
+    if _width(text) <= width:
+        return text
+    text = _STYLE_CODE.sub("", text)
+    if " " in text:
+        return f"{text[: width - 3].rstrip()}..."
+    end = (width - 3) // 2
+    return f"{text[: width - 3 - end]}...{text[len(text) - end :]}"
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
@@ -123,7 +174,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def tree(title: str, branches: Sequence[tuple[str, str]]) -> str:
-    """Draw a title and its branches: what each is for, and the command to paste."""
+    """Draw a title and its branches: a label and a command to paste each."""
     width = max((len(label) for label, _ in branches), default=0)
     lines = [title]
     for number, (label, command) in enumerate(branches):
@@ -165,6 +216,37 @@ def size_text(num_bytes: int) -> str:
     return f"{value / 1000:.1f} TB"
 
 
+def _fitted(
+    cells: Sequence[Sequence[str]], columns: Sequence[int], right: Sequence[int], room: int | None
+) -> tuple[list[list[str]], bool]:
+    """Take the columns; shorten words to the room. Tells whether the rows fit then."""
+    shown = [[row[column] for column in columns] for row in cells]
+    if room is None:
+        return shown, True
+    widths = _widths(shown)
+    too_many = _excess(widths, room)
+    least = [max(_LEAST_WIDTH, len(cell)) for cell in shown[0]]
+    of_words = [at for at, column in enumerate(columns) if at and column not in right]
+    while too_many > 0:
+        widest = max(of_words, key=lambda at: widths[at] - least[at], default=0)
+        if not widest or widths[widest] <= least[widest]:
+            break
+        widths[widest] -= 1
+        too_many -= 1
+    for row in shown:
+        for at in of_words:
+            row[at] = shortened(row[at], widths[at])
+    return shown, too_many <= 0
+
+
+def _excess(widths: Sequence[int], room: int) -> int:
+    return sum(widths) + 2 * (len(widths) - 1) - room
+
+
+def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_width, column)) for column in zip(*cells, strict=True)]
+
+
 def _width(cell: str) -> int:
     return len(_STYLE_CODE.sub("", cell))
 
@@ -197,12 +279,12 @@ def _write(stream: TextIO, text: str, end: str) -> None:
 
 
 def _send_to_nowhere(stream: TextIO) -> None:
-    """Let what is left in the stream's buffer be lost in silence."""
+    """Discard the rest of the stream's buffer without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def masked(text: str) -> str:
-    """Write out what a terminal would obey, but colours, tabs and ends of lines."""
+    """Escape control characters except colours, tabs and line ends."""
     return text if text.isprintable() else _CONTROL.sub(_shown, text)
 
 

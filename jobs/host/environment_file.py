@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 20  # of an environment's file
 
 
 def known_environment(stack: str) -> Environment | None:
-    """Give what was last read of a stack of the project, however old; starts nothing.
+    """Give the cached environment of a stack of the project, of any age; starts nothing.
 
     Raises LaunchError where there is no project, Refused where it is not trusted.
     """

@@ -78,5 +78,5 @@ def reserve_ending(run_dir: Path) -> None:
 
 
 def use_reserve(run_dir: Path) -> None:
-    """Give back what `reserve_ending` took."""
+    """Release the space that `reserve_ending` took."""
     (run_dir / _RESERVE).unlink(missing_ok=True)

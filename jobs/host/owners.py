@@ -1,4 +1,4 @@
-"""Judges whose files and folders are, and who else could change them.
+"""Find the owner of files and folders, and other users who could change them.
 
 Standard library only: set-up calls it before any environment exists.
 """
@@ -56,7 +56,7 @@ def owner_of(path: Path) -> str:
 
 
 def _why_shared(folder: Path) -> str | None:
-    """Say who could change what is put into a folder, which may be missing; None for nobody else."""
+    """Name another user who could change files of a folder, which may be missing; None if there is none."""
     if os.name != "posix":
         return None
     above = next(each for each in folder.parents if each.exists())

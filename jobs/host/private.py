@@ -30,7 +30,7 @@ def make_folder(folder: Path) -> None:
 
 
 def close_folder(folder: Path) -> bool:
-    """Take from others what they may do in a folder of ours; False where there was nothing to take."""
+    """Remove other users' permissions from our folder; False if they had none."""
     try:
         status = folder.stat()
     except OSError:

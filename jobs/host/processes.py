@@ -149,7 +149,7 @@ def leftovers(root: Process | None, run_dir: Path, spare: Collection[int] = ()) 
 def kill_leftovers(
     root: Process | None, run_dir: Path, *, spare: Collection[int] = (), timeout_s: float
 ) -> list[Process]:
-    """Kill what `leftovers` finds until it finds nothing; gives what still lives at the end.
+    """Kill the processes that `leftovers` finds until it finds none; gives those alive at the end.
 
     Again and again, since a process may fork while it is being looked for.
     """

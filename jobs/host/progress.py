@@ -82,7 +82,7 @@ def silent(_transfer: Transfer) -> None:
 
 
 class Counter:
-    """Adds up what a store says was moved, and tells; the totals are known."""
+    """Add up a store's reports of a transfer with known totals, and show them."""
 
     def __init__(self, files: int, num_bytes: int, progress: Progress) -> None:
         self._state = Transfer(files_done=0, bytes_done=0, files=files, bytes=num_bytes)
@@ -131,7 +131,7 @@ class _MovingLine:
         self._live.update(row, refresh=True)
 
     def end(self) -> None:
-        """Let what is written next begin on a line of its own."""
+        """End the progress line, so that the next text begins on a new line."""
         self._live.stop()
 
 
@@ -184,7 +184,7 @@ class ProgressLine:
             self.end()
 
     def end(self) -> None:
-        """Let what is written next begin on a line of its own, where the work ended before its end."""
+        """End the progress line of work that ended early."""
         if self._line is not None:
             self._line.end()
             self._line = None
@@ -351,7 +351,7 @@ def run_watched(
 
 
 def _follow(process: subprocess.Popen[bytes], log: int, progress: BuildProgress) -> None:
-    """Copy what the process says into the log until it ends; hand whole lines on."""
+    """Copy the process's output into the log until it ends; hand whole lines on."""
     assert process.stdout is not None, "started with a pipe"
     source, unfinished = process.stdout.fileno(), b""
     with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""Asks whose process is at the other end of a TCP connection of this machine (Linux).
+"""Find the user at the other end of a TCP connection of this machine (Linux).
 
 Loopback is shared by all users of a machine, and a TCP socket does not know who connects to it.
 The kernel does: it is asked for one socket by its addresses (`sock_diag(7)`), which takes 21 us
@@ -65,7 +65,7 @@ def check_own_server(connection: socket.socket) -> None:
 
 
 def listener_owner(address: Place) -> int | None:
-    """Give the user id of who listens at an address of this machine; None where nobody does."""
+    """Give the user id of the listener at an address of this machine; None if there is none."""
     host, port = address[:2]
     # Without a connection of these addresses the kernel gives who would get one.
     nowhere = "0.0.0.0" if ip_address(host).version == 4 else "::"  # noqa: S104 (asked, not bound)

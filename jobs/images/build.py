@@ -133,7 +133,7 @@ def _start_build(
 
 
 def _labels(recipe: Recipe, project: Path) -> dict[str, str]:
-    """Give the values of the labels; none of them decides what is built."""
+    """Give the values of the labels; none of them changes the build."""
     from importlib.metadata import version
 
     name, digest = recipe.base
@@ -147,7 +147,7 @@ def _labels(recipe: Recipe, project: Path) -> dict[str, str]:
 
 
 def _revision(recipe: Recipe, project: Path) -> str:
-    """Give the commit that is checked out, marked if what goes in differs; empty without git."""
+    """Give the checked-out commit, marked if the image's files differ from it; empty without git."""
     repository = Repository(project)
     try:
         commit = repository.commit()

@@ -60,6 +60,21 @@ class ContainerEngine:
         verb = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
         return self._ask([*verb, *what, reference]).returncode == 0
 
+    def require_running(self) -> None:
+        """Raise EnvironmentFailure where the daemon does not answer; only docker needs one."""
+        if self.name != "docker":
+            return
+        answer = self._ask(["version", "--format", "{{.Server.Version}}"])
+        if answer.returncode == 0:
+            return
+        said = answer.stderr.decode(errors="replace").strip() or "no reason given"
+        message = f"docker is on PATH, but its daemon does not answer: {said.splitlines()[-1]}"
+        start = "sudo systemctl start docker"
+        if "permission denied" in said.lower():
+            start = "sudo usermod -aG docker $USER, then log in again"
+        hint = f"{start}; or apt-get install podman, which needs no daemon"
+        raise EnvironmentFailure(message, hint=hint)
+
     def references(self) -> list[str]:
         """List the images on this machine by name and tag. Raises EnvironmentFailure."""
         name = ".Name" if self.name == "buildah" else ".Repository"
@@ -101,7 +116,7 @@ class ContainerEngine:
         return [self._command("push", *options, reference, f"docker://{target}")]
 
     def pushed_digest(self, target: str, digest_file: Path) -> str:
-        """Give the digest under which the registry keeps what was pushed."""
+        """Give the digest under which the registry keeps the pushed image."""
         if self.name != "docker":
             return digest_file.read_text(encoding="utf-8").strip()
         asked = ["image", "inspect", "--format", "{{json .RepoDigests}}", target]
@@ -165,6 +180,13 @@ class ContainerEngine:
         lines = answer.stderr.decode(errors="replace").strip().splitlines()
         message = f"{self.name} {what}" + (f": {lines[-1]}" if lines else "")
         return EnvironmentFailure(message, hint=hint or f"try: {self.program} images")
+
+
+def running_engine() -> ContainerEngine:
+    """Find the engine that builds and pushes; raises EnvironmentFailure where none can."""
+    engine = find_engine()
+    engine.require_running()
+    return engine
 
 
 def find_engine(

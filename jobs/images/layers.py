@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,6 +68,7 @@ def build_layer(
                         answer=answer,
                     )
             except EnvironmentFailure as error:
+                shutil.rmtree(root, ignore_errors=True)
                 raise _mistake(told) or error from None
             finally:
                 told.unlink(missing_ok=True)
@@ -77,6 +79,9 @@ def build_layer(
 def pip_folder(python: Path, project: Path, *, report: Report) -> Path:
     """Give the folder of the pip that layers and `setup` use, which no runtime holds; made once."""
     lock_file = project / PIP_LOCK
+    if not lock_file.is_file():
+        message = f"{project} has no {PIP_LOCK}, which names the pip of layers"
+        raise EnvironmentFailure(message, hint=f"git -C {shlex.quote(str(project))} pull")
     key = content_key([lock_file.read_bytes()])
     root = cache_root(os.environ) / "pip" / key
     if (root / FINISHED).exists():

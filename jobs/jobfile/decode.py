@@ -57,7 +57,7 @@ _MOST_PROBLEMS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A mistake: its place and kind, and what to write instead."""
+    """Make the error of a mistake: its place, its kind and a correction."""
 
     message: str
     hint: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -13,6 +14,9 @@ from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
 from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
 from jobs.jobfile.placeholders import check_placeholders
+from jobs.jobfile.program_options import Option, check_arguments, read_options
+from jobs.jobfile.written import SUFFIX as SCRIPT
+from jobs.jobfile.written import is_script, write_job
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
     Node,
@@ -30,6 +34,7 @@ SCHEMA_KEY = "$schema"
 RESERVED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 RESERVED_PREFIX = "TRAINYARD_"
 TRAINER = "trainer"
+NOTEBOOK = ".ipynb"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,28 +50,50 @@ class CodeLocation:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedJob:
-    """A job and where it came from: paths in it are relative to `folder`."""
+    """A job and where it came from: paths in it are relative to `folder`.
+
+    `sentences` tell how the job of a script without a job file came about.
+    """
 
     job: JobFile
     source: str
     folder: Path
     code: CodeLocation | None
+    sentences: tuple[str, ...] = ()
 
 
 def load_job(
-    name: str, overrides: Sequence[str] = (), options: Mapping[str, str] = {}
+    name: str,
+    overrides: Sequence[str] = (),
+    options: Mapping[str, str] = {},
+    arguments: Sequence[str] = (),
 ) -> LoadedJob:
-    """Read a job file or a job of the catalog, with `--set` and the options that stand for one.
+    """Read a job file, a job of the catalog or a script, with `--set` and its options.
 
-    `options` maps keys of the job file to the values that options gave them. Raises NotFound for
-    an unknown job, LaunchError for every mistake in it and for paths that lead nowhere.
+    `options` maps keys of the job file to the values that options gave them; `arguments` are those
+    of a script. Raises NotFound for an unknown job, LaunchError for every mistake in it and for
+    paths that lead nowhere.
     """
+    if arguments and not is_script(Path(name)):
+        message = f"unexpected argument: {arguments[0]}; `{name}` is not a script"
+        raise LaunchError(message, hint="--set args.KEY=VALUE changes an argument of a job")
     path = find_job(name)
-    root = read_tree(path, name)
-    root = override(root, overrides, options)
+    sentences: tuple[str, ...] = ()
+    if is_script(path):
+        written = write_job(path, name, arguments)
+        root, sentences = parse_yaml(written.text, f"the job of {name}"), written.sentences
+    else:
+        root = read_tree(path, name)
+    loaded = load_tree(override(root, overrides, options), name, path.parent)
+    return replace(loaded, sentences=sentences)
+
+
+def load_tree(root: Node, name: str, folder: Path) -> LoadedJob:
+    """Decode the tree as the job `name` whose paths are relative to `folder`; find its code."""
     job = decode_job(root)
-    folder = path.parent.resolve()
+    folder = folder.resolve()
     code = _locate_code(job, folder, name)
+    require_known_arguments(job, root, _program_options(job, code))
     # The catalog's own folder holds no data: what is typed for its jobs lies where it is typed.
     base = Path.cwd() if folder == CATALOG else folder
     job = locate_inputs(job, root, base, keep_out=(folder, *_program_paths(job, code)))
@@ -75,9 +102,22 @@ def load_job(
     return LoadedJob(job=job, source=name, folder=folder, code=code)
 
 
+def require_known_arguments(job: JobFile, root: Node, known: Mapping[str, Option]) -> None:
+    """Check the `args` by the program's options, where they are known; `root` tells their places."""
+    if known and isinstance(job.args, Mapping):
+        check_arguments(job.args, known, lambda key: _place(root, "args", key))
+
+
+def options_of_job(name: str) -> dict[str, Option]:
+    """Give the options of a job's program by their names; none where it is not one of ours."""
+    path = find_job(name)
+    job = decode_job(read_tree(path, name))
+    return _program_options(job, _locate_code(job, path.parent.resolve(), name))
+
+
 def find_job(name: str) -> Path:
     """Find the file that a path or a catalog name stands for."""
-    is_path = name.endswith(SUFFIXES) or os.sep in name or "/" in name
+    is_path = name.endswith((*SUFFIXES, SCRIPT)) or os.sep in name or "/" in name
     if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
         path = _path(name, "JOB")
         if path.is_file():
@@ -91,13 +131,21 @@ def find_job(name: str) -> Path:
                 else "type the path of a job file"
             )
             raise LaunchError(message, hint=hint)
-        message = f"the job file `{name}` does not exist"
+        what = "script" if is_script(path) else "job file"
+        message = f"the {what} `{name}` does not exist"
         raise NotFound(message, hint=_nearest_job(path.name, path.parent))
-    path = CATALOG / f"{name}.yaml"
     if name in catalog_names():
-        return path
+        return CATALOG / f"{name}.yaml"
     message = f"there is no job `{name}`"
     raise NotFound(message, hint=_nearest_job(name, Path()))
+
+
+def require_catalog_name(name: str) -> None:
+    """Raise NotFound, with the nearest name, unless the catalog has a job of this name."""
+    if name not in catalog_names():
+        message = f"the catalog has no job `{name}`"
+        near = get_close_matches(name, catalog_names(), n=1)
+        raise NotFound(message, hint=f"did you mean `{near[0]}`?" if near else "launch jobs")
 
 
 def catalog_names() -> list[str]:
@@ -174,6 +222,19 @@ def _check_program(job: JobFile, root: Node) -> None:
     if job.chief and not job.parameter_servers:
         message = f"{_place(root, 'chief')}: a chief needs parameter servers to coordinate"
         raise LaunchError(message, hint="parameter_servers: 1, or remove `chief`")
+    _refuse_notebook(job, root)
+
+
+def _refuse_notebook(job: JobFile, root: Node) -> None:
+    """Refuse a notebook: to Python its JSON is one expression, and nothing is trained."""
+    words = job.command or ()
+    script = words[1] if len(words) > 1 and words[0].startswith("python") else job.script or ""
+    if script.lower().endswith(NOTEBOOK):
+        where = _place(root, "script" if job.script else "command")
+        message = f"{where}: `{script}` is a notebook, which Python cannot run"
+        made = f"{script[: -len(NOTEBOOK)]}.py"
+        hint = f"jupyter nbconvert --to script {shlex.quote(script)}, then name {made}"
+        raise LaunchError(message, hint=hint)
 
 
 def _check_variables(job: JobFile, root: Node) -> None:
@@ -199,17 +260,29 @@ def _check_folders(job: JobFile, root: Node) -> None:
                 raise LaunchError(message, hint="give them names that differ by more than case")
 
 
+def _program_options(job: JobFile, code: CodeLocation | None) -> dict[str, Option]:
+    from jobs.host.project import is_project
+
+    if code is None or job.module is None or job.module.split(".")[0] != TRAINER:
+        return {}
+    is_ours = job.code is None or is_project(Path(code.folder))
+    return read_options(job.module, Path(code.folder)) if is_ours else {}
+
+
 def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None:
     """Find the folder that travels, before anything starts.
 
     `code:` where it is given. Without it: the folder of the job file for a `script`, our own
-    programs for a `module: trainer.*`, and nothing for the rest.
+    programs for a `module: trainer.*` (refused where another `trainer` lies beside the job file),
+    and nothing for the rest.
     """
     if job.code is None and job.module and job.module.split(".")[0] == TRAINER:
         from jobs.host.project import require_trusted, sources_folder
 
         folder_of_ours = sources_folder()
         require_trusted(folder_of_ours)
+        if folder != folder_of_ours.resolve():
+            _refuse_forgotten_code(job, folder, source)
         return CodeLocation(folder=str(folder_of_ours), only=(TRAINER,))
     if job.code is None and job.script is None:
         _refuse_forgotten_code(job, folder, source)
@@ -310,7 +383,8 @@ def _place(root: Node, *path: str) -> str:
 
 
 def _nearest_job(name: str, folder: Path) -> str:
-    jobs = {file: str(folder / file) for file in _job_files(folder)}
+    files = [*_job_files(folder), *(file for file in _names(folder) if file.endswith(SCRIPT))]
+    jobs = {file: str(folder / file) for file in files}
     near = get_close_matches(name, [*jobs, *catalog_names()], n=1)
     if not near and f"{name}.yaml" in jobs:
         near = [f"{name}.yaml"]
@@ -320,7 +394,7 @@ def _nearest_job(name: str, folder: Path) -> str:
 
 
 def _job_files(folder: Path) -> list[str]:
-    """List the names of what could be a job file."""
+    """List the names of possible job files."""
     files = [file for file in _names(folder) if file.endswith(SUFFIXES)]
     return [file for file in files if not file.startswith("Pulumi.")]
 

@@ -142,7 +142,7 @@ def hang_s(limits: JobLimits) -> float | None:
 
 
 def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
-    """Convert limits to seconds: the lesser of wall-clock and of what the cost comes to."""
+    """Convert limits to seconds: the lesser of the wall-clock limit and the cost limit's time."""
     given = parse_duration(limits.wall_clock) if limits.wall_clock else None
     in_seconds = Limits(wall_clock_s=given, hang_s=hang_s(limits))
     price = cluster.price_per_node_hour

@@ -263,7 +263,7 @@ class _Reader:
 
 
 def _check_text(text: str, where: str | None, name: str = "") -> None:
-    """Refuse what no program can be given: NUL, and bytes that are no UTF-8.
+    """Refuse text that no program can be given: NUL, and bytes that are not UTF-8.
 
     Without `where` the text is the whole file `name`, and the place in it is named.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from typing import cast
 
 import msgspec
@@ -14,6 +15,9 @@ from jobs.jobfile.arguments import split_argv
 
 # What two runs of one job always differ in, or what is compared in another form.
 _LEFT_OUT = ("command", "inputs", "code", "code_only", "resume")
+# Facts by which runs are told apart only where nothing else does, and those that follow others.
+_LAST_RESORTS = ("commit", "uncommitted", "image digest")
+_FOLLOWS = ("environment", "compute")
 # Names may hold spaces, and diff.noprefix and diff.mnemonicPrefix change what stands before them.
 _HEADER = re.compile(
     r'diff --git (?:"?(?:[a-z]/)?(?P<same>.+?)"? "?(?:[a-z]/)?(?P=same)"?'
@@ -64,7 +68,7 @@ class RunDiff(Struct, frozen=True, kw_only=True):
 
 
 def compare(a: RunSide, b: RunSide) -> RunDiff:
-    """Compare two runs; what is equal is left out, figures are all there."""
+    """Compare two runs; equal values are left out, figures are kept."""
     facts = facts_of(a.record), facts_of(b.record)
     keys = list(dict.fromkeys([*facts[0], *facts[1]]))
     labels = sorted({*a.metrics, *b.metrics})
@@ -88,7 +92,7 @@ def compare(a: RunSide, b: RunSide) -> RunDiff:
 
 
 def facts_of(record: RunRecord) -> dict[str, str]:
-    """List what may differ between runs, one text a key."""
+    """List the values that may differ between runs, one text per key."""
     spec = record.plan.spec
     command, args = split_argv(spec.command)
     facts = {"command": " ".join(command)}
@@ -115,6 +119,32 @@ def facts_of(record: RunRecord) -> dict[str, str]:
     return facts
 
 
+def told_apart(records: Sequence[RunRecord]) -> list[dict[str, str]]:
+    """Give the facts in which several runs differ, by run: names of jobs, then arguments.
+
+    Runs of different programs are told apart by their names (else their commands), and runs of one
+    program by its arguments and the rest of the job. A fact that a run does not have is `none`.
+    """
+    facts = [facts_of(record) for record in records]
+    programs = {each["command"] for each in facts}
+    by_program = "name" if len({each["name"] for each in facts}) >= len(programs) else "command"
+    found: list[dict[str, str]] = []
+    for own in facts:
+        alike = [each for each in facts if each["command"] == own["command"]]
+        keys = _differing(alike)
+        if len(programs) > 1:
+            keys = [by_program, *(key for key in keys if key != by_program)]
+        found.append({key.removeprefix("args."): own.get(key, "none") for key in keys})
+    return found
+
+
+def _differing(facts: Sequence[dict[str, str]]) -> list[str]:
+    keys = list(dict.fromkeys(key for each in facts for key in each if key not in _FOLLOWS))
+    keys.sort(key=lambda key: not key.startswith(("name", "args.")))
+    differing = [key for key in keys if len({each.get(key) for each in facts}) > 1]
+    return [key for key in differing if key not in _LAST_RESORTS] or differing
+
+
 def changed_files(diff: str) -> tuple[str, ...]:
     """List the files that a diff of git changes, by the names they have after it."""
     named = (_HEADER.match(line) for line in diff.splitlines())
@@ -126,7 +156,7 @@ def _dirty_diff(record: RunRecord) -> str:
 
 
 def _code_diff(a: RunRecord, b: RunRecord) -> str:
-    """Diff what was not committed: a diff of the two diffs."""
+    """Diff the uncommitted changes: a diff of the two diffs."""
     dirty = [_dirty_diff(record).splitlines() for record in (a, b)]
     lines = difflib.unified_diff(*dirty, fromfile=a.id, tofile=b.id, lineterm="", n=1)
     return "\n".join(lines)

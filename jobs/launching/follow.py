@@ -1,4 +1,4 @@
-"""Follows a run: says where it waits, then writes every rank's lines until it is over.
+"""Follow a run: report its waiting, then write every rank's lines until it is over.
 
 Where an engine leaves it to us, what was preempted is started again.
 """
@@ -25,7 +25,7 @@ LONGEST_PAUSE_S = 0.5
 
 
 def follow(engine: Engine, handle: RunHandle, ranks: Sequence[int] | None = None) -> RunStatus:
-    """Follow the run from wherever it stands to its end; gives how it ended."""
+    """Follow the run from its present state to its end; gives its final status."""
     status = wait_until_started(engine, handle)
     write_lines(lines_to_the_end(engine, handle, ranks), status.world_size)
     return wait_until_over(engine, handle)
@@ -46,7 +46,7 @@ def lines_to_the_end(
 
 
 def wait_until_started(engine: Engine, handle: RunHandle) -> RunStatus:
-    """Wait while the run is queued or prepared, saying every change and what it waits for."""
+    """Wait while the run is queued or prepared; print every change and its reason."""
     said: tuple[RunState, str | None] | None = None
     pauses = Pauses()
     while True:

@@ -24,6 +24,7 @@ from jobs.host.console import count_text, duration_text, fields, size_text
 from jobs.jobfile.read import CodeLocation, LoadedJob
 from jobs.jobfile.resolve import resolve
 from jobs.jobfile.resolve import size_text as job_size_text
+from jobs.launching.notes import job_notes
 from jobs.stacks.cost import price_text
 
 if TYPE_CHECKING:
@@ -76,25 +77,59 @@ def plan_on(
         from jobs.datasets.packed import require_packed
 
         require_packed(spec.inputs, environment)
-    return engine.plan(structs.replace(spec, resume=resume))
+    plan = engine.plan(structs.replace(spec, resume=resume))
+    notes = (*job_notes(spec, environment.clusters[spec.cluster]), *_script_notes(job, spec))
+    return structs.replace(plan, notes=(*plan.notes, *notes))
+
+
+def _script_notes(job: JobFile, spec: JobSpec) -> tuple[str, ...]:
+    from jobs.jobfile.keras_names import OTHER_IMAGE, other_keras_note
+
+    if job.image not in OTHER_IMAGE or job.script is None or spec.code is None:
+        return ()
+    try:
+        source = Path(spec.code, job.script).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    note = other_keras_note(job.image, job.script, source)
+    return (note,) if note else ()
 
 
 def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:
     """Give how much code travels with a job, and what of it stays here; None without code.
 
-    Raises NotFound where the code is not there.
+    Raises NotFound where the code is not there, LaunchError where its requirements stay here.
     """
     from jobs.runs.code import measure
 
     spec = plan.spec
     if spec.code is None:
         return None
+    if spec.requirements:
+        _require_travelling(Path(spec.code), spec.requirements, engine)
     exclude = (engine.store.workspace, *spec.pushed_paths)
     return measure(Path(spec.code), only=spec.code_only, exclude=exclude)
 
 
+def _require_travelling(code: Path, requirements: str, engine: Engine) -> None:
+    """Refuse requirements that an ignore file keeps from the nodes, and from a rerun."""
+    from jobs.jobfile.requirements import fingerprint
+    from jobs.runs.code import travelling
+
+    names = {each.name for each in travelling(code, (), (engine.store.workspace,))}
+    needed = [each.rpartition(" ")[0] for each in fingerprint(code, requirements)]
+    if left := [name for name in needed if name not in names]:
+        message = (
+            f"`{left[0]}`, which `requirements` need, does not travel: an ignore file names it"
+        )
+        folders = [f"!{each.as_posix()}/" for each in reversed(Path(left[0]).parents[:-1])]
+        rules = shlex.join([*folders, f"!{left[0]}"])
+        file = shlex.quote(str(code / ".launchignore"))
+        raise LaunchError(message, hint=f"printf '%s\\n' {rules} >> {file}")
+
+
 def missing_notes(spec: JobSpec, engine: Engine, folders: Sequence[Path]) -> tuple[str, ...]:
-    """List what `launch run` would refuse for: the image's runtime, secrets without a value.
+    """List the reasons for which `launch run` would refuse: the image's runtime, secrets without a value.
 
     `folders` are those that `find_secrets` looks into.
     """
@@ -131,7 +166,7 @@ def _version(environment: Environment, name: str) -> DatasetVersion:
 
 
 def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> str:
-    """Write what will be started, where, with what, for how much; names and values in two columns."""
+    """Lay out the plan (program, place, inputs, cost) in two columns of names and values."""
     spec = plan.spec
     cluster = environment.clusters[spec.cluster]
     pairs = [

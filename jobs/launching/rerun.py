@@ -21,7 +21,8 @@ from jobs.contracts.spec import (
 )
 from jobs.engines.base import Engine, Runs
 from jobs.jobfile.arguments import python_program, split_argv
-from jobs.jobfile.read import CodeLocation
+from jobs.jobfile.program_options import Option, read_options
+from jobs.jobfile.read import TRAINER, CodeLocation
 from jobs.jobfile.yaml_tree import Node, located
 from jobs.runs.checkpoints import Checkpoint
 
@@ -85,6 +86,14 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
     )
 
 
+def recorded_options(record: RunRecord, recorded: Recorded) -> dict[str, Option]:
+    """Give the options of the recorded program; none where it is not one of Trainyard's own."""
+    spec, code = record.plan.spec, recorded.code
+    if code is None or spec.code_only != (TRAINER,) or spec.command[1:2] != ("-m",):
+        return {}
+    return read_options(spec.command[2], Path(code.folder))
+
+
 def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> ResumePoint:
     """Find the checkpoint that a run which goes on from this one begins with.
 
@@ -100,7 +109,7 @@ def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> Resume
 
 
 def differences(record: RunRecord, run_dir: Path, engine: Engine) -> list[str]:
-    """Tell what cannot be as it was, one sentence each."""
+    """List differences that cannot be avoided, one sentence each."""
     spec, environment = record.plan.spec, engine.environment
     found: list[str] = []
     if spec.cluster not in environment.clusters:

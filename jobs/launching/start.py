@@ -16,6 +16,9 @@ from jobs.host import console
 from jobs.host.console import size_text, styled
 from jobs.launching.follow import follow
 from jobs.launching.plan import measure_code, plan_text
+from jobs.runs.ending import main_figures, output_places
+from jobs.runs.figures import figures_of
+from jobs.runs.metrics import read_curves
 from jobs.runs.outcome import (
     COLOURS,
     attempts_of,
@@ -98,7 +101,7 @@ def say_summary(
     *,
     is_fetched: bool = False,
 ) -> None:
-    """Say how the run ended, first line first, what it cost, and what can be typed next.
+    """Print how the run ended, its cost, and the commands to type next.
 
     `is_fetched` says that what it made is brought home from Azure right after.
     """
@@ -112,6 +115,8 @@ def say_summary(
     attempts = attempts_of(status.id, engine.store.events(handle))
     if cost := spent(status, attempts, with_list_prices(engine.environment)):
         console.say(f"cost: {spent_text(cost)}")
+    if told := ending_fields(engine, handle, status):
+        console.say(console.fields(told))
     console.say()
     checkpoints = engine.store.checkpoints(handle) if status.state.is_terminal() else ()
     step = checkpoints[0].step if checkpoints else None
@@ -125,6 +130,23 @@ def say_summary(
         is_fetched=is_attended and is_fetched,
     )
     console.say(tree)
+
+
+def ending_fields(engine: Engine, handle: RunHandle, status: RunStatus) -> list[tuple[str, str]]:
+    """Word the main figures of a run that is over, and where its outputs are.
+
+    Nothing more is told of a run whose results cannot be read: the end itself is worth more.
+    """
+    store = engine.store
+    try:
+        store.bring(handle)
+        outputs = store.record(handle).plan.spec.outputs
+        places = output_places(status, dict(store.places(handle)), outputs)
+    except LaunchError as error:
+        console.warn(error.message)
+        return []
+    figures = figures_of(read_curves(Path(handle.run_dir) / "metrics.jsonl"))
+    return [*main_figures(figures), *places]
 
 
 def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:

@@ -83,7 +83,7 @@ def begin(run_dir: str, rank: int) -> Generator[None]:
 
 
 def make_run_dir(settings: Settings, run_dir: str, places: dict[str, str]) -> RankJob:
-    """Make the folders that all ranks of a node share; gives what the ranks share."""
+    """Make the folders that all ranks of a node share; gives the shared record."""
     for name in ("ranks", "nodes", "inputs", "outputs"):
         os.makedirs(f"{run_dir}/{name}", exist_ok=True)
     for name in settings.outputs:

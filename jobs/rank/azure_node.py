@@ -1,4 +1,4 @@
-"""Looks after a node of an Azure ML job, as nobody else does: its code, its results, its records."""
+"""Manage code, results and records on a node of an Azure ML job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BRINGING, _BROUGHT = "bringing", "brought"  # marks in the run directory
 
 
 class AzureNode(Node):
-    """A node that nobody else looks after: results and records are brought to the store from it."""
+    """A node without a supervisor: uploads results and records to the store."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class AzureNode(Node):
             file.write(content)
 
     def _send(self, record: Record) -> None:
-        """Put the record where whoever judges the run finds it, with times since the epoch."""
+        """Upload the record for the programs that judge the run, with times since the epoch."""
         ahead_s = time.time() - time.monotonic()
         told = {
             name: value + ahead_s if name.endswith("_s") and value is not None else value

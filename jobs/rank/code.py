@@ -1,4 +1,4 @@
-"""Copies the code of an Azure ML job to where its ranks run: what was sent, as it was sent, no more.
+"""Copy the code of an Azure ML job to the folder of its ranks; refuse files that differ from the sent ones.
 
 LIST_FILE has the SHA-256 of each file that was sent, and the job names the list by its own digest,
 which its command has checked (jobs/engines/azure_ml/node_job.py). So whoever may write to the store can
@@ -19,7 +19,7 @@ _OURS = ".trainyard"
 
 
 class Altered(Unprepared):
-    """A file of the code is not what was sent."""
+    """A file of the code differs from the sent one."""
 
     def __init__(self, name: str) -> None:
         super().__init__(

@@ -61,7 +61,7 @@ def copy_content(source: int, target: int) -> None:
 
 
 def _next_data(source: int, start: int, size: int) -> tuple[int, int]:
-    """Find the next range of a file that is no hole."""
+    """Find the next range of a file that is not a hole."""
     try:
         begin = os.lseek(source, start, os.SEEK_DATA)
     except OSError as error:

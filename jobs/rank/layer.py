@@ -1,6 +1,6 @@
 """Makes a layer: a virtual environment that shows another Python's packages behind its own.
 
-    python -I -c SOURCE FOLDER REQUIREMENTS PIP
+    python -I layer.py FOLDER REQUIREMENTS PIP
 
 The Python that runs it is the one below, which stays as it is. An empty word stands for no requirements
 file, and for a pip that this Python has itself. A mistake in the requirements file is told on stdout as
@@ -25,7 +25,8 @@ _PIN = re.compile(r"The user requested \(constraint\) (\S+)")
 
 def layer_command(python: str, folder: str, requirements: str = "", pip: str = "") -> list[str]:
     """Give the command that makes a layer on `python`."""
-    return [python, "-I", "-c", source(), folder, requirements, pip]
+    program = [__file__] if os.path.exists(__file__) else ["-c", source()]
+    return [python, "-I", *program, folder, requirements, pip]
 
 
 def layer_python(folder: str) -> str:

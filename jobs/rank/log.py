@@ -59,7 +59,7 @@ class Log:
         return math.ceil(max(self._due_s - time.monotonic(), 0.0) * 1000)
 
     def feed(self, data: bytes) -> None:
-        """Take what the program wrote; its last, unfinished line waits for its end."""
+        """Take the program's output; its last, unfinished line waits for its end."""
         text = self._rest + data
         if UP in text:
             text = _UP_AND_DOWN.sub(_net, text)

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from jobs.rank.keras_home import KERAS_INPUT, lay_keras_home
 from jobs.rank.layer import layer_command, layer_environment, layer_python
 from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
@@ -71,6 +72,7 @@ class Rank:
             stage = "setup"
             ending = self._prepare_node()
             if ending is None:
+                self._find_keras_home()
                 stage = "command"
                 ending = self._node.judge(self._execute(self._command(), is_last=True))
         except Stopped:
@@ -93,6 +95,15 @@ class Rank:
         if command[0] == "python":
             command[0] = self._job.interpreter or sys.executable
         return command
+
+    def _find_keras_home(self) -> None:
+        """Set KERAS_HOME for a job with an input for Keras, unless the job sets it."""
+        source = self._job.inputs.get(KERAS_INPUT)
+        home = f"{self._job.run_dir}/nodes/{self._world.node}.keras/{self._world.rank}"
+        if source is None or "KERAS_HOME" in self._env:
+            return
+        if self._try(lay_keras_home, source, home, self._world):
+            self._env["KERAS_HOME"] = home
 
     def _prepare_node(self) -> Ending | None:
         """Make the node's folder and run `setup` in it, once per node; None when all is well."""
@@ -214,7 +225,7 @@ class Rank:
                 return
 
     def _drain(self, output: int) -> None:
-        """Read what the child left in the pipe, and no more: a grandchild may hold it open."""
+        """Read the child's bytes in the pipe, and no more: a grandchild may hold it open."""
         left = int.from_bytes(fcntl.ioctl(output, 0x541B, bytes(4)), sys.byteorder)  # FIONREAD
         while left > 0:
             data = _read(output)
@@ -224,7 +235,7 @@ class Rank:
             left -= len(data)
 
     def _try(self, step: Callable[..., T], *arguments: Any) -> T | None:
-        """Do what only records: a fault of ours in it is noted, and costs the command nothing."""
+        """Run a recording step: its errors are noted and do not affect the command."""
         try:
             return step(*arguments)
         except Exception as error:  # noqa: BLE001 (whatever it is: the verdict is not to hang on it)
@@ -279,7 +290,7 @@ def oom_kills() -> int:
 
 
 def _read(fd: int) -> bytes | None:
-    """Read what is there; b"" at the end of the stream, None while nothing is there."""
+    """Read the available bytes; b"" at the end of the stream, None while there are none."""
     try:
         return os.read(fd, CHUNK)
     except BlockingIOError:

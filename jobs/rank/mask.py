@@ -1,4 +1,4 @@
-"""Strikes a job's secrets out of what its ranks write, in the forms that programs print them in."""
+"""Mask a job's secrets in its ranks' output, in the forms in which programs print them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LINGER_FOR_CHECKPOINT_S = 10.0
 
 
 class Unprepared(Exception):
-    """The node's folder cannot be made: why, and what mends it."""
+    """The node's folder cannot be made: the reason and the remedy."""
 
 
 class Node:

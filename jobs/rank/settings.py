@@ -1,4 +1,4 @@
-"""Reads what an Azure ML job's variables tell its ranks (jobs/engines/azure_ml/node_job.py)."""
+"""Parse the settings in an Azure ML job's variables (jobs/engines/azure_ml/node_job.py)."""
 
 from __future__ import annotations
 

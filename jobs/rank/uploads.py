@@ -73,7 +73,7 @@ class GrowingFile:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def send(self) -> None:
-        """Bring what came since; raises RankError, OSError."""
+        """Upload new bytes; raises RankError, OSError."""
         try:
             state = State.of(self._path)
         except FileNotFoundError:
@@ -143,7 +143,7 @@ class Tree:
         self._pool = ThreadPoolExecutor(NUM_THREADS)
 
     def send(self, *, is_last: bool) -> None:
-        """Bring what is new and at rest, at the end all.
+        """Upload new files that no longer change; at the end all files.
 
         Raises RankError, OSError for the first that failed.
         """
@@ -283,7 +283,7 @@ class Uploads:
         self._why, self._is_refused = "", False
 
     def turn(self, *, is_last: bool) -> bool:
-        """Bring what there is; False where something failed."""
+        """Upload all that is ready; False if a file failed."""
         try:
             self._renew_tokens()
             for file in self._files:

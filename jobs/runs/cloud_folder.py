@@ -1,4 +1,4 @@
-"""Names the folder in which this machine keeps what it knows of a workspace's runs."""
+"""Name the folder in which this machine keeps its records of a workspace's runs."""
 
 from __future__ import annotations
 

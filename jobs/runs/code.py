@@ -1,4 +1,4 @@
-"""Copies the code that travels with a run: what .gitignore and .launchignore leave of a folder."""
+"""Copy the code of a run: a folder's files, except those that .gitignore and .launchignore name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def snapshot(
 
 
 def measure(source: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] = ()) -> Snapshot:
-    """Give what `snapshot` would copy; reads no file's content."""
+    """List the files that `snapshot` would copy; reads no file's content."""
     _require_folder(source)
     return _look(source, only, exclude, None)
 
@@ -188,7 +188,7 @@ def _part(source: Path, root: Path, name: str, rules: _Rules, exclude: set[str])
 
 
 def _link(root: Path, name: str, names: set[str]) -> Entry:
-    """Judge a link by what travels."""
+    """Judge a link by the files that are copied."""
     try:
         aim = (root / name).resolve(strict=True)
     except (OSError, RuntimeError):  # leads nowhere, or round in a circle

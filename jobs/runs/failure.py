@@ -47,7 +47,7 @@ FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULT
 
 
 class RankReport(Struct, frozen=True, kw_only=True):
-    """`ranks/NNNNN.json`: what rank/main.py knows of its rank. Times are of the monotonic clock."""
+    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank. Times are of the monotonic clock."""
 
     rank: int
     node: int = 0
@@ -159,7 +159,7 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
 
 
 def _diverged(failed: Sequence[RankReport], first: RankReport) -> RankReport:
-    """Give the rank whose loss was no number, if the first to end names it: all stop at one step."""
+    """Give the rank whose loss was not finite, if the first to end names it: all stop at one step."""
     whose = _whose_loss(first)
     return next((each for each in failed if each.rank == whose), first)
 

@@ -1,4 +1,4 @@
-"""Copies what a run made into a folder: whole files only, none twice, while the run is on, too."""
+"""Copy a run's results into a folder: complete files only, none twice, also while the run is on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobs.runs.code import FETCHED
 
 FILES = ("metrics.jsonl", "summary.json", "error.json")
 FOLDERS = ("outputs", "logs")
-PART_SUFFIX = ".part"
+_PART_SUFFIX = ".part"
 BLOCK = 1 << 20
 LOCK = ".trainyard-fetch.lock"
 
@@ -87,7 +87,7 @@ def _copy(source: Path, target: Path) -> None:
             if _is_copied(status, target):
                 return
             target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(target.name + PART_SUFFIX)
+            part = target.with_name(target.name + _PART_SUFFIX)
             try:
                 with part.open("wb") as writing:
                     while block := reading.read(BLOCK):

@@ -218,7 +218,7 @@ def _first_since(path: Path, start: int, end: int, since: str) -> int:
 def parse_ranks(text: str, world_size: int) -> list[int]:
     """Parse the ranks that `0,3`, `0-7` or a mixture names, in order.
 
-    Raises LaunchError for what is no rank, or none of this run.
+    Raises LaunchError for an invalid rank, or a rank that the run does not have.
     """
     ranks: set[int] = set()
     for part in text.split(","):
@@ -238,7 +238,7 @@ def parse_ranks(text: str, world_size: int) -> list[int]:
 
 
 def parse_pattern(text: str | None) -> re.Pattern[str] | None:
-    """Compile what `--grep` was given; raises LaunchError for no regular expression."""
+    """Compile the value of `--grep`; raises LaunchError for an invalid one."""
     if text is None:
         return None
     try:

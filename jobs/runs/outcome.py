@@ -1,4 +1,4 @@
-"""Words a run's state or end: its headline, its exit code, its attempts, what to type next (pure)."""
+"""Word a run's state or end: headline, exit code, attempts, next commands (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records what a run was asked to do, with which code on which environment."""
+"""Record a run's plan, code and environment."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Reads the results of runs: final figures as rows, metrics as curves.
+"""Reads the results of runs: final figures, and metrics as curves.
 
-Reads a run directory (docs/run-directory.md) whoever wrote it: figures come from `summary.json`,
-else from the last metrics. Knows nothing of pictures; jobs/runs/charts.py draws what this gives.
+Reads a run directory (docs/run-directory.md) whoever wrote it. Knows nothing of tables and
+pictures: jobs/runs/report_text.py and jobs/runs/charts.py show what this gives.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,32 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from jobs.contracts.spec import RankError, RunStatus
-from jobs.host.console import duration_text
-from jobs.host.untrusted import parse_json, read_json, read_small
-from jobs.runs.outcome import headline, run_time_s
+from jobs.host.untrusted import read_json
+from jobs.runs.figures import Figure, figures_of, goal_of
+from jobs.runs.metrics import Axis, Curve, read_curves
+from jobs.runs.outcome import run_time_s
 
-HEADER = ("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME")
-MOST_METRICS_BYTES = 1 << 30
-RIGHT = (3, 4, 5, 6, 7, 8)
-
-
-class Metric(Struct, frozen=True):
-    """A line of `metrics.jsonl`; the time is not needed here."""
-
-    step: int
-    epoch: float
-    split: str
-    name: str
-    value: float
-
-
-class Curve(Struct, frozen=True, kw_only=True):
-    """A metric over the epochs."""
-
-    split: str
-    name: str
-    epochs: list[float]
-    values: list[float]
+# Splits as keys of `summary.json` begin with them: `val_loss`.
+_SPLITS = ("test_", "val_", "valid_", "validation_", "eval_", "dev_", "train_")
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -49,81 +31,39 @@ class Figures(Struct, frozen=True, kw_only=True):
     test_accuracy: float | None
     test_loss: float | None
     images_per_s: float | None
+    main: Figure | None
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
-    """Status, figures and curves of one run."""
+    """Status, figures and curves of one run.
+
+    `metrics` sum up the curves, the main figure first. `differs` is what tells the run from those
+    that it is compared with: a job file's keys and their values.
+    """
 
     status: RunStatus
     error: RankError | None
     figures: Figures
+    metrics: list[Figure]
     curves: list[Curve]
     summary: dict[str, Any]
+    differs: dict[str, str] = {}
 
 
 def read_report(status: RunStatus, error: RankError | None) -> RunReport:
-    """Read what a run, over or not, has written into its run directory."""
+    """Read the files that a run, over or not, has written into its run directory."""
     run_dir = Path(status.run_dir)
     curves = read_curves(run_dir / "metrics.jsonl")
     summary = _read_summary(run_dir / "summary.json")
+    metrics = figures_of(curves or _summed_up(summary))
     return RunReport(
         status=status,
         error=error,
-        figures=_figures(summary, curves),
+        figures=_figures(summary, curves, metrics),
+        metrics=metrics,
         curves=curves,
         summary=summary,
     )
-
-
-def read_curves(path: Path) -> list[Curve]:
-    """Read the metrics, in the order in which they first appear; none where there is no file.
-
-    A line that is not whole (the run goes on, or its disk was full) is passed over.
-    """
-    try:
-        lines = read_small(path, MOST_METRICS_BYTES).splitlines()
-    except OSError:
-        return []
-    curves: dict[tuple[str, str], Curve] = {}
-    for line in lines:
-        try:
-            metric = parse_json(line, Metric)
-        except msgspec.MsgspecError:
-            continue
-        key = (metric.split, metric.name)
-        if key not in curves:
-            curves[key] = Curve(split=metric.split, name=metric.name, epochs=[], values=[])
-        curves[key].epochs.append(metric.epoch)
-        curves[key].values.append(metric.value)
-    return list(curves.values())
-
-
-def row(report: RunReport) -> tuple[str, ...]:
-    """Write the run's line of the table; `-` where it does not tell."""
-    status, figures = report.status, report.figures
-    time_s = run_time_s(status)
-    return (
-        status.id,
-        status.name,
-        status.state.value,
-        str(status.world_size),
-        _text(figures.epochs, "g"),
-        _text(figures.test_accuracy, ".2%"),
-        _text(figures.test_loss, ".4f"),
-        _text(figures.images_per_s, ",.0f"),
-        "-" if time_s is None else duration_text(time_s),
-    )
-
-
-def remarks(reports: Sequence[RunReport]) -> list[str]:
-    """Say what the table cannot: why a run did not complete, and which left no metrics."""
-    found: list[str] = []
-    for report in reports:
-        if report.status.state.is_terminal() and report.status.exit_code != 0:
-            found.append(headline(report.status, report.error))
-        if not report.curves:
-            found.append(f"{report.status.id} has no metrics to draw")
-    return found
 
 
 def as_json(report: RunReport) -> dict[str, Any]:
@@ -132,6 +72,8 @@ def as_json(report: RunReport) -> dict[str, Any]:
         **msgspec.to_builtins(report.status),
         "time_s": run_time_s(report.status),
         "figures": msgspec.to_builtins(report.figures),
+        "metrics": msgspec.to_builtins(report.metrics),
+        "differs": report.differs,
         "summary": report.summary,
         "error": msgspec.to_builtins(report.error),
     }
@@ -145,23 +87,40 @@ def _read_summary(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _figures(summary: dict[str, Any], curves: Sequence[Curve]) -> Figures:
-    last = {(curve.split, curve.name): curve.values[-1] for curve in curves}
-    epochs = max((curve.epochs[-1] for curve in curves), default=None)
+def _summed_up(summary: dict[str, Any]) -> list[Curve]:
+    """Make curves of one point of the figures of a program that writes no metrics."""
+    epoch = number_of(summary.get("epochs"))
+    axis: Axis = "step" if epoch is None else "epoch"
+    found: list[Curve] = []
+    for key, each in summary.items():
+        split, _, name = key.partition("_") if key.startswith(_SPLITS) else ("", "", key)
+        value = number_of(each)
+        if value is None or not math.isfinite(value):
+            continue
+        curve = Curve(split=split, name=name, axis=axis, at=[epoch or 0.0], values=[value])
+        # What else stands there are sizes and settings.
+        if split or goal_of(curve):
+            found.append(curve)
+    return found
+
+
+def _figures(
+    summary: dict[str, Any], curves: Sequence[Curve], metrics: Sequence[Figure]
+) -> Figures:
+    last = {(each.split, each.name): each.last for each in metrics}
+    epochs = max((each.at[-1] for each in curves if each.axis == "epoch"), default=None)
     return Figures(
-        epochs=_number(summary.get("epochs")) or epochs,
-        test_accuracy=_number(summary.get("test_accuracy", last.get(("test", "accuracy")))),
-        test_loss=_number(summary.get("test_loss", last.get(("test", "loss")))),
-        images_per_s=_number(summary.get("images_per_s", last.get(("train", "images_per_s")))),
+        epochs=number_of(summary.get("epochs")) or epochs,
+        test_accuracy=number_of(summary.get("test_accuracy", last.get(("test", "accuracy")))),
+        test_loss=number_of(summary.get("test_loss", last.get(("test", "loss")))),
+        images_per_s=number_of(summary.get("images_per_s", last.get(("train", "images_per_s")))),
+        main=metrics[0] if metrics else None,
     )
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """Convert a number of JSON; None for anything else."""
     try:
         return float(value) if isinstance(value, int | float) else None
     except OverflowError:
         return None
-
-
-def _text(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)

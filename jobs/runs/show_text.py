@@ -16,8 +16,8 @@ from jobs.host.untrusted import read_json
 from jobs.jobfile.resolve import size_text
 from jobs.runs.checkpoints import Checkpoint
 from jobs.runs.failure import RankReport
+from jobs.runs.figures import Figure, value_text
 from jobs.runs.outcome import COLOURS, AttemptBrief, reason, run_time_s
-from jobs.runs.report import Curve
 
 
 def read_ranks(run_dir: Path) -> list[RankReport]:
@@ -36,19 +36,27 @@ def as_json(
     record: RunRecord,
     error: RankError | None,
     ranks: list[RankReport],
-    curves: list[Curve],
+    figures: Sequence[Figure],
 ) -> dict[str, Any]:
     """Give the run as `--json` prints it."""
     return {
         **msgspec.to_builtins(status),
         "error": error,
         "ranks": ranks,
-        "metrics": [
-            {"split": each.split, "name": each.name, "epoch": each.epochs[-1]}
-            | {"value": each.values[-1]}
-            for each in curves
-        ],
+        "metrics": [_figure_fields(each) for each in figures],
         "record": record,
+    }
+
+
+def _figure_fields(figure: Figure) -> dict[str, Any]:
+    return {
+        "split": figure.split,
+        "name": figure.name,
+        figure.axis: figure.last_at,
+        "value": figure.last,
+        "goal": figure.goal,
+        "best": figure.best,
+        "best_at": figure.best_at,
     }
 
 
@@ -56,9 +64,9 @@ def status_text(
     status: RunStatus,
     record: RunRecord,
     error: RankError | None,
-    places: Sequence[tuple[str, str]],
+    told: Sequence[tuple[str, str]],
 ) -> str:
-    """Lay out the run's facts, one a line, then its places."""
+    """Lay out the run's facts, one a line, then its figures and places."""
     spec = record.plan.spec
     length = run_time_s(status)
     commit = ""
@@ -82,7 +90,7 @@ def status_text(
         ("started", status.started or ""),
         ("ended", status.ended or ""),
         ("ran for", "" if length is None else console.duration_text(length)),
-        *places,
+        *told,
     ]
     return console.fields([pair for pair in pairs if pair[1]])
 
@@ -98,7 +106,7 @@ def _inputs(record: RunRecord) -> list[str]:
 
 
 def checkpoints_text(status: RunStatus, checkpoints: Sequence[Checkpoint], stack: list[str]) -> str:
-    """Word the newest checkpoint, and what goes on from it; there is at least one."""
+    """Word the newest checkpoint and the command that continues from it; there is at least one."""
     newest = checkpoints[0]
     told = [f"step {newest.step}", console.size_text(newest.bytes)]
     if newest.saved:
@@ -147,10 +155,16 @@ def _end(rank: RankReport) -> str:
     return rank.stage or "on"
 
 
-def figures_table(curves: Sequence[Curve]) -> str:
-    """Lay out the last value of each figure."""
+def figures_table(figures: Sequence[Figure]) -> str:
+    """Lay out the last and the best value of each figure, the main figure first."""
     rows = [
-        [f"{each.split} {each.name}", f"{each.values[-1]:.6g}", f"{each.epochs[-1]:g}"]
-        for each in curves
+        [
+            each.label,
+            value_text(each.last, each.name),
+            f"{each.axis} {each.last_at:g}",
+            "" if each.best is None else value_text(each.best, each.name),
+            "" if each.best_at is None else f"{each.axis} {each.best_at:g}",
+        ]
+        for each in figures
     ]
-    return console.table(["LAST FIGURE", "VALUE", "EPOCH"], rows, right=(1, 2))
+    return console.table(["FIGURE", "LAST", "AT", "BEST", "AT"], rows, right=(1, 2, 3, 4))

@@ -18,7 +18,7 @@ def signature_file(run_dir: Path, name: str) -> Path:
 
 
 def write_signature(path: Path, text: str) -> None:
-    """Write a signature that nobody else can read, from the moment it is there."""
+    """Write a signature into a file that only its owner can ever read."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with open(os.open(path, flags, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
         file.write(text)

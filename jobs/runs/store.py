@@ -27,6 +27,7 @@ from jobs.host.untrusted import parse_json, read_json, read_small
 
 if TYPE_CHECKING:
     from jobs.runs.checkpoints import Checkpoint
+    from jobs.runs.selection import Selection
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{4}")
 T = TypeVar("T")
@@ -74,16 +75,19 @@ class RunStore:
             raise _unreadable(self.runs, error) from error
         return sorted(filter(RUN_ID.fullmatch, names), reverse=True)
 
-    def list(self, limit: int | None = 20) -> list[RunStatus]:
+    def list(self, limit: int | None = 20, selection: Selection | None = None) -> list[RunStatus]:
         """Status of the newest `limit` runs (all when None), newest first; a damaged one is told."""
         found: list[RunStatus] = []
         damaged: list[LaunchError] = []
         for name in self.names():
             if limit is not None and len(found) >= limit:
                 break
+            if selection is not None and selection.is_too_old(name):
+                break
             try:
-                if self._exists(name):
-                    found.append(self.status(self.handle(name)))
+                status = self.status(self.handle(name)) if self._exists(name) else None
+                if status is not None and (selection is None or selection.takes(status)):
+                    found.append(status)
             except NotFound:  # removed meanwhile
                 continue
             except LaunchError as error:
@@ -132,7 +136,7 @@ class RunStore:
         return read_events(Path(handle.run_dir))
 
     def status(self, handle: RunHandle) -> RunStatus:
-        """Read the run's status; `lost` where nobody looks after it any more."""
+        """Read the run's status; `lost` if it has no supervisor."""
         return read_status(Path(handle.run_dir))
 
     def error(self, handle: RunHandle) -> RankError | None:
@@ -149,7 +153,7 @@ class RunStore:
         return whole_checkpoints(Path(handle.run_dir))
 
     def places(self, handle: RunHandle) -> Sequence[tuple[str, str]]:
-        """List the folders of the run and of what it makes."""
+        """List the folders of the run and its results."""
         return [("run folder", handle.run_dir), ("outputs", str(Path(handle.run_dir, "outputs")))]
 
     def _exists(self, name: str) -> bool:
@@ -220,6 +224,8 @@ class _RunBrief(Struct, frozen=True, kw_only=True):
             cluster: str
             nodes: _Size
             processes_per_node: _Size
+            experiment: str | None = None
+            tags: dict[str, str] = {}
 
         spec: _Spec
 
@@ -289,6 +295,8 @@ def read_status(run_dir: Path) -> RunStatus:
         started=started,
         ended=(last.ts or None) if last.state.is_terminal() else None,
         run_dir=str(run_dir),
+        experiment=spec.experiment or spec.name,
+        tags=spec.tags,
     )
 
 
@@ -368,4 +376,4 @@ def _damaged(path: Path, why: str) -> EnvironmentFailure:
 
 def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
     message = f"cannot read `{path}`: {error.strerror or error}"
-    return EnvironmentFailure(message, hint="launch doctor")
+    return EnvironmentFailure(message, hint=f"ls -ld {path.parent} {path} shows who may read it")

@@ -93,7 +93,7 @@ def announce(lock: int) -> None:
 
 
 def ask_to_cancel(run_dir: Path) -> None:
-    """Leave the wish to cancel on disk, then wake the supervisor where it runs already.
+    """Record the cancellation on disk, then wake the supervisor if it is running.
 
     In this order nothing is missed: a supervisor says who it is before it looks for the wish.
     """
@@ -102,7 +102,7 @@ def ask_to_cancel(run_dir: Path) -> None:
 
 
 def is_cancel_asked(run_dir: Path) -> bool:
-    """Tell whether somebody asked to cancel the run."""
+    """Tell whether the run's cancellation was asked for."""
     return os.path.lexists(run_dir / CANCEL_NAME)
 
 

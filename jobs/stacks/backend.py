@@ -49,6 +49,17 @@ def unknown_stack(stack: str, root: Path) -> LaunchError:
     return LaunchError(message, hint=hint)
 
 
+def stack_not_made(stack: str, root: Path) -> LaunchError:
+    """Give the error for a stack that Pulumi does not know; set-up makes the local one."""
+    if stack == LOCAL_STACK:
+        return stack_not_up(stack)
+    if stack not in stack_names(root):
+        return unknown_stack(stack, root)
+    message = f"stack `{stack}` was never made: Pulumi.{stack}.yaml has its settings, no more"
+    hint = f"uv run pulumi stack init {stack}, then pulumi up -s {stack} (docs/azure.md)"
+    return LaunchError(message, hint=hint)
+
+
 def stack_not_up(stack: str) -> LaunchError:
     message = f"stack `{stack}` is not up"
     return LaunchError(message, hint=f"uv run pulumi up -s {stack}")

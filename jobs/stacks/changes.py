@@ -1,4 +1,4 @@
-"""Judges by a preview what `pulumi up` would replace or delete, and who allowed it (pure)."""
+"""Judge by a preview which resources `pulumi up` would replace or delete, and which are allowed (pure)."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
 
 
 class _Resource(Struct, frozen=True, kw_only=True):
-    """A resource in the cloud, with what a preview says of it."""
+    """A resource in the cloud, with its part of a preview."""
 
     urn: str
     name: str
@@ -285,7 +285,7 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
 
 
 def what_is_lost(resource_type: str, *, is_replaced: bool) -> str:
-    """Describe what a resource takes with it when it is replaced or deleted."""
+    """Describe the losses when a resource is replaced or deleted."""
     rest, _, kind = resource_type.rpartition(":")
     # azure-native:storage, or of a pinned API version azure-native:storage/v20240101
     module = rest.rpartition(":")[2].partition("/")[0]
@@ -296,7 +296,7 @@ def what_is_lost(resource_type: str, *, is_replaced: bool) -> str:
 
 
 def _gravity(loss: Loss) -> tuple[Any, ...]:
-    """Order what is not allowed first, then by name: Pulumi's order differs every time."""
+    """Order refused losses first, then by name: Pulumi's order differs every time."""
     within = loss.within or loss.name
     return (not loss.is_protected, loss.is_allowed, within, loss.within or "", loss.name, loss.type)
 

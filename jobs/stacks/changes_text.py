@@ -1,4 +1,4 @@
-"""Word what `pulumi up` would change, for `launch env check`."""
+"""Word the changes of `pulumi up`, for `launch env check`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUM_REASONS = 3
 
 
 def changes_text(changes: Changes) -> str:
-    """Lay out the losses as a table, then name what else would change."""
+    """Lay out the losses as a table, then name the other changes."""
     parts: list[str] = []
     if changes.losses:
         header = ["NAME", "IN", "KIND", "CHANGE", "STATE", "COSTS"]

@@ -59,7 +59,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 def spent(
     status: RunStatus, attempts: Sequence[AttemptBrief], environment: Environment
 ) -> Spent | None:
-    """Compute what a run has cost so far; None where nothing is paid or the price is not known."""
+    """Compute the cost of a run so far; None if it is free or the price is unknown."""
     cluster = environment.clusters.get(status.cluster)
     price = cluster.price_per_node_hour if cluster else None
     if cluster is None or not price or not attempts:
@@ -77,7 +77,7 @@ def spent(
 
 
 def spent_text(cost: Spent) -> str:
-    """Write an amount with what it is made of."""
+    """Write an amount with its factors."""
     amount, rate = (
         money_text(each, cost.currency) for each in (cost.amount, cost.price_per_node_hour)
     )

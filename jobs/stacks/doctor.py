@@ -1,4 +1,4 @@
-"""Checks what the local stack and its runs need on this machine, and names what mends it.
+"""Check the local stack's and its runs' needs on this machine; give the command that meets each.
 
 Starts nothing but `--version` calls, and changes nothing but the mode of our folders that others
 could enter. What set-up builds once (Pulumi, the
@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from jobs.contracts.errors import LaunchError, hint_for_file
+from jobs.contracts.errors import LaunchError, NotFound, hint_for_file
 from jobs.contracts.spec import Environment
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
@@ -53,7 +53,7 @@ class Health(StrEnum):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """A thing looked at, what was found, and the exact command that mends it."""
+    """A checked part, the finding, and the exact command that corrects it."""
 
     part: str
     health: Health
@@ -63,14 +63,14 @@ class Check(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """The clone that is checked, and what set-up put there."""
+    """The checked clone and the parts that set-up installed."""
 
     root: Path
     tools: dict[str, Any]
 
     @classmethod
     def at(cls, root: Path) -> Project:
-        """Read what set-up left; nothing where it was not run."""
+        """Read the record of set-up; empty if it was not run."""
         try:
             tools = json.loads((root / ".trainyard" / "tools.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -150,7 +150,12 @@ def check_runtimes(project: Project) -> Iterator[Check]:
     from jobs.images import runtimes as images
 
     for name in images.list_images(project.root):
-        root = images.runtime_root(name, project.root)
+        try:
+            root = images.runtime_root(name, project.root)
+        except NotFound as error:
+            found = error.message
+            yield Check(part=f"image {name}", health=Health.NOTE, found=found, mend=error.hint)
+            continue
         if images.is_finished(root):
             yield _ok(f"image {name}", str(root))
             continue

@@ -1,4 +1,4 @@
-"""Reads the locks of Pulumi's folder backend and tells whether their owners live."""
+"""Read the locks of Pulumi's folder backend; tell whether their owners are alive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StackLock(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock file and what it says of its owner."""
+    """A lock file and its owner."""
 
     path: Path
     pid: int

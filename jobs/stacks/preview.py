@@ -1,4 +1,4 @@
-"""Asks Pulumi what `pulumi up` would do, and decodes the JSON of its answer."""
+"""Run `pulumi preview` and decode its JSON."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from jobs.host.environment_file import stack_names
 from jobs.host.project import project_root
-from jobs.stacks.backend import stack_not_up, unknown_stack
+from jobs.stacks.backend import stack_not_made
 from jobs.stacks.pulumi_cli import last_words, pulumi_failed, start_pulumi
 
 PREVIEW_TIMEOUT_S = 600
@@ -64,7 +63,7 @@ def preview(stack: str) -> bytes:
         return result.stdout
     said = last_words(result.stderr)
     if "no stack named" in said:
-        raise stack_not_up(stack) if stack in stack_names(root) else unknown_stack(stack, root)
+        raise stack_not_made(stack, root)
     raise pulumi_failed(said, command=f"pulumi preview -s {stack}")
 
 

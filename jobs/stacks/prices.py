@@ -118,7 +118,7 @@ def _read_table(region: str, sizes: Collection[str]) -> dict[str, ListPrice]:
 
 
 def _refreshed(memory: _Memory, region: str, sizes: Collection[str]) -> _Memory:
-    """Ask the service for what has grown old and merge its answers."""
+    """Ask the service for expired prices and merge its answers."""
     now_s = time.time()
     kept = memory.sizes
     old = [size for size in sizes if not (size in kept and 0 <= now_s - kept[size].at_s < FRESH_S)]

@@ -20,7 +20,10 @@ ANSWER_TIMEOUT_S = 120
 _NO_LOGIN = re.compile(r"PULUMI_ACCESS_TOKEN must be set|not (yet )?logged in|invalid access token")
 _NO_AZURE = re.compile(r"DefaultAzureCredential|AADSTS\d+|[Pp]lease run 'az login'")
 # The state is a service's, or where PULUMI_BACKEND_URL says; docs/azure-state.md makes one.
-_LOGIN_HINT = "pulumi login, or export PULUMI_BACKEND_URL=... where the state is in a bucket"
+_LOGIN_HINT = (
+    "uv run pulumi login, or export PULUMI_BACKEND_URL=... where the state is in a bucket "
+    "(docs/azure-state.md); to run jobs only: --env FILE, which the stack's owner exports"
+)
 
 
 def run_pulumi(root: Path, arguments: list[str], *, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes:

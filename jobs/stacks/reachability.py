@@ -34,7 +34,7 @@ _NO_SIGN_IN = {"AuthenticationFailed", "NoAuthenticationInformation"}
 
 
 class PartCheck(Struct, frozen=True, kw_only=True):
-    """A part of the environment, whether it can be used, and what was found."""
+    """A part of the environment, its usability and the finding."""
 
     part: str
     ok: bool

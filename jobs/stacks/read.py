@@ -20,7 +20,13 @@ from jobs.host.environment_file import (
     write_cache,
 )
 from jobs.host.project import project_root
-from jobs.stacks.backend import read_record, stack_not_up, state_file, unknown_stack
+from jobs.stacks.backend import (
+    read_record,
+    stack_not_made,
+    stack_not_up,
+    state_file,
+    unknown_stack,
+)
 from jobs.stacks.pulumi_cli import ANSWER_TIMEOUT_S, last_words, pulumi_failed, start_pulumi
 
 OUTPUT = "environment"
@@ -42,7 +48,7 @@ def load_environment(
     root = project_root()
     state = state_file(root, stack)
     if state is not None and not state.exists():
-        raise stack_not_up(stack)
+        raise stack_not_made(stack, root)
     stamp = _stamp(state)
     cache = cache_file(root, stack)
     kept = None if refresh else read_cache(cache)
@@ -92,7 +98,9 @@ def _read_output(root: Path, stack: str) -> bytes:
     if result.returncode == 0:
         return result.stdout
     said = last_words(result.stderr)
-    if "does not have output property" in said or "no stack named" in said:
+    if "no stack named" in said:
+        raise stack_not_made(stack, root)
+    if "does not have output property" in said:
         raise stack_not_up(stack)
     raise pulumi_failed(said, command=f"pulumi stack output -s {stack}")
 

@@ -1,4 +1,4 @@
-"""Mends what a killed `pulumi up` left behind: locks, plugins, torn notes, cut-off operations."""
+"""Repair a stack after a killed `pulumi up`: locks, plugins, torn notes, interrupted operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.host.project import project_root
-from jobs.stacks.backend import locks_folder, read_record, stack_not_up, state_file
+from jobs.stacks.backend import locks_folder, read_record, stack_not_made, state_file
 from jobs.stacks.locks import StackLock, read_locks
 from jobs.stacks.plugins import end_orphans
 from jobs.stacks.pulumi_cli import export_record, last_words, run_pulumi
@@ -25,7 +25,7 @@ REFRESH_TIMEOUT_S = 600
 
 
 def repair(stack: str) -> list[str]:
-    """Mend what a killed `pulumi up` left behind; says what was done, empty when all was right.
+    """Repair a stack after a killed `pulumi up`; lists the repairs, empty if there were none.
 
     Removes locks of dead processes of this host, ends the plugins they left running, and settles
     operations that were cut off by looking at what is really there. Safe to repeat. Raises
@@ -35,7 +35,7 @@ def repair(stack: str) -> list[str]:
     root = project_root()
     state = state_file(root, stack)
     if state is not None and not state.exists():
-        raise stack_not_up(stack)
+        raise stack_not_made(stack, root)
     done = _end_what_died(root, stack, state)
     before = (
         (export_record(root, stack)["deployment"] or {}) if state is None else read_record(state)

@@ -79,7 +79,7 @@ def transfer_rows(project: Path, rounds: int) -> list[Row]:
         commands = [
             Command(
                 name="trainer.pytorch.hymenoptera",
-                argv=[python, "-m", "trainer.pytorch.hymenoptera", *shared],
+                argv=[python, "-m", "trainer.pytorch.hymenoptera", *shared, "--weights", "none"],
                 env=threads,
                 cwd=folder,
             ),

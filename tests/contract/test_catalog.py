@@ -14,6 +14,7 @@ from jobs.engines import load_engine
 from jobs.engines.local.launchers import gang_request
 from jobs.host.project import project_root
 from jobs.images import runtimes as images
+from jobs.jobfile.program_options import read_options
 from jobs.jobfile.read import catalog_names, load_job
 from jobs.jobfile.resolve import resolve
 from tests.fakes.gangs import make_environment
@@ -166,6 +167,52 @@ def said_by_programs(image):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+# The flags that a program has, as argparse knows them: {option: [type, choices, default]}.
+FLAGS = """
+import argparse, importlib, json, sys
+from trainer.common import options
+
+found = {}
+for module in json.loads(sys.argv[1]):
+    made = importlib.import_module(module).Options
+    parser = argparse.ArgumentParser()
+    hints = options.typing.get_type_hints(made, include_extras=True)
+    for field in options.dataclasses.fields(made):
+        options._add_flag(parser, field, hints[field.name])
+    found[module] = {
+        action.option_strings[0][2:]: [
+            getattr(action.type, "__name__", "choice" if action.choices else "bool"),
+            list(action.choices or ()),
+            action.default,
+        ]
+        for action in parser._actions[1:]
+    }
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("image", ["pytorch", "tensorflow"])
+def test_the_options_that_are_read_from_a_programs_source_are_its_flags(image):
+    jobs = [load_job(name).job for name in catalog_names()]
+    modules = sorted({job.module for job in jobs if job.image == image and job.module})
+    try:
+        python = images.runtime_python(image, project_root())
+    except LaunchError as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+    command = [python, "-c", FLAGS, json.dumps(modules)]
+    done = subprocess.run(
+        command, cwd=project_root(), capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        module: {
+            name: [option.kind, list(option.choices), option.default]
+            for name, option in read_options(module, project_root()).items()
+        }
+        for module in modules
+    }
 
 
 @pytest.mark.parametrize("name", catalog_names())

@@ -62,8 +62,8 @@ def main() -> int:
 
 
 def pages_of(project: Path) -> list[Path]:
-    """List the documents: those at the top, those of docs/, those of the images."""
-    patterns = ("*.md", "docs/**/*.md", "images/**/*.md")
+    """List the documents: those at the top, those of docs/, of the examples and the images."""
+    patterns = ("*.md", "docs/**/*.md", "examples/**/*.md", "images/**/*.md")
     return sorted(path for pattern in patterns for path in project.glob(pattern))
 
 

@@ -11,7 +11,7 @@ def bare(monkeypatch):
     """A machine of Debian that has everything but what a test takes away."""
     monkeypatch.setattr(testbed, "PACKAGES", {"sh": "dash"})
     monkeypatch.setattr(testbed, "REGISTRY", "sh")
-    monkeypatch.setattr(testbed, "OF_SET_UP", ("pytorch", "tensorflow"))
+    monkeypatch.setattr(testbed, "OF_SET_UP", ("pytorch", "tensorflow", "tensorflow-keras2"))
     monkeypatch.setattr(testbed, "is_debian", lambda: True)
     monkeypatch.setattr(testbed.os, "geteuid", lambda: 0)
     return monkeypatch
@@ -67,7 +67,7 @@ def test_a_runtime_that_set_up_does_not_make_is_made_saying_so(bare, capsys):
         with report(f"{image} runtime"):
             pass
 
-    bare.setattr(testbed, "OF_SET_UP", ("pytorch",))
+    bare.setattr(testbed, "OF_SET_UP", ("pytorch", "tensorflow-keras2"))
     bare.setattr(testbed, "describe", lambda image, project: {"built": False})
     bare.setattr(testbed, "build_runtime", build_runtime)
     assert testbed.main() == 0
@@ -84,7 +84,7 @@ def test_a_runtime_that_fails_is_told_and_does_not_fail(bare, capsys):
         raise EnvironmentFailure("installing requirements.txt failed")
 
     bare.setattr(testbed, "OF_SET_UP", ())
-    bare.setattr(testbed, "describe", lambda image, project: {"built": image == "pytorch"})
+    bare.setattr(testbed, "describe", lambda image, project: {"built": image != "tensorflow"})
     bare.setattr(testbed, "build_runtime", build_runtime)
     assert testbed.main() == 0
     assert capsys.readouterr().out.splitlines()[1:] == [

@@ -34,6 +34,7 @@ class ScriptedClient:
         self.compute: dict[str, Any] | None = None
         self.jobs: list[dict[str, Any]] = []
         self.num_listed = 0
+        self.queries: list[Any] = []
         self.asked: list[str] = []
         self.sent: list[str] = []
         self.after_put: Callable[[], object] = lambda: None
@@ -65,9 +66,10 @@ class ScriptedClient:
         """See ArmClient."""
         self.sent.append(f"POST {path.partition('/jobs/')[2]}")
 
-    def pages(self, path: str, **_: Any) -> Iterator[Any]:
+    def pages(self, path: str, *, query: Any = None, **_: Any) -> Iterator[Any]:
         """See ArmClient; counts what was taken."""
         assert path == f"{WORKSPACE}/jobs"
+        self.queries.append(query)
         for job in self.jobs:
             self.num_listed += 1
             yield job

@@ -13,8 +13,8 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 class MemoryStore:
     """Behaves as one container; counts files `sent`, `received` and `copied`, and requests.
 
-    `before_create`, `before_send` and `before_copy` run before each conditional write and each
-    file, outside the lock: a test races there. `most_copies` are made, and no more. `forgets` are
+    `before_create`, `before_send`, `before_copy` and `before_receive` run before each conditional
+    write and each file, outside the lock: a test races there. `most_copies` are made, and no more. `forgets` are
     files that it takes once and does not keep, as Azurite does when it is killed. `order` is that
     of its listings.
     """
@@ -28,6 +28,7 @@ class MemoryStore:
         self.before_create: Callable[[str], None] = lambda _: None
         self.before_send: Callable[[str], None] = lambda _: None
         self.before_copy: Callable[[str], None] = lambda _: None
+        self.before_receive: Callable[[str], None] = lambda _: None
         self.most_copies: int | None = None
         self.forgets: set[str] = set()
         self.order: Callable[[str], object] = lambda name: name
@@ -148,17 +149,29 @@ class MemoryStore:
             moved(1, file.bytes)
 
     def receive(
-        self, files: Iterable[Incoming], moved: Moved, *, max_bytes_per_s: int | None = None
+        self,
+        files: Iterable[Incoming],
+        moved: Moved,
+        *,
+        max_bytes_per_s: int | None = None,
+        arrived: Callable[[Incoming], None] = lambda _: None,
     ) -> None:
         """See BlobStore."""
         self.max_bytes_per_s = max_bytes_per_s
         for file in files:
+            self.requests.append(f"receive {file.name}")
+            self.before_receive(file.name)
             content = self.blobs.get(file.name)
+            found = None if content is None else hashlib.md5(content).hexdigest()
+            if file.etag and found != file.etag:
+                continue
             if content is None:
                 message = f"the store answered 404: {file.name}"
                 raise EnvironmentFailure(message)
-            if hashlib.sha256(content).hexdigest() != file.sha256:
-                message = f"`{file.path}` came from the store with another content than was pushed"
+            digest = file.new_digest()
+            digest.update(content)
+            if how := file.fault(digest):
+                message = f"`{file.path}` came from the store with another content: {how}"
                 raise EnvironmentFailure(message)
             with self._lock:
                 self.received.append(file.name)
@@ -168,6 +181,7 @@ class MemoryStore:
             partial.chmod(file.mode)
             partial.replace(file.path)
             moved(1, file.bytes)
+            arrived(file)
 
     def read_only_sas(self, prefix: str, valid_s: int) -> str:
         """See BlobStore; a token that opens nothing."""

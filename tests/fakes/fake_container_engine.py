@@ -48,7 +48,8 @@ class Engine:
     def answer(self) -> int:
         verb = "inspect" if "inspect" in self.words else self.words[0]
         if verb in os.environ.get("FAKE_ENGINE_FAILS", "").split():
-            print(f"fake {self.name} was told to fail", file=sys.stderr)
+            said = os.environ.get("FAKE_ENGINE_SAYS", f"fake {self.name} was told to fail")
+            print(said, file=sys.stderr)
             return 125
         code = getattr(self, f"do_{verb}", lambda: 0)()
         self.store.write_text(json.dumps(self.images))

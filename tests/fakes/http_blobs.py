@@ -95,13 +95,16 @@ class HttpBlobs:
         if name not in self.blobs:
             return answer(404, x_ms_error_code="BlobNotFound")
         content = self.blobs[name]
+        version = f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
+        if asked.headers.get("if-match", version) != version:
+            return answer(412, x_ms_error_code="ConditionNotMet")
         if "x-ms-range" not in asked.headers:
             return answer(200, content)
         first, last = map(int, asked.headers["x-ms-range"].removeprefix("bytes=").split("-"))
         if first >= len(content):
             return answer(416, x_ms_error_code="InvalidRange")
         piece = content[first : last + 1]
-        headers = {"Content_Range": f"bytes {first}-{last}/{len(content)}", "ETag": '"0x1"'}
+        headers = {"Content_Range": f"bytes {first}-{last}/{len(content)}", "ETag": version}
         if "x-ms-range-get-content-md5" in asked.headers:
             headers["Content_MD5"] = md5_of(piece)
         return answer(206, piece, **headers)

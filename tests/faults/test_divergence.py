@@ -1,4 +1,4 @@
-"""F10: a loss or a weight that is no finite number stops all PyTorch ranks within a step.
+"""F10: a loss or a weight that is not finite stops all PyTorch ranks within a step.
 
 The checkpoint before is kept, and the message names step, epoch, batch, rank and samples. Overflowing
 gradients under a GradScaler are no such thing: that step is skipped on all ranks.
@@ -69,7 +69,7 @@ def errors_of(
     place = f"at step {named} (epoch {epoch + 1}, batch {batch + 1})"
     samples = ", ".join(map(str, rows.get((named, rank), [])))
     who = f"the loss of rank {rank} is" if kind != "gradient" else "the loss of 2 ranks is"
-    said = [f"error: training has diverged: {who} no finite number {place}"] * 2
+    said = [f"error: training has diverged: {who} not finite {place}"] * 2
     said[rank] += f"; samples of rank {rank}: {samples} (hint: "
     errors += [
         f"no `{each}` in {text}"

@@ -163,7 +163,7 @@ def spoil_and_look(zygote: Zygote, framework: str, folder: Path, steps: list[int
         gang = program.start(zygote, each, "horovod", env=env)
         codes = gang.wait(ATTEMPT_S)
         gang.end()
-        where = f"the loss of rank {rank} is no finite number at step {step} (epoch 1, batch {step}"
+        where = f"the loss of rank {rank} is not finite at step {step} (epoch 1, batch {step}"
         said = [where in text and "Traceback" not in text for text in gang.texts()]
         named = f"; samples of rank {rank}: " in gang.texts()[rank]
         # One step later the sums are read; what was saved is from before the bad step.

@@ -77,7 +77,7 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
                 return
             time.sleep(0.002)
         if position == number:
-            time.sleep(0.1)
+            time.sleep(0.5)  # the client reads and notes what was answered
             note(state, proxy.seen, moved)
             processes[0].kill()
 

@@ -220,7 +220,7 @@ def test_the_dockerfiles_with_horovod_differ_only_in_what_they_are_for():
         if "COPY images/horovod" not in path.read_text():
             continue
         lines = path.read_text().splitlines()
-        body = [line for line in lines if not line.startswith(("#", "ARG CUDA_"))]
+        body = [line for line in lines if not line.startswith(("#", "ARG CUDA_", "ARG FRAMEWORK="))]
         name = path.parent.name
         texts.append("\n".join(body).replace(name, "NAME"))
     titles = [re.sub(r'description="[^,"]+,', 'description="TITLE,', text) for text in texts]

@@ -146,7 +146,7 @@ def test_a_refusal_is_told_and_nothing_after_it_is_tried(azure, capsys, monkeypa
     assert bootstrap_state.main(ARGUMENTS) == 1
     assert capsys.readouterr().err.splitlines()[-2:] == [
         "bootstrap_state: `az keyvault create` failed: ERROR: (QuotaExceeded) no more of these",
-        "hint: mend that and start again; what is done stays",
+        "hint: correct that and start again; finished steps are kept",
     ]
     assert not [thing for thing in things(azure) if thing.startswith(("rest", "role"))]
 
@@ -180,7 +180,7 @@ def test_without_az_it_says_what_to_install(capsys, monkeypatch):
             "West Europe",
             "'West Europe' is no region of Azure; hint: westeurope",
         ),
-        ("--group", "admins", "'admins' is no id such as 11111111-2222-3333-4444-555555555555"),
+        ("--group", "admins", "'admins' is not an id such as 11111111-2222-3333-4444-555555555555"),
     ],
 )
 def test_what_azure_would_refuse_is_refused_before(flag, value, problem, capsys):

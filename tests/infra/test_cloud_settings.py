@@ -117,7 +117,7 @@ def test_what_may_be_left_out_has_its_default():
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_committed_settings_are_good_and_name_no_size_that_is_going(stack):
     assert doubts(settings_of(stack)) == [
-        "trainyard:owner: platform@example.com is the example's, its mails reach nobody"
+        "trainyard:owner: platform@example.com is the example address, whose mails reach nobody"
     ]
 
 
@@ -139,7 +139,7 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
         ({"owner": 250 * "a" + "@b.example"}, f'owner: "{250 * "a"}@b.example" is not a valid mail address'),
         ({"generation": 0}, "generation: 0 is not between 1 and 99"),
         ({"network": "open"}, 'network: "open" is not one of: public, private'),
-        ({"network": "private"}, "allowed_ips: a private network lets nobody in; take the key out"),
+        ({"network": "private"}, "allowed_ips: a private network has no public access; remove the key"),
         ({"allowed_ips": "8.8.8.8"}, 'allowed_ips: "8.8.8.8" is not a list'),
         ({"allowed_ips": ["x"]}, 'allowed_ips[0]: "x" is not a valid IPv4 address or range (8.8.8.0/24)'),
         ({"allowed_ips": ["8.8.8.256"]}, "allowed_ips[0]: 8.8.8.256 is not a valid IPv4 address or range"),
@@ -148,7 +148,7 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
         ({"allowed_ips": ["8.8.8.8/31"]}, "allowed_ips[0]: 8.8.8.8/31 is too narrow for a range: Azure Storage takes its addresses one by one"),
         ({"allowed_ips": ["8.8.8.8/32"]}, "allowed_ips[0]: 8.8.8.8/32 is too narrow for a range: Azure Storage takes its addresses one by one"),
         ({"allowed_ips": ["0.0.0.0/0"]}, "allowed_ips[0]: 0.0.0.0/0 is too wide: /16 at most"),
-        ({"allowed_ips": ["8.8.8.8/24"]}, "allowed_ips[0]: 8.8.8.8/24 is no range, did you mean `8.8.8.0/24`?"),
+        ({"allowed_ips": ["8.8.8.8/24"]}, "allowed_ips[0]: 8.8.8.8/24 is not a range, did you mean `8.8.8.0/24`?"),
         ({"allowed_ips": [f"8.8.{each // 200}.{each % 200 + 1}" for each in range(401)]}, "allowed_ips: 401 are more than Azure's 400"),
         ({"budget": {"monthly_amount": 1, "contacts": [f"a{each}@example.org" for each in range(51)]}}, "budget.contacts: 51 are more than Azure's 50"),
         ({"images": {"py torch": PINNED}}, "images.py torch: is not a valid name (small letters, digits, dashes; 32 at most)"),

@@ -135,7 +135,7 @@ def test_keys_of_other_namespaces_are_not_judged(root):
             {"clusters": {"cpu": {"nodes": 0, "processes_per_node": 1}}},
             "trainyard:clusters.cpu.nodes: 0 is not between 1 and 64",
         ),
-        ({"images": {"pytorch": 3}}, "trainyard:images.pytorch: 3 is no text"),
+        ({"images": {"pytorch": 3}}, "trainyard:images.pytorch: 3 is not text"),
         ({"images": "x"}, 'trainyard:images: "x" is not a mapping'),
         ({"storge": {}}, "trainyard:storge: unknown key, did you mean `storage`?"),
     ],

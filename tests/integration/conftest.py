@@ -24,6 +24,12 @@ def tensorflow_gangs(tmp_path: Path) -> Iterator[Gangs]:
     yield from _gangs_of("tensorflow", tmp_path)
 
 
+@pytest.fixture
+def keras2_gangs(tmp_path: Path) -> Iterator[Gangs]:
+    """A local engine whose ranks run in the tensorflow-keras2 image's runtime; none on Python 3.12."""
+    yield from _gangs_of("tensorflow-keras2", tmp_path)
+
+
 def _gangs_of(image: str, workspace: Path) -> Iterator[Gangs]:
     try:
         interpreter = runtime_python(image, PROJECT)

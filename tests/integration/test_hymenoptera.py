@@ -53,7 +53,8 @@ def read_tensors(path: Path) -> dict[str, bytes]:
     return {name: data[start + begin : start + end] for name, (begin, end) in places.items()}
 
 
-HEAD = ("--batch-per-rank", "6", "--epochs", "8", "--lr", "4", "--image-size", "96")
+SCRATCH = ("--weights", "none")
+HEAD = (*SCRATCH, "--batch-per-rank", "6", "--epochs", "8", "--lr", "4", "--image-size", "96")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,16 @@ class TestAll:
     def test_every_weight_is_fine_tuned_from_a_file_on_random_crops(
         self, zygote, insects, tmp_path
     ):
-        first = ("--data", str(insects), "--train", "all", "--batch-per-rank", "5", *SMALL)
+        first = (
+            "--data",
+            str(insects),
+            *SCRATCH,
+            "--train",
+            "all",
+            "--batch-per-rank",
+            "5",
+            *SMALL,
+        )
         begun = train(
             *(zygote, MODULE, *first, "--epochs", "5", "--lr", "1"),
             folder=tmp_path / "first",
@@ -142,6 +152,8 @@ class TestAll:
 
 
 def test_a_mistake_is_one_line_that_says_what_to_do(python, insects, tmp_path):
+    other = shutil.copytree(insects, tmp_path / "other")
+    (other / "mine.safetensors").touch()
     resnet = tmp_path / "other.safetensors"
     resnet.write_bytes(b"\x02\x00\x00\x00\x00\x00\x00\x00{}")
     cases = [
@@ -152,7 +164,27 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, insects, tmp_path):
             1,
             f"error: `{resnet}` holds weights of another network: bn1.bias does not fit (hint: ",
         ),
-        (["--data", str(insects), "--batch-per-rank", "101"], 1, "more than the 100 training"),
+        (
+            ["--data", str(insects)],
+            1,
+            "error: --weights is not given, and training from scratch has to be asked for (hint: ",
+        ),
+        (
+            ["--data", str(insects), "--weights", "resnet18.pth"],
+            1,
+            f"error: there are no weights `resnet18.pth`, neither here nor beside the data in "
+            f"`{insects}` (hint: get https://download.pytorch.org/models/resnet18-f37072fd.pth ",
+        ),
+        (
+            ["--data", str(other), "--weights", "resnet18.pth"],
+            1,
+            f"beside the data in `{other}` (hint: --weights mine.safetensors, which is there; ",
+        ),
+        (
+            ["--data", str(insects), *SCRATCH, "--batch-per-rank", "101"],
+            1,
+            "more than the 100 training",
+        ),
         (["--lr", "0"], 2, "--lr must be above 0, not 0.0"),
         (["--num-images", "1"], 2, "--num-images must be 2 or more, not 1"),
     ]

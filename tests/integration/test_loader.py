@@ -78,9 +78,9 @@ def test_a_file_that_is_no_whole_picture_is_named(found):
     hint = "(hint: get the file again, or take it away)"
     for name in ("huge JPEG", "huge PNG"):
         why = "65500 x 65500 pixels are more than 89,478,485"
-        assert said[name] == f"`DIR/x.jpg` is no whole picture: {why} {hint}"
+        assert said[name] == f"`DIR/x.jpg` is not a complete picture: {why} {hint}"
     for name in ("empty", "text", "GIF"):
-        assert said[name] == f"`DIR/x.jpg` is no whole picture: Unsupported image file {hint}"
+        assert said[name] == f"`DIR/x.jpg` is not a complete picture: Unsupported image file {hint}"
     for name in ("cut", "header"):
         why = "Image is incomplete or truncated"
-        assert said[name] == f"`DIR/x.jpg` is no whole picture: {why} {hint}"
+        assert said[name] == f"`DIR/x.jpg` is not a complete picture: {why} {hint}"

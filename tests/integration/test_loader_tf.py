@@ -113,5 +113,5 @@ def test_every_usual_format_is_three_colours_of_bytes(found):
 def test_a_file_that_is_no_whole_picture_is_named(found):
     assert set(found["broken"]) == {"empty", "text", "cut", "head", *hostile_pictures()}
     for said in found["broken"].values():
-        assert said.startswith("`DIR/train/a/1.jpg` is no whole picture: ")
+        assert said.startswith("`DIR/train/a/1.jpg` is not a complete picture: ")
         assert said.endswith("(hint: get the file again, or take it away)")

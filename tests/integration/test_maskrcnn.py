@@ -86,7 +86,7 @@ def learnt(gangs, shapes) -> Trained:
     arguments = (
         *("--data", str(shapes), "--strategy", "horovod", "--image-size", "96"),
         *("--max-steps", str(NUM_LEARNING_STEPS), "--warmup-steps", "12"),
-        *("--lr", "0.03", "--schedule", "cosine"),
+        *("--lr", "0.03", "--schedule", "cosine", "--backbone-weights", "none"),
     )
     handle = gangs.submit(
         ["python", "-m", MODULE, *SMALL, *arguments],
@@ -259,6 +259,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
     for path in (cut / "train2017").iterdir():
         path.write_bytes(path.read_bytes()[:300])
     small = ["--device", "cpu", "--backbone", "resnet18", "--image-size", "64"]
+    scratch = ["--backbone-weights", "none"]
     diverging = ["--lr", "1e30", "--warmup-steps", "0", "--epochs", "1", *small]
     cases = [
         (["--max-steps", "0"], 2, "--max-steps must be above 0, not 0"),
@@ -266,9 +267,14 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
         (["--predict", "a.jpg"], 2, "--predict needs --weights"),
         ([], 1, "error: no input `coco` was handed to this run (hint: name the folder"),
         (["--data", "/nowhere"], 1, "error: no `annotations/instances_train2017.json`"),
-        (["--data", str(cut), *small], 1, ".jpg` is no whole picture"),
         (
-            ["--data", str(shapes), "--batch-per-rank", "500", *small],
+            ["--data", str(shapes), *small],
+            1,
+            "error: --backbone-weights is not given, and training from scratch has to be asked for",
+        ),
+        (["--data", str(cut), *scratch, *small], 1, ".jpg` is no whole picture"),
+        (
+            ["--data", str(shapes), *scratch, "--batch-per-rank", "500", *small],
             1,
             "error: 165 pictures with objects fill no batch of 500 (hint: a smaller --batch-per",
         ),
@@ -283,7 +289,11 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
             "error: `other.pth` is no such backbone",
         ),
         (["--predict", str(picture), "--weights", "."], 1, "error: `.` holds no checkpoint of"),
-        (["--data", str(shapes), *diverging], 1, "error: training has diverged: the loss of rank"),
+        (
+            ["--data", str(shapes), *scratch, *diverging],
+            1,
+            "error: training has diverged: the loss of rank",
+        ),
     ]
     printed = run(python, tmp_path, "-c", MISTAKES_PROGRAM, json.dumps([each[0] for each in cases]))
     for (case, code, message), found in zip(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunState
 from jobs.engines.local.layers import layer_folder, make_layer
 from jobs.images.layers import build_layer, layer_root
@@ -47,6 +47,7 @@ class Code:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.package = f"package{secrets.token_hex(6)}"
+        self.roots: set[Path] = set()
         folder.mkdir()
         self.write("1.0", "SAYS = 'one'")
 
@@ -56,16 +57,19 @@ class Code:
         return wheel
 
     def root(self, python: Path = OURS) -> Path:
-        return layer_root(python, fingerprint(self.folder, "needed.txt"))
+        """The folder of the layer, which is removed in the end."""
+        root = layer_root(python, fingerprint(self.folder, "needed.txt"))
+        self.roots.add(root)
+        return root
 
 
 @pytest.fixture
 def code(tmp_path: Path) -> Iterator[Code]:
     made = Code(tmp_path / "code")
-    roots = [made.root()]
+    made.root()
     yield made
-    roots.append(made.root())
-    for each in {*roots}:
+    made.root()
+    for each in made.roots:
         for left in each.parent.glob(f"{each.name}*"):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
@@ -168,6 +172,17 @@ def test_two_launches_at_once_make_one_layer(code: Code):
     assert (log.count("Successfully installed"), begun) == (1, [])
 
 
+def test_package_that_is_not_to_be_had_is_told_in_pips_words(code: Code):
+    (code.folder / "needed.txt").write_text("--no-index\nno-such-package\n", encoding="utf-8")
+    with pytest.raises(EnvironmentFailure) as caught:
+        make_layer(make_spec(["true"], code=str(code.folder), requirements="needed.txt"), OURS)
+    first, command, *said = caught.value.message.splitlines()
+    log = code.root().with_name(f"{code.root().name}.log")
+    assert first == f"installing needed.txt failed (exit code 1); the end of {log}:"
+    assert command.startswith(f"  | + {OURS} -I {PROJECT}/jobs/rank/layer.py ")
+    assert said[-1] == "  | ERROR: No matching distribution found for no-such-package"
+
+
 def test_what_horovod_is_linked_against_is_not_replaced(code: Code, torch_gangs: Gangs):
     code.write("1.0", "SAYS = 'one'", "torch<2")
     python = torch_gangs.runtime("pytorch")
@@ -177,6 +192,7 @@ def test_what_horovod_is_linked_against_is_not_replaced(code: Code, torch_gangs:
             "print(1)", image="pytorch", code=str(code.folder), requirements="needed.txt"
         )
     told = caught.value.message
+    assert not code.root(python).exists()
     assert told.startswith(
         f"needed.txt asks for `{code.package} 1.0 depends on torch<2`, and the image has `torch=="
     )
@@ -203,8 +219,7 @@ def test_layer_and_setup_leave_the_runtime_as_it_is(code: Code, torch_gangs: Gan
     assert sorted(said) == sorted([pip, f"{torch} one two", f"{torch} one two"])
     assert tree(python.parents[1]) == before
     record = torch_gangs.engine.store.record(handle)
-    root = layer_folder(record.plan.spec, python)
-    assert root is not None
+    root = code.root(python)
+    assert layer_folder(record.plan.spec, python) == root
     assert record.image_digest == root.name
     assert differences(record, Path(handle.run_dir), torch_gangs.engine) == []
-    shutil.rmtree(root)

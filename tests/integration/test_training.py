@@ -202,7 +202,7 @@ class TestRanks:
         status = gangs.wait(handle, RUN_TIMEOUT_S)
         assert (status.state, status.exit_code) == (RunState.FAILED, 1)
         text = "\n".join(gangs.texts(handle, 0))
-        assert "error: training has diverged: the loss of 2 ranks is no finite number at " in text
+        assert "error: training has diverged: the loss of 2 ranks is not finite at " in text
         assert "hint: a smaller --lr than 1e+30" in text
         assert "Traceback" not in text
         assert not (Path(handle.run_dir) / "summary.json").exists()

@@ -1,5 +1,6 @@
 """The verbs of `launch` as they are typed: what they print, where, and their exit codes."""
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import KeyVault
 from jobs.engines import ENGINES
 from jobs.engines.local.runs import LocalRuns
+from jobs.host import console
 from jobs.host.project import project_root
 from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
@@ -27,6 +29,10 @@ script: train.py
 args: {epochs: 3}
 processes_per_node: 2
 """
+APART = (
+    "nothing connects the 2 processes: each trains a model of its own; "
+    "`launcher: torch`, `horovod`, `tensorflow` or `mpi` joins them"
+)
 
 
 @pytest.fixture
@@ -65,7 +71,20 @@ def test_a_group_alone_shows_its_help_as_a_mistake(launching, group):
 
 
 EVERY_COMMAND = [
-    *("run", "plan", "ls", "show", "logs", "wait", "cancel", "fetch", "rerun", "diff"),
+    *(
+        "run",
+        "plan",
+        "init",
+        "jobs",
+        "ls",
+        "show",
+        "logs",
+        "wait",
+        "cancel",
+        "fetch",
+        "rerun",
+        "diff",
+    ),
     *("report", "shell", "schema", "doctor", "completion"),
     *(f"image {each}" for each in ("install", "build", "push", "path", "ls")),
     *(f"data {each}" for each in ("prepare", "pack", "synthesize", "push", "pull", "ls")),
@@ -136,7 +155,12 @@ def test_the_version_is_printed(launching):
             "argument --env: not allowed with argument -s/--stack",
             "see `launch ls --help`",
         ),
-        (["run", "a", "b"], "unexpected argument: b", "see `launch run --help`"),
+        (["show", "a", "b"], "unexpected argument: b", "see `launch show --help`"),
+        (
+            ["run", "a", "b"],
+            "unexpected argument: b; `a` is not a script",
+            "--set args.KEY=VALUE changes an argument of a job",
+        ),
         (
             ["--verison"],
             "no such option: --verison (did you mean --version?)",
@@ -212,9 +236,11 @@ def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching,
         f"code      {launching.folder} (3 files, {size} B)\n"
         "limits    hang 30 min\n"
         "price     free\n"
+        f"note      {APART}\n"
         "\n"
         "\n"
         f"{run.id} completed after 42 s\n"
+        f"outputs  {run.run_dir}/outputs\n"
         "\n"
         "next:\n"
         f"├── figures and curves  launch report {run.id}{env}\n"
@@ -228,7 +254,7 @@ def test_a_failed_run_names_rank_host_cause_and_traceback(launching, job):
     typed = launching.type("run", job, "--set", "env.ENDS_AS=failed")
     run = launching.runs()[0]
     assert typed.code == 100
-    summary = typed.err.partition("price     free\n\n\n")[2]
+    summary = typed.err.partition(f"{APART}\n\n\n")[2]
     assert summary.startswith(
         f"{run.id} failed after 42 s: rank 1 on node-a: uncaught exception: ValueError: no luck\n"
         "Traceback (most recent call last):\n"
@@ -251,7 +277,7 @@ def test_run_with_json_prints_one_object(launching, job):
     typed = launching.type("run", job, "--json")
     assert list(typed.json()) == [
         *("id", "name", "state", "reason", "exit_code", "stack", "cluster", "nodes"),
-        *("world_size", "created", "started", "ended", "run_dir"),
+        *("world_size", "created", "started", "ended", "run_dir", "experiment", "tags"),
     ]
     assert typed.json()["state"] == "completed"
 
@@ -298,14 +324,15 @@ def test_a_plan_notes_what_run_would_refuse_for(launching, job, nothing_built, w
     assert typed.out.startswith("job       first\n")
     assert typed.err == "".join(f"warning: {note}\n" for note in notes)
     typed = launching.type(*words, "--json")
-    assert (typed.code, typed.err, typed.json()["notes"]) == (0, "", notes)
+    assert (typed.code, typed.err, typed.json()["notes"]) == (0, "", [APART, *notes])
 
 
 def test_a_plan_notes_an_image_that_does_not_exist(launching, job, nothing_built):
     typed = launching.type("plan", job, "--set", "image=pytroch", "--json")
     assert typed.code == 0
     assert [note.partition(";")[0] for note in typed.json()["notes"]] == [
-        f"no image `pytroch` in {project_root() / 'images'}"
+        APART.partition(";")[0],
+        f"no image `pytroch` in {project_root() / 'images'}",
     ]
 
 
@@ -411,6 +438,62 @@ def test_ls_is_the_same_however_it_is_parsed(launching, words):
     launching.add_run(), launching.add_run(), launching.add_run()
     typed = launching.type("ls", *words, "--json")
     assert typed.json() == launching.type("ls", "--json").json()[:2]
+
+
+def test_ls_chooses_runs_before_it_counts_them(launching):
+    tags = {"team": "vision", "seed": "1"}
+    first = launching.add_run(name="resnet50-a", tags=tags, experiment="sweep")
+    second = launching.add_run(name="resnet50-b", ends_as="failed")
+    launching.add_run(name="digits", ends_as="cancelled", tags={"team": "audio"})
+
+    def ids(*words):
+        return [run["id"] for run in launching.type("ls", "--json", *words).json()]
+
+    assert ids("--name", "resnet50-*") == [second, first]
+    assert ids("--name", "resnet50-*", "-n", "1") == [second]
+    assert ids("--experiment", "sweep") == ids("--tag", "seed") == [first]
+    assert ids("--tag", "team=vision", "--tag", "seed=1") == [first]
+    assert ids("--tag", "team=vision", "--tag", "seed=2") == []
+    assert ids("--state", "failed", "--state", "completed") == [second, first]
+    assert len(ids("--since", "1h")) == 3
+    assert ids("--since", "2999-01-01") == []
+    typed = launching.type("ls", "--state", "running")
+    assert (typed.code, typed.out, typed.err) == (0, "", "no run matches\n")
+    typed = launching.type("ls", "--state", "done")
+    assert (typed.code, typed.out) == (2, "")
+    assert "hint: one of queued, preparing, running, completed" in typed.err
+
+
+def test_ls_shows_short_ids_on_a_terminal_and_whole_ones_elsewhere(launching, monkeypatch):
+    run = launching.add_run(name="a" * 60)
+    assert launching.type("ls").out.splitlines()[1].split()[:2] == [run, "a" * 60]
+    monkeypatch.setattr(console, "terminal_width", lambda: 80)
+    shown = launching.type("ls").out.splitlines()
+    assert max(map(len, shown)) <= 80
+    short = shown[1].split()[0]
+    assert short == run[:15]
+    assert launching.type("show", short).out.splitlines()[0].split() == ["run", run]
+
+
+def test_a_waited_for_run_ends_with_its_figures_and_its_model(launching):
+    run = launching.add_run(outputs=("model",))
+    run_dir = launching.workspace / "runs" / run
+    lines = [
+        {"step": 1, "split": "val", "name": "bleu", "value": 0.5},
+        {"step": 2, "split": "val", "name": "bleu", "value": 0.25},
+    ]
+    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    typed = launching.type("wait", run)
+    assert (typed.code, typed.out) == (0, "")
+    told = {
+        "val bleu": "0.2500 (best 0.5000 at step 1)",
+        "model": f"{run_dir}/outputs/model",
+        "fetch with": f"launch fetch {run} --env {launching.env_file}",
+    }
+    lines = [f"{key:10}  {value}" for key, value in told.items()]
+    assert typed.err.splitlines() == [f"{run} completed after 42 s", *lines]
+    shown = launching.type("show", run).out.splitlines()
+    assert [line for line in shown if line in lines] == lines
 
 
 def test_ls_without_runs_says_what_to_type(launching):
@@ -625,6 +708,20 @@ def test_rerun_runs_the_same_with_what_is_set(launching, job):
     assert second == msgspec.structs.replace(
         first, command=("python", "train.py", "--epochs", "9", "--amp")
     )
+
+
+def test_rerun_checks_what_is_set_by_the_options_of_our_program(launching):
+    launching.type("run", "mnist-synthetic")
+    ran = len(launching.runs())
+    typed = launching.type("rerun", "last", "--set", "args.epohcs=9")
+    assert (typed.code, typed.err) == (
+        2,
+        "error: --set args.epohcs=9: the program has no option `epohcs`\n\n"
+        "hint: did you mean `epochs`?\n",
+    )
+    assert len(launching.runs()) == ran == 1
+    launching.type("rerun", "last", "--set", "args.epochs=9")
+    assert len(launching.runs()) == 2
 
 
 def test_rerun_says_what_cannot_be_the_same(launching, job):

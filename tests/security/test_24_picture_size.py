@@ -69,7 +69,7 @@ def test_the_limit_is_one_of_pixels(make) -> None:
     with pytest.raises(TrainingError) as error:
         require_decodable(make(width, MOST_PIXELS // width + 1), "x")
     assert str(error.value) == (
-        "`x` is no whole picture: 60000 x 1492 pixels are more than 89,478,485 "
+        "`x` is not a complete picture: 60000 x 1492 pixels are more than 89,478,485 "
         "(hint: get the file again, or take it away)"
     )
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jobs.host.pulumi_command import as_typed_here
 from tools import gate
 from tools.gate import SKIP, main, verb_of
 
@@ -81,7 +82,7 @@ def test_where_none_is_selected_either_it_has_to_be_named(root, judged, capsys):
     assert main([str(root), "?", "up"], {}) == 3
     said = capsys.readouterr().err
     assert "`up` of which stack? error: no stack selected" in said
-    assert "hint: name it: `pulumi up -s STACK`" in said
+    assert as_typed_here("hint: name it: `pulumi up -s STACK`") in said
     assert judged == []
 
 
@@ -98,7 +99,8 @@ def test_settings_on_the_command_line_are_refused_for_nobody_would_judge_them(
     root, judged, capsys, options
 ):
     assert main([str(root), "prod", "up", "-s", "prod", *options], {}) == 3
-    assert "hint: pulumi config set -s prod ..., then `up`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert as_typed_here("hint: pulumi config set -s prod ..., then `up`") in said
     assert main([str(root), "prod", "up"], {"PULUMI_OPTION_CONFIG": "trainyard:owner=me"}) == 3
     assert judged == []
 

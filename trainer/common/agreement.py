@@ -22,13 +22,13 @@ MOST_SHOWN = 16
 
 
 class Diverged(TrainingError):
-    """Raised on all ranks at the same step, whose loss is no finite number."""
+    """Raised on all ranks at the same step, whose loss is not finite."""
 
 
 def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> float:
     """Give the step's mean loss over all ranks' samples.
 
-    Raises Diverged where a rank's loss was no finite number, TrainingError where a rank has to
+    Raises Diverged where a rank's loss was not finite, TrainingError where a rank has to
     stop (a checkpoint that could not be written), and Preempted where one was asked to leave.
     """
     loss_sum, num_samples, num_bad, bad_ranks, num_leaving, failure = sums
@@ -43,7 +43,7 @@ def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> f
 def require_saved(failure: int, step: int, *, hint: str) -> None:
     """Raise TrainingError, or Diverged, for rank 0's SaveFailure; nothing where it is NONE."""
     if failure == SaveFailure.STATE:
-        message = f"training has diverged: weights are no finite numbers by step {step}"
+        message = f"training has diverged: weights are not finite by step {step}"
         raise Diverged(message, hint=hint)
     if failure == SaveFailure.DISK:
         message = f"rank 0 could not write a checkpoint by step {step}"
@@ -53,7 +53,7 @@ def require_saved(failure: int, step: int, *, hint: str) -> None:
 def _diverged(taken: TakenStep, num_bad: int, bad_rank: int, rank: int) -> str:
     who = f"rank {bad_rank}" if num_bad == 1 else f"{num_bad} ranks"
     message = (
-        f"training has diverged: the loss of {who} is no finite number at step {taken.step} "
+        f"training has diverged: the loss of {who} is not finite at step {taken.step} "
         f"(epoch {taken.epoch}, batch {taken.batch})"
     )
     if taken.samples and (num_bad > 1 or rank == bad_rank):

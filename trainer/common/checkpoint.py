@@ -175,7 +175,7 @@ class CheckpointFolder:
         except OSError as error:
             message = f"the checkpoints in `{self.root}` cannot be listed: {error.strerror}"
             raise TrainingError(
-                message, hint="mend the folder, or another --checkpoint-dir"
+                message, hint="correct the folder, or choose another --checkpoint-dir"
             ) from None
         self._mention_unfinished(names, say)
         for name in names:
@@ -189,7 +189,8 @@ class CheckpointFolder:
         if names:
             message = f"no checkpoint in `{self.root}` is whole, of {len(names)}"
             raise TrainingError(
-                message, hint="delete them to begin anew, or another --checkpoint-dir"
+                message,
+                hint="delete them to start from scratch, or choose another --checkpoint-dir",
             )
         return None
 
@@ -206,7 +207,7 @@ class CheckpointFolder:
             manifest = parse_manifest(_read_file(folder / MANIFEST))
         except UnknownFormat as error:
             message = f"checkpoint {name} has format {error.number}; this program reads {FORMAT}"
-            hint = "take the image that wrote it or a newer one, or another --checkpoint-dir"
+            hint = "use the image that wrote it or a newer one, or choose another --checkpoint-dir"
             raise TrainingError(message, hint=hint) from None
         files = {file: _read_file(folder / file, entry) for file, entry in manifest.files.items()}
         return Checkpoint(name=name, step=manifest.step, about=manifest.about, files=files)

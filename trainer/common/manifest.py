@@ -99,7 +99,7 @@ def parse_manifest(data: bytes) -> Manifest:
 def require_file_name(name: str) -> None:
     """Raises BrokenCheckpoint where the name could lead out of the folder or hide the manifest."""
     if not FILE_NAME.fullmatch(name) or name == MANIFEST:
-        raise BrokenCheckpoint(MANIFEST, f"{name!r} is no name of a checkpoint's file")
+        raise BrokenCheckpoint(MANIFEST, f"{name!r} is not a valid name of a checkpoint's file")
 
 
 def _parse_entry(name: str, entry: Any) -> FileEntry:
@@ -138,5 +138,5 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _refuse(constant: str) -> NoReturn:
-    message = f"{constant} is no JSON"
+    message = f"{constant} is not JSON"
     raise ValueError(message)

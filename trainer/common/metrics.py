@@ -9,15 +9,25 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
 from trainer.common.whole_file import write_whole
 from trainer.common.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class MainFigure:
+    """The metric that a program is judged by; `goal` tells whether more or less of it is better."""
+
+    split: str
+    name: str
+    goal: Literal["max", "min"]
 
 
 class Tracker(Protocol):
@@ -35,8 +45,8 @@ class Tracker(Protocol):
 class Metrics:
     """An open metrics file; on every rank but 0 it swallows what it is given.
 
-    Each line is `{ts, step, epoch, split, name, value}`; `ts` is ISO 8601 in UTC. A line
-    goes out in one write to a file opened for appending, so a reader never sees half of one
+    Each line is `{ts, step, epoch, split, name, value}`; `ts` is ISO 8601 in UTC. Lines of the
+    program's main figure have its `goal`, too, by which readers know it. A line goes out in one write to a file opened for appending, so a reader never sees half of one
     and a kill loses none that was logged. A full disk costs lines, told once, and no training.
     """
 
@@ -47,6 +57,7 @@ class Metrics:
         *,
         after_step: int = 0,
         trackers: Sequence[Tracker] = (),
+        main: MainFigure | None = None,
         say: Callable[[str], None] = warn,
     ) -> None:
         """Open the file; the folder is made where it is missing.
@@ -56,6 +67,7 @@ class Metrics:
         """
         self._fd: int | None = None
         self._trackers = trackers if world.is_main else ()
+        self._main = main
         self._say = say
         self._has_lost = False
         self._is_torn = False
@@ -68,13 +80,14 @@ class Metrics:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def log(self, *, step: int, epoch: float, split: str, **values: float) -> None:
-        """Write one line per named value; a value that is no finite number is our mistake."""
+        """Write one line per named value; a value that is not finite is our mistake."""
         if self._fd is None:
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         place = {"ts": now, "step": step, "epoch": round(epoch, 4), "split": split}
         for name, value in values.items():
-            line = json.dumps({**place, "name": name, "value": value}, allow_nan=False)
+            told = {**place, "name": name, "value": value, **self._goal(split, name)}
+            line = json.dumps(told, allow_nan=False)
             self._append(self._fd, line.encode() + b"\n")
         for tracker in self._trackers:
             tracker.log(step=step, split=split, values=values)
@@ -97,6 +110,10 @@ class Metrics:
         trace: TracebackType | None,
     ) -> None:
         self.close(is_complete=error is None)
+
+    def _goal(self, split: str, name: str) -> dict[str, str]:
+        main = self._main
+        return {"goal": main.goal} if main and (split, name) == (main.split, main.name) else {}
 
     def _append(self, fd: int, line: bytes) -> None:
         # A line that a full disk cut off ends before the next one begins.

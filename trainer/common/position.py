@@ -51,7 +51,7 @@ def require_same(about: Mapping[str, Any], recipe: Mapping[str, Any], name: str)
     if others:
         changes = ", ".join(f"{key} {kept.get(key)} there, {recipe[key]} now" for key in others)
         message = f"checkpoint {name} is of another training: {changes}"
-        raise TrainingError(message, hint="the same values, or another --checkpoint-dir")
+        raise TrainingError(message, hint="use the same values, or choose another --checkpoint-dir")
 
 
 def require_within(about: Mapping[str, Any], num_epochs: int, name: str) -> None:
@@ -65,5 +65,5 @@ def require_within(about: Mapping[str, Any], num_epochs: int, name: str) -> None
     if num_begun > num_epochs:
         message = f"checkpoint {name} is in epoch {num_begun} already, and --epochs is {num_epochs}"
         raise TrainingError(
-            message, hint=f"--epochs {num_begun} or more, or another --checkpoint-dir"
+            message, hint=f"--epochs {num_begun} or more, or choose another --checkpoint-dir"
         )

@@ -18,19 +18,21 @@ class ResnetOptions(TrainingOptions):
     """Options that all ResNet-50 programs have; a framework's own extend them."""
 
     data: Annotated[str | None, "folder, `synthetic` or `random`; else the input `imagenet`"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
-    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
+    device: Annotated[DeviceName, "device to compute on"] = "auto"
+    precision: Annotated[
+        PrecisionName, "precision of the network's arithmetic; weights are fp32"
+    ] = "fp32"
     weights: Annotated[Path | None, "file of pretrained weights to begin from"] = None
     epochs: Annotated[int, "passes over the training set"] = 90
-    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 32
-    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
+    batch_per_rank: Annotated[int, "pictures per step on each rank"] = 32
+    image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.1
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
     warmup_epochs: Annotated[float, "epochs in which the learning rate rises"] = 5.0
-    momentum: Annotated[float, "of SGD"] = 0.9
-    weight_decay: Annotated[float, "of weights; batch norms and biases do not decay"] = 1e-4
+    momentum: Annotated[float, "momentum of SGD"] = 0.9
+    weight_decay: Annotated[float, "weight decay; none for batch norms and biases"] = 1e-4
     label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
-    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
+    workers: Annotated[int | None, "decoding threads per rank (default: its share of cores)"] = None
     num_images: Annotated[int, "training pictures of a synthetic or random set"] = 1280
     num_classes: Annotated[int, "classes of a synthetic or random set"] = 10
 

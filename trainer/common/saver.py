@@ -18,7 +18,7 @@ class SaveFailure(IntEnum):
 
     NONE = 0
     DISK = 1
-    STATE = 2  # weights that are no finite numbers are worth no checkpoint
+    STATE = 2  # weights that are not finite are worth no checkpoint
 
 
 class Saver:

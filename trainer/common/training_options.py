@@ -26,7 +26,9 @@ class TrainingOptions:
     )
     keep_last: Annotated[int, "newest checkpoints that are kept"] = 3
     keep_every: Annotated[int | None, "keep those of every N steps for good, too"] = None
-    on_checkpoint_error: Annotated[OnSaveError, "what to do when the disk refuses one"] = "continue"
+    on_checkpoint_error: Annotated[OnSaveError, "action when a checkpoint cannot be written"] = (
+        "continue"
+    )
     scheduled_events: Annotated[
         str | None, "URL of Azure's Scheduled Events to poll, or `azure` for its usual one"
     ] = None

@@ -39,7 +39,7 @@ def evaluate(
     """Give mean loss and top-1 accuracy over all pictures, top-5 of more classes; a collective.
 
     `sees` turns a batch's pictures into what the network takes. Raises TrainingError with `hint`
-    where the loss is no finite number, and Preempted as `guard` does.
+    where the loss is not finite, and Preempted as `guard` does.
     """
     average_buffers(network, ranks.strategy, ranks.world)
     network.eval()
@@ -65,7 +65,7 @@ def evaluate(
     guard.settle()
     totals = ranks.strategy.sum(totals)
     if not torch.isfinite(totals[0]):
-        message = "training has diverged: the loss of the validation set is no finite number"
+        message = "training has diverged: the loss of the validation set is not finite"
         raise TrainingError(message, hint=hint)
     loss, top1, top5 = (totals / num_images).tolist()
     return {"loss": loss, "top1": top1} | ({"top5": top5} if num_classes > NUM_TOP else {})

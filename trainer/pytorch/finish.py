@@ -33,7 +33,7 @@ def write_results(
     """
     keeper.finish(hint=hint)
     if not all(bool(torch.isfinite(each).all()) for each in network.parameters()):
-        message = "training has diverged: weights are no finite numbers after the last step"
+        message = "training has diverged: weights are not finite after the last step"
         raise Diverged(message, hint=hint)
     digests = gather_digests(network, ranks.strategy, device)
     if ranks.world.is_main:

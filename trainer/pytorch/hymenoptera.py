@@ -1,6 +1,7 @@
 """Teaches a pretrained ResNet to tell ants from bees, or any classes of few pictures.
 
-    python -m trainer.pytorch.hymenoptera --data data/hymenoptera --weights resnet18.safetensors
+    launch shell pytorch -- python -m trainer.pytorch.hymenoptera \\
+        --data data/hymenoptera --weights resnet18.safetensors
     launch run hymenoptera-synthetic
 
 `--train head` freezes the backbone: each picture runs through it once, uncropped but for its
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -45,7 +46,7 @@ from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import Source, normalise
-from trainer.pytorch.networks import NetworkName, build_resnet, load_pretrained
+from trainer.pytorch.networks import NetworkName, build_resnet, find_weights, load_pretrained
 from trainer.pytorch.picture_data import (
     SYNTHETIC,
     Data,
@@ -65,6 +66,7 @@ from trainer.pytorch.strategy import (
 )
 
 PROGRAM = "trainer.pytorch.hymenoptera"
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 LR_BATCH = 256
 NUM_SHOWN = 12
 
@@ -75,20 +77,22 @@ class Options(TrainingOptions):
 
     data: Annotated[str | None, "folder, or `synthetic`; else the run's input `hymenoptera`"] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
-    precision: Annotated[PrecisionName, "of the network's arithmetic; weights are fp32"] = "fp32"
-    network: Annotated[NetworkName, "what the weights are of"] = "resnet18"
+    device: Annotated[DeviceName, "device to compute on"] = "auto"
+    precision: Annotated[
+        PrecisionName, "precision of the network's arithmetic; weights are fp32"
+    ] = "fp32"
+    network: Annotated[NetworkName, "network of the weights"] = "resnet18"
     weights: Annotated[
-        Path | None, "file of pretrained weights, here or in the data's folder; else random ones"
+        Path | None, "file of pretrained weights, here or in the data's folder; `none` for random"
     ] = None
     train: Annotated[Literal["head", "all"], "the last layer only, or every weight"] = "head"
     epochs: Annotated[int, "passes over the training set"] = 25
-    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 16
-    image_size: Annotated[int, "pixels of a side that the network sees"] = 224
+    batch_per_rank: Annotated[int, "pictures per step on each rank"] = 16
+    image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.06
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
-    momentum: Annotated[float, "of SGD"] = 0.9
-    workers: Annotated[int | None, "threads a rank decodes with; else its share of cores"] = None
+    momentum: Annotated[float, "momentum of SGD"] = 0.9
+    workers: Annotated[int | None, "decoding threads per rank (default: its share of cores)"] = None
     num_images: Annotated[int, "training pictures of a synthetic set"] = 240
 
     def __post_init__(self) -> None:
@@ -154,11 +158,12 @@ def prepare(options: Options, ranks: Ranks) -> Job:
     )
     require_full_batch(data.num_train, batch_per_rank=options.batch_per_rank, world_size=world.size)
 
+    is_made = options.data == SYNTHETIC
+    weights = find_weights(options.weights, folder, option="--weights", is_made=is_made)
     torch.manual_seed(options.seed)
     network = build_resnet(options.network, len(data.classes))
-    if options.weights is not None:
-        path = options.weights if options.weights.exists() else folder / options.weights
-        load_pretrained(network, path, say=print if world.is_main else lambda _: None)
+    if weights is not None:
+        load_pretrained(network, weights, say=print if world.is_main else lambda _: None)
     elif options.train == "head" and world.is_main:
         warn("without --weights the frozen backbone is random")
     network = network.to(device, memory_format=torch.channels_last)
@@ -224,7 +229,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,

@@ -1,8 +1,10 @@
 """Trains torchvision's Mask R-CNN on data in COCO's format, on any number of ranks.
 
-    python -m trainer.pytorch.maskrcnn --data synthetic --backbone resnet18 --image-size 128
+    launch shell pytorch -- python -m trainer.pytorch.maskrcnn \\
+        --data synthetic --backbone resnet18 --image-size 128
     launch run maskrcnn-synthetic
-    python -m trainer.pytorch.maskrcnn --predict photo.jpg --weights outputs/model/maskrcnn.safetensors
+    launch shell pytorch -- python -m trainer.pytorch.maskrcnn \\
+        --predict photo.jpg --weights outputs/model/maskrcnn.safetensors
 
 Each rank takes `--batch-per-rank` pictures a step; the learning rate is for 16 pictures and grows
 with the global batch. COCO's own figures for boxes and masks are taken after each epoch.
@@ -27,7 +29,7 @@ from torch import nn
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -43,9 +45,10 @@ from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.maskrcnn_evaluation import evaluate
-from trainer.pytorch.maskrcnn_loading import Reader, Sample, find_data, read_sample
+from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
 from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network, write_design
 from trainer.pytorch.maskrcnn_picture import predict
+from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
 from trainer.pytorch.program import run_program
 from trainer.pytorch.strategy import (
@@ -57,6 +60,7 @@ from trainer.pytorch.strategy import (
 )
 
 PROGRAM = "trainer.pytorch.maskrcnn"
+MAIN_FIGURE = MainFigure(split="val", name="mask_ap", goal="max")
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
 STEPS_AT = (16 / 26, 22 / 26)
@@ -71,14 +75,16 @@ class Options(TrainingOptions):
         str | None, "folder in COCO 2017's format, or `synthetic`; else the run's input `coco`"
     ] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
+    device: Annotated[DeviceName, "device to compute on"] = "auto"
     epochs: Annotated[int, "passes over the training set"] = 26
-    max_steps: Annotated[int | None, "end after so many steps, however many epochs that is"] = None
-    batch_per_rank: Annotated[int, "pictures a step on each rank"] = 2
+    max_steps: Annotated[int | None, "end after this many steps, in place of --epochs"] = None
+    batch_per_rank: Annotated[int, "pictures per step on each rank"] = 2
     lr: Annotated[float, "peak of SGD's learning rate for 16 pictures a step over all ranks"] = 0.02
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
-    warmup_steps: Annotated[int, "steps of linear warm-up, at most a quarter of all"] = 1000
-    precision: Annotated[PrecisionName, "what the network computes in; weights are fp32"] = "fp32"
+    warmup_steps: Annotated[int, "steps of linear warm-up (at most a quarter of all steps)"] = 1000
+    precision: Annotated[
+        PrecisionName, "precision of the network's arithmetic; weights are fp32"
+    ] = "fp32"
     backbone: Annotated[BackboneName, "the ResNet under the feature pyramid"] = "resnet50"
     image_size: Annotated[int, "pixels that a picture's shorter side is scaled to"] = 800
     regions_per_image: Annotated[
@@ -87,10 +93,12 @@ class Options(TrainingOptions):
     weights: Annotated[
         Path | None, "begin from, or predict with: .safetensors, torchvision's .pth, checkpoints"
     ] = None
-    backbone_weights: Annotated[Path | None, "begin from a classifier's weights"] = None
+    backbone_weights: Annotated[
+        Path | None, "begin from a classifier's weights; `none` begins from random ones"
+    ] = None
     evaluate: Annotated[bool, "COCO's figures after each epoch and at the end"] = True
     predict: Annotated[
-        Path | None, "draw what --weights find in this picture, in place of training"
+        Path | None, "draw the objects that --weights find in this picture; do not train"
     ] = None
 
     def __post_init__(self) -> None:
@@ -108,7 +116,7 @@ class Options(TrainingOptions):
     @property
     def is_pretrained(self) -> bool:
         """True if training begins from weights of a file."""
-        return self.weights is not None or self.backbone_weights is not None
+        return {self.weights, self.backbone_weights} - {None, NO_WEIGHTS} != set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +202,7 @@ def prepare(options: Options, ranks: Ranks) -> Job:
         weights=options.weights,
         backbone_weights=options.backbone_weights,
         folder=folder,
+        is_made=options.data == SYNTHETIC,
         regions_per_image=options.regions_per_image,
         say=print if world.is_main else lambda _: None,
     )
@@ -238,7 +247,13 @@ def train(job: Job) -> None:
     figures: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,

@@ -17,6 +17,7 @@ from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
 from trainer.common.whole_file import write_whole
+from trainer.pytorch.networks import find_weights
 from trainer.pytorch.state import Tensors, load_weights, read_files
 
 BackboneName = Literal["resnet18", "resnet34", "resnet50", "resnet101"]
@@ -85,25 +86,32 @@ def make_network(
     weights: Path | None,
     backbone_weights: Path | None,
     folder: Path,
+    is_made: bool,
     regions_per_image: int,
     say: Callable[[str], None],
 ) -> MaskRCNN:
-    """Make the network with fresh weights, or with those of files.
+    """Make the network with the weights of files, here or in `folder`, that of the data.
 
-    A file that is not there is looked for in `folder`, that of the data. Raises TrainingError where
-    one does not fit.
+    Fresh ones are for data that is made for a try-out (`is_made`), or asked for. Raises
+    TrainingError where a file is not there or does not fit.
     """
+    if weights is None:
+        backbone_weights = find_weights(
+            backbone_weights, folder, option="--backbone-weights", is_made=is_made
+        )
+    else:
+        weights = find_weights(weights, folder, option="--weights", is_made=is_made)
     network = build_network(
         design,
         is_pretrained=weights is not None or backbone_weights is not None,
         regions_per_image=regions_per_image,
     )
     if weights is not None:
-        trained = read_weights(_find(weights, folder))
+        trained = read_weights(weights)
         num_known = load_trained(network, design, trained)
         say(f"`{trained.name}` knows {num_known} of {len(design.classes)} classes")
     if backbone_weights is not None:
-        load_backbone(network, _find(backbone_weights, folder))
+        load_backbone(network, backbone_weights)
     return network
 
 
@@ -192,11 +200,6 @@ def load_backbone(network: MaskRCNN, path: Path) -> None:
         raise TrainingError(
             message, hint="a ResNet classifier's weights, and its --backbone"
         ) from None
-
-
-def _find(path: Path, folder: Path) -> Path:
-    beside = folder / path
-    return beside if beside.exists() and not path.exists() else path
 
 
 def _read_checkpoint(path: Path) -> Weights:

@@ -1,6 +1,6 @@
 """Trains the small CNN of the MNIST examples on MNIST's IDX files, on any number of ranks.
 
-    python -m trainer.pytorch.mnist --data data/digits
+    launch shell pytorch -- python -m trainer.pytorch.mnist --data data/digits
     launch run digits
 
 The batch size is that of all ranks together, and so is the learning rate: 1, 2 and 4 ranks
@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -47,6 +47,7 @@ from trainer.pytorch.program import run_program
 from trainer.pytorch.strategy import Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.mnist"
+MAIN_FIGURE = MainFigure(split="test", name="accuracy", goal="max")
 SYNTHETIC = "synthetic"
 NUM_CLASSES = 10
 EVALUATION_BATCH = 1024  # of all ranks together
@@ -62,18 +63,18 @@ class Options(TrainingOptions):
         str | None, "folder of IDX files, or `synthetic`; else the run's input `digits`"
     ] = None
     strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "where to compute"] = "auto"
+    device: Annotated[DeviceName, "device to compute on"] = "auto"
     epochs: Annotated[int, "passes over the training set"] = 8
     batch_size: Annotated[int, "pictures a step, over all ranks together"] = 64
     lr: Annotated[float, "Adadelta's learning rate for that total batch"] = 1.0
     lr_decay: Annotated[float, "factor on the learning rate after each epoch"] = 0.7
-    precision: Annotated[PrecisionName, "what the network computes in"] = "fp32"
-    dist_backend: Annotated[Backend | None, "what DDP's ranks talk by"] = None
+    precision: Annotated[PrecisionName, "precision of the network's arithmetic"] = "fp32"
+    dist_backend: Annotated[Backend | None, "backend by which DDP's ranks communicate"] = None
     dist_url: Annotated[
         str | None, "where DDP's ranks meet, tcp://HOST:PORT or file:///FILE; else MASTER_ADDR"
     ] = None
-    rank: Annotated[int | None, "this process among the ranks, from 0; else RANK"] = None
-    world_size: Annotated[int | None, "number of ranks; else WORLD_SIZE"] = None
+    rank: Annotated[int | None, "rank of this process, from 0 (default: RANK)"] = None
+    world_size: Annotated[int | None, "number of ranks (default: WORLD_SIZE)"] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,7 +176,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,
@@ -292,7 +299,7 @@ def evaluate(job: Job, position: Position, guard: Guard) -> tuple[float, float]:
     guard.settle()
     loss_total, num_right = job.ranks.strategy.sum(totals).tolist()
     if not math.isfinite(loss_total):
-        message = "training has diverged: the loss of the test set is no finite number"
+        message = "training has diverged: the loss of the test set is not finite"
         raise TrainingError(message, hint=hint(job.options))
     return loss_total / num_images, num_right / num_images
 

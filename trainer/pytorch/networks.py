@@ -10,10 +10,15 @@ from torch import nn
 from torchvision.models import ResNet, get_model
 
 from trainer.common.errors import TrainingError
+from trainer.data.prepare.published import WEIGHTS
+from trainer.data.prepare.weights import by_hand, weights_name
 from trainer.pytorch.state import load_weights
 
 NetworkName = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 HEAD = "fc."
+SUFFIXES = (".pth", ".safetensors")
+# `--weights none`: train from scratch.
+NO_WEIGHTS = Path("none")
 
 
 def build_resnet(name: NetworkName, num_classes: int) -> ResNet:
@@ -23,6 +28,33 @@ def build_resnet(name: NetworkName, num_classes: int) -> ResNet:
     2017, arXiv 1706.02677 (the last batch norm of a block starts at 0).
     """
     return get_model(name, weights=None, num_classes=num_classes, zero_init_residual=True)
+
+
+def find_weights(path: Path | None, folder: Path, *, option: str, is_made: bool) -> Path | None:
+    """Find the file that training begins with, here or beside the data in `folder`; None from scratch.
+
+    Data that is made for a try-out needs no weights; on other data training from scratch has to be
+    asked for by `none`. Raises TrainingError where it is not, and where the file is in no place.
+    """
+    if path == NO_WEIGHTS or (path is None and is_made):
+        return None
+    from_scratch = f"{option} none trains from scratch"
+    if path is None:
+        message = f"{option} is not given, and training from scratch has to be asked for"
+        hint = f"{option} FILE, which `launch data prepare` puts beside the data; {from_scratch}"
+        raise TrainingError(message, hint=hint)
+    for place in (path, folder / path):
+        if place.exists():
+            return place
+    message = f"there are no weights `{path}`, neither here nor beside the data in `{folder}`"
+    others = sorted(each.name for each in folder.glob("*") if each.suffix in SUFFIXES)
+    if others:
+        hint = f"{option} {others[0]}, which is there; {from_scratch}"
+        raise TrainingError(message, hint=hint)
+    published = [each for each in WEIGHTS.values() if weights_name(each) == path.name]
+    where = by_hand(published[0], folder) if published else f"put the file into {folder}"
+    named = f" as {path.name}" if published else ""
+    raise TrainingError(message, hint=f"{where}{named}, and push it with the data; {from_scratch}")
 
 
 def load_pretrained(network: ResNet, path: Path, *, say: Callable[[str], None]) -> None:

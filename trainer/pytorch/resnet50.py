@@ -1,6 +1,7 @@
 """Trains ResNet-50 on ImageNet, or on any pictures in class folders, on any number of ranks.
 
-    python -m trainer.pytorch.resnet50 --data synthetic --image-size 64 --epochs 4
+    launch shell pytorch -- python -m trainer.pytorch.resnet50 \\
+        --data synthetic --image-size 64 --epochs 4
     launch run resnet50-pytorch-synthetic
 
 `--data` takes a folder (docs/training-resnet50.md), `synthetic` for a small set of JPEGs that is
@@ -24,7 +25,7 @@ from torch import nn
 from torch.nn import functional
 
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -55,6 +56,7 @@ from trainer.pytorch.program import run_program
 from trainer.pytorch.strategy import Ranks, StrategyName, pick_device
 
 PROGRAM = "trainer.pytorch.resnet50"
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +170,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = Progress(
             metrics,

@@ -39,14 +39,14 @@ class Snapshot:
     weights: frozenset[str] = frozenset()
 
     def files(self) -> dict[str, bytes]:
-        """Give the checkpoint's files; raises TrainingError where a weight is no finite number.
+        """Give the checkpoint's files; raises TrainingError where a weight is not finite.
 
         A loss may still have been finite when its gradients were not: to keep what came of them
         would in the end replace every checkpoint that one could go on from.
         """
         for name in sorted(self.weights):
             if not bool(torch.isfinite(self.model[name]).all()):
-                message = f"training has diverged: weights of {name} are no finite numbers"
+                message = f"training has diverged: weights of {name} are not finite"
                 raise TrainingError(message)
         return {
             "model.safetensors": save(self.model),

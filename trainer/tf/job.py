@@ -232,9 +232,9 @@ def average_statistics(job: Job) -> None:
 
 
 def require_finite(job: Job, found: Mapping[str, float]) -> None:
-    """Raises TrainingError where an evaluation's loss is no finite number."""
+    """Raises TrainingError where an evaluation's loss is not finite."""
     if not math.isfinite(found["loss"]):
-        message = "training has diverged: the loss of the validation set is no finite number"
+        message = "training has diverged: the loss of the validation set is not finite"
         raise TrainingError(message, hint=job.options.hint)
 
 

@@ -1,6 +1,7 @@
 """Trains ResNet-50 on ImageNet, or on any pictures in class folders, on any number of ranks.
 
-    python -m trainer.tf.resnet50 --data synthetic --image-size 64 --epochs 4
+    launch shell tensorflow -- python -m trainer.tf.resnet50 \\
+        --data synthetic --image-size 64 --epochs 4
     launch run resnet50-tf-synthetic
 
 A loop of one's own in TensorFlow, with Horovod's gradient tape. `--data` takes a folder
@@ -20,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.throughput import Throughput
@@ -38,6 +39,7 @@ from trainer.tf.job import (
 from trainer.tf.program import run_program
 
 PROGRAM = "trainer.tf.resnet50"
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 
 # From images, labels and the guard's flags to the sums of the ranks' reports on the step.
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], tf.Tensor]
@@ -62,7 +64,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = job.make_progress(metrics, throughput)
         guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.options.hint)

@@ -1,6 +1,7 @@
 """Trains ResNet-50 with Keras on ImageNet, or on any pictures in class folders, on any ranks.
 
-    python -m trainer.tfkeras.resnet50 --data synthetic --image-size 64 --epochs 4
+    launch shell tensorflow -- python -m trainer.tfkeras.resnet50 \\
+        --data synthetic --image-size 64 --epochs 4
     launch run resnet50-keras-synthetic
 
 The network, the options and the recipe of trainer.tf.resnet50, with Keras 3's `fit` in place of a
@@ -19,7 +20,7 @@ import tensorflow as tf
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
@@ -40,6 +41,7 @@ from trainer.tfkeras.callbacks import Evaluation, Feed, Protocol, WatchedLoss
 from trainer.tfkeras.optimizer import average_gradients
 
 PROGRAM = "trainer.tfkeras.resnet50"
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +74,13 @@ def train(job: Job) -> None:
     found: dict[str, float] = {}
     with (
         contextlib.closing(keeper),
-        Metrics(run_dir.metrics, world, after_step=position.step, trackers=trackers) as metrics,
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
     ):
         progress = job.make_progress(metrics, throughput)
         guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.options.hint)

@@ -1,4 +1,4 @@
-"""Ends runs for good: what was cancelled is not started again by whoever looks at it later.
+"""Cancel runs for good, so that no later command starts them again.
 
 Azure ML forgets a cancel of a job that is over. So a run that could be started again has it written
 beside its record, before Azure ML hears of it; that holds on every machine.

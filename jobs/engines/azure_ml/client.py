@@ -115,7 +115,7 @@ class ArmClient:
         host: str = MANAGEMENT,
         what: str = "",
     ) -> Iterator[Any]:
-        """Yield what a list holds; the next page is asked for when the one before is used up."""
+        """Yield the entries of a list; the next page is requested when the previous one is used up."""
         body = self.get(path, api_version=api_version, query=query, host=host, what=what)
         while True:
             yield from items(body.get("value"))
@@ -125,7 +125,7 @@ class ArmClient:
             body = self._follow("GET", following, what).body
 
     def wait(self, reply: Reply, *, timeout_s: float, what: str = "") -> bool:
-        """Wait for what an answer of 201 or 202 began; whether it was over within `timeout_s`."""
+        """Wait for the end of an operation (201, 202); tell whether it ended within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while True:
             where = _operation(reply)

@@ -40,10 +40,14 @@ def as_json(live: LiveCluster) -> dict[str, Any]:
 
 
 def clusters_table(clusters: Sequence[LiveCluster]) -> str:
-    """Lay out clusters, one a row: nodes by what they do, and what they cost now."""
+    """Lay out clusters, one per row: states of their nodes and current cost."""
     header = ["CLUSTER", "SIZE", "PRIORITY", "STATE", "NODES", "IDLE", "RUNNING", "PREPARING"]
     header += ["LEAVING", "UNUSABLE", "COSTS"]
-    return console.table(header, [_row(each) for each in clusters], right=range(4, 11))
+    rows = [_row(each) for each in clusters]
+    # What no node does first, then what says least.
+    idle = [at for at in range(5, 10) if all(row[at] == "0" for row in rows)]
+    others = [at for at in (8, 7, 2, 5, 6) if at not in idle]
+    return console.table(header, rows, right=range(4, 11), gives_way=[*idle, *others])
 
 
 def _row(live: LiveCluster) -> list[str]:
@@ -61,7 +65,7 @@ def _row(live: LiveCluster) -> list[str]:
 
 
 def total_text(clusters: Sequence[LiveCluster]) -> str | None:
-    """Word what several clusters cost together; None if the rows say it already."""
+    """Word the total cost of several clusters; None if one row shows it already."""
     costs = [each.cost_per_hour for each in clusters if each.nodes]
     known = [cost for cost in costs if cost is not None]
     if len(known) < 2:

@@ -31,7 +31,7 @@ POLL_S = 10.0
 
 
 class NodeCounts(Struct, frozen=True, kw_only=True):
-    """Nodes by what they do; `leaving` ones are still paid for."""
+    """Numbers of nodes by state; `leaving` nodes are still paid for."""
 
     idle: int
     running: int

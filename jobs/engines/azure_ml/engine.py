@@ -135,7 +135,7 @@ class AzureMlEngine:
         cancel_run(self.store, handle)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
-        """Copy what the run made into `into`; see `Engine.fetch`."""
+        """Copy the run's results into `into`; see `Engine.fetch`."""
         from jobs.engines.azure_ml.fetch import fetch_run
 
         return fetch_run(self.store, handle, into)
@@ -153,7 +153,7 @@ class AzureMlEngine:
         return preparation_lines(self.store, handle)
 
     def preparation_news(self, handle: RunHandle) -> Sequence[str]:
-        """Give what the image's build says; see `Attended.preparation_news`."""
+        """Give new lines of the image's build; see `Attended.preparation_news`."""
         from jobs.engines.azure_ml.preparation_logs import BuildNews
 
         news = self._news.setdefault(handle.id, BuildNews(self.store, handle))

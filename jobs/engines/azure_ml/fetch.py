@@ -1,4 +1,4 @@
-"""Brings home what a run has made: outputs, figures, logs of all attempts; while it is on, too.
+"""Download a run's outputs, figures and the logs of all attempts, also while it is on.
 
 What is here already is not asked for again: outputs by the ETag that their copy had, logs by their
 length and last bytes. A file has its name only once it is whole, of one version, and of the MD5 that
@@ -7,19 +7,16 @@ the blob store has of it.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 from msgspec import Struct
 
-from jobs.contracts.errors import EnvironmentFailure
+from jobs.blobs.files import Incoming
+from jobs.blobs.partial_file import PREFIX
 from jobs.contracts.spec import RunHandle
 from jobs.engines.azure_ml.artifacts import job_prefix
 from jobs.engines.azure_ml.log_files import LONGEST_RANGE, OVERLAP, parse_name
@@ -27,18 +24,16 @@ from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.preparation_logs import IMAGE_BUILD, NODES
 from jobs.host import console
 from jobs.host.files import write_file
-from jobs.host.parallel import NUM_THREADS
 from jobs.host.progress import Counter, ProgressLine
 from jobs.host.untrusted import is_file_name, read_json
 from jobs.runs.code import FETCHED
-from jobs.runs.fetch import PART_SUFFIX, fetching_into
+from jobs.runs.fetch import fetching_into
 
 if TYPE_CHECKING:
     from jobs.blobs.store import Blob, BlobStore
     from jobs.engines.azure_ml.runs import CloudRuns
 
 FIGURES = ("metrics.jsonl", "summary.json")
-BLOCK = 8 << 20
 # How often what changes under our hands is listed again.
 _ROUNDS = 3
 
@@ -59,8 +54,13 @@ def fetch_run(runs: CloudRuns, handle: RunHandle, into: Path) -> Path:
 
 
 def local_path(into: Path, name: str) -> Path | None:
-    """Give the file of a blob; None for a name that leads out of the folder, or names no file."""
-    return into.joinpath(*name.split("/")) if is_file_name(name) else None
+    """Give the file of a blob; None for a name that leads out of the folder, or names no file.
+
+    Files that are being received have names of their own, which no output may take.
+    """
+    parts = name.split("/")
+    is_ours = parts[-1].startswith(PREFIX)
+    return into.joinpath(*parts) if is_file_name(name) and not is_ours else None
 
 
 class _Copied(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class _Copied(Struct, frozen=True, kw_only=True):
 
 
 class _Results:
-    """The blobs that the run's nodes have put into the container `runs`.
+    """The blobs that the run's nodes wrote into the container `runs`.
 
     The file FETCHED says what is here, by name: the ETag it had.
     """
@@ -81,33 +81,34 @@ class _Results:
         self._copied = self._read_mark()
 
     def bring(self) -> None:
-        """Copy what is not here yet, or was another version."""
+        """Copy blobs that are missing here or changed."""
+        mode = _mode_of_new_files()
         for _ in range(_ROUNDS):
             missing = [each for each in self._listed() if not self._is_here(*each)]
             if not missing:
                 return
+            incoming = [
+                Incoming(
+                    name=blob.name,
+                    path=target,
+                    bytes=blob.bytes,
+                    mode=mode,
+                    etag=blob.etag,
+                    md5=blob.md5,
+                )
+                for blob, target in missing
+            ]
             line = ProgressLine("fetching", after_s=1.0)
-            num_bytes = sum(blob.bytes for blob, _ in missing)
-            counter = Counter(len(missing), num_bytes, line)
+            counter = Counter(len(incoming), sum(each.bytes for each in incoming), line)
             try:
-                for blob in self._copy_all(missing):
-                    counter.add(1, blob.bytes)
+                # What changed meanwhile is left out: the next round sees.
+                self._blobs.receive(incoming, counter.add, arrived=self._note)
             finally:
                 line.end()
                 self._write_mark()
 
-    def _copy_all(self, missing: Sequence[tuple[Blob, Path]]) -> Iterator[Blob]:
-        """Yield what is copied: small ones side by side, large ones by blocks side by side."""
-        with ThreadPoolExecutor(NUM_THREADS) as pool:
-            small = [each for each in missing if each[0].bytes <= BLOCK]
-            try:
-                yield from pool.map(self._copy_small, small)
-                for blob, target in missing:
-                    if blob.bytes > BLOCK:
-                        yield self._copy(blob, target, pool)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+    def _note(self, file: Incoming) -> None:
+        self._copied[file.name] = _Copied(etag=file.etag, bytes=file.bytes)
 
     def _listed(self) -> Iterator[tuple[Blob, Path]]:
         for prefix in (*FIGURES, "outputs/"):
@@ -137,55 +138,6 @@ class _Results:
         except FileNotFoundError:
             return False
 
-    def _copy_small(self, wanted: tuple[Blob, Path]) -> Blob:
-        return self._copy(*wanted, None)
-
-    def _copy(self, blob: Blob, target: Path, pool: ThreadPoolExecutor | None) -> Blob:
-        """Copy one, going on where an earlier try was cut off; silent where it changed meanwhile."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Of no length that a name adds to: that may be the longest which the disk takes.
-        version = hashlib.sha256(f"{target.name} {blob.etag}".encode()).hexdigest()[:24]
-        part = target.with_name(f".{version}{PART_SUFFIX}")
-        digest = hashlib.md5(usedforsecurity=False)
-        with part.open("a+b") as file:
-            file.seek(0)
-            while chunk := file.read(BLOCK):
-                digest.update(chunk)
-            for content in self._blocks(blob, file.tell(), pool):
-                file.write(content)
-                digest.update(content)
-            size = file.tell()
-        if size != blob.bytes:
-            part.unlink()  # it is another version now, or none: the next round sees
-            return blob
-        if blob.md5 is not None and digest.digest() != blob.md5:
-            part.unlink()
-            message = f"`{blob.name}` arrived damaged: its MD5 differs from the store's"
-            raise EnvironmentFailure(message, hint="fetch again")
-        part.replace(target)
-        self._copied[blob.name] = _Copied(etag=blob.etag, bytes=size)
-        return blob
-
-    def _blocks(self, blob: Blob, start: int, pool: ThreadPoolExecutor | None) -> Iterator[bytes]:
-        """Yield the rest of a blob, with a pool several blocks under way; less where it changed."""
-        if pool is None:
-            content = b""
-            if start < blob.bytes:
-                content = self._blobs.read_range(blob.name, start, blob.bytes, etag=blob.etag)
-            yield content or b""
-            return
-        starts = iter(range(start, blob.bytes, BLOCK))
-        under_way: deque[Future[bytes | None]] = deque()
-        while True:
-            for at in islice(starts, NUM_THREADS - len(under_way)):
-                end = min(at + BLOCK, blob.bytes)
-                asked = pool.submit(self._blobs.read_range, blob.name, at, end, etag=blob.etag)
-                under_way.append(asked)
-            content = under_way.popleft().result() if under_way else None
-            if content is None:
-                return
-            yield content
-
     def _read_mark(self) -> dict[str, _Copied]:
         try:
             return read_json(self._into / FETCHED, dict[str, _Copied])
@@ -206,7 +158,7 @@ class _Logs:
         self._folder = into / "logs" / ("" if attempt == 1 else f"attempt-{attempt}")
 
     def bring(self) -> None:
-        """Append what has come since."""
+        """Append the new part of each log."""
         for folder in ("user_logs/", IMAGE_BUILD, NODES):
             for blob in list(self._artifacts.list(self._job, folder)):
                 name = blob.name.removeprefix(job_prefix(self._job))
@@ -254,3 +206,10 @@ def _tail(file: BinaryIO) -> bytes:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - OVERLAP, 0))
     return file.read(OVERLAP)
+
+
+def _mode_of_new_files() -> int:
+    """Read what this user's umask leaves of a new file's mode."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return 0o666 & ~umask

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobs.contracts.spec import RunState, RunStatus
-from jobs.engines.azure_ml.names import run_of_job
+from jobs.engines.azure_ml.names import MARK, run_of_job
 from jobs.engines.azure_ml.states import Standing, items, judge, mapping, text_in
 from jobs.host.units import utc_text
 from jobs.runs.store import RUN_ID, RunEvent
@@ -47,7 +47,7 @@ def attempt_of(number: int, details: Mapping[str, Any]) -> Attempt:
 
 
 def our_time(text: Any) -> str | None:
-    """Convert a time of Azure to ISO 8601, UTC, microseconds; None for what is no time."""
+    """Convert a time of Azure to ISO 8601, UTC, microseconds; None for an invalid one."""
     try:
         when = datetime.fromisoformat(text)
         when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
@@ -58,7 +58,7 @@ def our_time(text: Any) -> str | None:
 
 
 def created_of(run_id: str) -> str:
-    """Read the time of creation from a run's id; raises ValueError for an id that is no time."""
+    """Read the time of creation from a run's id; raises ValueError for an invalid id."""
     micros = int(run_id[16:], 36)
     if micros >= _SECOND:
         raise ValueError(run_id)
@@ -99,7 +99,7 @@ def events_of(created: str, attempts: Sequence[Attempt], run_id: str) -> list[Ru
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """A run in a list of jobs: what it is, and how its newest attempt stands."""
+    """A run in a list of jobs, with the state of its newest attempt."""
 
     run: str
     attempt: int
@@ -109,6 +109,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     cluster: str
     nodes: int
     processes_per_node: int
+    experiment: str
+    tags: dict[str, str]
 
 
 def listed_runs(jobs: Iterable[Any]) -> Iterable[Listed]:
@@ -141,6 +143,8 @@ def status_of(listed: Listed, run_dir: str, attempt: Attempt | None = None) -> R
         started=attempt.started if attempt is not None else None,
         ended=attempt.ended if attempt is not None else None,
         run_dir=run_dir,
+        experiment=listed.experiment,
+        tags=listed.tags,
     )
 
 
@@ -151,6 +155,8 @@ class _Resources(Struct, frozen=True, kw_only=True, rename="camel"):
 class _Body(Struct, frozen=True, kw_only=True, rename="camel"):
     status: str | None = None
     display_name: str | None = None
+    experiment_name: str | None = None
+    tags: dict[str, str | None] | None = None
     properties: dict[str, str | None] | None = None
     resources: _Resources | None = None
 
@@ -175,20 +181,25 @@ def _listed(row: Any) -> Listed | None:
     per_node = _PROCESSES.fullmatch(told.get("trainyard.processes_per_node") or "1")
     if not is_run(run) or per_node is None:
         return None
+    if body.tags is not None and MARK[0] not in body.tags:
+        return None  # listed by another tag
     standing = judge(body.status or "")
     if standing.state is RunState.FAILED:
         # A list tells no reasons.
         standing = replace(standing, reason=None, cause=None)
     nodes = body.resources.instance_count if body.resources else None
+    name = body.display_name or run
     return Listed(
         run=run,
         attempt=attempt,
         standing=standing,
-        name=body.display_name or run,
+        name=name,
         stack=told.get("trainyard.stack") or "",
         cluster=told.get("trainyard.cluster") or "",
         nodes=max(nodes or 1, 1),
         processes_per_node=int(per_node[0]),
+        experiment=body.experiment_name or name,
+        tags={key: each or "" for key, each in (body.tags or {}).items() if key != MARK[0]},
     )
 
 

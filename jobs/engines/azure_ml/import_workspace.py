@@ -1,4 +1,4 @@
-"""Makes an environment of a workspace that no stack of ours made, from what Azure tells of it.
+"""Make the environment of a workspace that no stack made, from Azure's answers.
 
 Only reads. Data and runs lie in containers that the workspace has datastores for: jobs name their
 places by datastore, `launch` names them by container.

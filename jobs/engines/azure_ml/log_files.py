@@ -37,7 +37,7 @@ class LogName:
 
 
 def parse_name(name: str, num_ranks: int) -> LogName | None:
-    """Read a rank out of a log's name below `user_logs/`; None for a log that is no rank's.
+    """Read the rank from a log's name below `user_logs/`; None for other logs.
 
     Parameter servers are numbered after all ranks, as launchers do it.
     """

@@ -94,7 +94,7 @@ class AttemptLogs:
         self._readings.see((blob.name[start:], blob.bytes) for blob in listed)
 
     def lines(self, since: str | None) -> Iterator[LogLine]:
-        """Yield what had been written at the last look, by time."""
+        """Yield the lines of the last listing, by time."""
         files = self._readings.in_order()
         if since is not None:
             self._skip_to(since, files)
@@ -114,7 +114,7 @@ class AttemptLogs:
         return (line for line in merged_lines if since is None or line.ts >= since)
 
     def last_lines(self, since: str | None) -> Iterator[LogLine]:
-        """Yield what had been written at the last look, newest first; reading goes on from there."""
+        """Yield the lines of the last listing, newest first; reading continues after them."""
         files = self._readings.in_order()
         block = _share(len(files), BLOCK)
         ends = [(each, max(each.size - block, 0), each.size) for each in files]
@@ -131,7 +131,7 @@ class AttemptLogs:
             yield line
 
     def follow(self) -> Iterator[LogLine]:
-        """Yield what is written from the last look on, until the attempt is over."""
+        """Yield lines written after the last listing, until the attempt is over."""
         silent_since_s: float | None = None
         while True:
             began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Name what a run is in Azure ML: its jobs, its code, its checkpoints (pure)."""
+"""Name a run's jobs, code and checkpoints in Azure ML (pure)."""
 
 from __future__ import annotations
 

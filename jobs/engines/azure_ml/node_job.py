@@ -1,4 +1,4 @@
-"""Make what an Azure ML job carries for its ranks: a file beside the code, a command, variables.
+"""Make the parts of an Azure ML job that start its ranks: a file beside the code, a command, variables.
 
 Pure. The file (`snapshot_file`) is the same for every run, so that equal code is uploaded once; what
 is of one run travels as TRAINYARD_RUN, TRAINYARD_ATTEMPT and TRAINYARD_JOB. None holds a secret: names

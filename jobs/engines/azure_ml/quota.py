@@ -53,7 +53,7 @@ class Quota(Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> int:
-        """vCPUs that can still be had; a limit may have been lowered below what is used."""
+        """Free vCPUs; negative if the limit was lowered below the usage."""
         return max(self.limit - self.used, 0)
 
 
@@ -231,7 +231,7 @@ def _price(cluster: Cluster, num_nodes: int) -> str:
 
 
 def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
-    """List what fits on other stacks on Azure that are up and can be asked."""
+    """List fitting clusters of other Azure stacks that are up and answer."""
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.stacks.prices import with_list_prices
     from jobs.stacks.read import list_stacks, load_environment
@@ -313,7 +313,7 @@ class _Inputs(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def declared_environment(preview: bytes, stack: str) -> Environment | None:
-    """Read what `pulumi up` would make out of its preview, as far as a quota needs it.
+    """Read the clusters that `pulumi up` would make from its preview, as far as a quota needs them.
 
     None where no cluster on Azure is declared. Raises EnvironmentFailure.
     """

@@ -78,7 +78,7 @@ class WorkspaceGone(PlaceMissing):
 def explain(
     status: int, body: bytes, *, environment: Environment, what: str, host: str
 ) -> CloudRefusal:
-    """Make the error of an answer; `what` says what was tried, as `cancelling ID`."""
+    """Make the error of an answer; `what` names the action, as `cancelling ID`."""
     code, text = reason(body)
     kind, message, hint = _meaning(status, code, text, environment, host)
     said = f"{what}: {message}" if what else message
@@ -94,7 +94,7 @@ def unreachable(error: Exception, *, environment: Environment, host: str) -> Clo
 
 
 def reason(body: bytes) -> tuple[str, str]:
-    """Read the outermost code, and the first line of what Azure says."""
+    """Read the outermost code and the first line of Azure's message."""
     try:
         error = parse_json(body, dict[str, Any])["error"]
     except (msgspec.DecodeError, KeyError):

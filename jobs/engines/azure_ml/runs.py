@@ -43,6 +43,7 @@ from jobs.host.parallel import parallel
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_bounded
 from jobs.runs.cloud_folder import workspace_folder
+from jobs.runs.selection import Selection
 from jobs.runs.store import RunEvent, RunStore, read_record
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 HISTORY = "/history/v1.0"
 # Of longer lists only what has ended on this machine's watch is known in full.
-_MOST_ASKED = 50
+_MOST_ASKED, _LEAST_ASKED = 50, 20
 _LONGEST_RECORD = 16 << 20
 
 
@@ -116,37 +117,73 @@ class CloudRuns:
         """Give the ids that this machine knows, and `last`; nobody waits for Azure at a TAB."""
         return dict.fromkeys(["last", *self.local.names()[:limit]], "")
 
-    def list(self, limit: int | None = 20) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None), newest first."""
+    def names(self) -> list[str]:
+        """List the ids that this machine knows, newest first; asks nobody."""
+        return self.local.names()
+
+    def list(self, limit: int | None = 20, selection: Selection | None = None) -> list[RunStatus]:
+        """Status of the newest `limit` runs (all when None) of a selection, newest first."""
         from jobs.engines.azure_ml.submission import settle_intents
 
         settle_intents(self.environment, lambda run: self.details(run, 1) is not None)
-        found = list(islice(self.listed(), limit))
-        if limit is not None and limit <= _MOST_ASKED:
-            attempts = parallel(
-                lambda each: self.statuses.attempt_of_listed(each, self.runs / each.run), found
-            )
-        else:
-            attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in found]
-        runs = [
-            self._status_of(each, attempt) for each, attempt in zip(found, attempts, strict=True)
-        ]
+        wanted = selection or Selection()
+        seen: set[str] = set()
+        runs = self._wanted_of_listed(limit, wanted, seen)
         # Those that Azure ML has not got (yet): their submit is under way, or was cut off.
-        listed = {each.id for each in runs}
-        oldest = min(listed, default="")
+        oldest = min(seen, default="")
         pending: list[RunStatus] = []
         damaged: list[LaunchError] = []
         for name in self.local.names():
-            if name > oldest and name not in listed and self._is_meant(name):
+            if wanted.is_too_old(name):
+                break
+            if name > oldest and name not in seen and self._is_meant(name):
                 try:
-                    read_record(self.runs / name)
-                    pending.append(self.status(self.handle(name)))
+                    spec = read_record(self.runs / name).plan.spec
+                    if wanted.takes_job(spec.name, spec.experiment, spec.tags):
+                        pending.append(self.status(self.handle(name)))
                 except Unreached:
                     raise
                 except LaunchError as error:
                     damaged.append(error)
         console.warn_damaged(damaged)
-        return sorted([*runs, *pending], key=lambda run: run.id, reverse=True)[:limit]
+        found = [*runs, *filter(wanted.takes, pending)]
+        return sorted(found, key=lambda run: run.id, reverse=True)[:limit]
+
+    def _wanted_of_listed(
+        self, limit: int | None, wanted: Selection, seen: set[str]
+    ) -> list[RunStatus]:
+        """Look at listed runs until `limit` are as wanted; all that were listed are in `seen` then."""
+        rows = self._candidates(wanted, seen)
+        runs: list[RunStatus] = []
+        # Of a state that few have, one run after the other would be asked for.
+        size = max(limit, _LEAST_ASKED) if limit is not None and wanted.states else limit
+        while batch := list(islice(rows, size)):
+            if limit is not None and limit <= _MOST_ASKED:
+                attempts = parallel(
+                    lambda each: self.statuses.attempt_of_listed(each, self.runs / each.run), batch
+                )
+            else:
+                attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in batch]
+            statuses = map(self._status_of, batch, attempts)
+            runs += [each for each in statuses if wanted.takes(each)]
+            if limit is None or len(runs) >= limit:
+                break
+        return runs
+
+    def _candidates(self, wanted: Selection, seen: set[str]) -> Iterator[Listed]:
+        """Yield the listed runs that may be wanted, as far as a list tells; no more than is taken."""
+        # Azure ML has fewer to list where it looks for a tag that is asked for.
+        for each in self.listed(wanted.tags[0][0]) if wanted.tags else self.listed():
+            if wanted.is_too_old(each.run):
+                if each.attempt == 1:
+                    break
+                continue  # a later attempt is listed by its own time
+            seen.add(each.run)
+            # Only the details tell the other states for certain.
+            state = each.standing.state
+            is_such = wanted.takes_job(each.name, each.experiment, each.tags)
+            if is_such and (state is not RunState.COMPLETED or wanted.takes_state(state)):
+                yield each
 
     def _status_of(self, listed: Listed, attempt: Attempt | None) -> RunStatus:
         run_dir = self.runs / listed.run
@@ -189,7 +226,7 @@ class CloudRuns:
         return RunHandle(id=run_id, engine="azureml", run_dir=str(self.runs / run_id))
 
     def record(self, handle: RunHandle) -> RunRecord:
-        """Read what the run was asked to do, and with what."""
+        """Read the run's record: its plan and provenance."""
         record = self._records.get(handle.id)
         if record is None:
             self._bring_record(handle)
@@ -197,9 +234,12 @@ class CloudRuns:
             self._records[handle.id] = record
         return record
 
-    def listed(self) -> Iterator[Listed]:
-        """Yield the runs that Azure ML knows, newest first, a page at a time."""
-        query = {"tag": MARK[0], "listViewType": "ActiveOnly"}
+    def listed(self, tag: str = MARK[0]) -> Iterator[Listed]:
+        """Yield the runs that Azure ML knows, newest first, a page at a time.
+
+        The service chooses jobs by the key of one tag, and by nothing else that is asked for here.
+        """
+        query = {"tag": tag, "listViewType": "ActiveOnly"}
         pages = self.client.pages(
             f"{self.client.workspace}/jobs",
             query=query,
@@ -265,6 +305,8 @@ class CloudRuns:
             started=starts[0] if starts else None,
             ended=last.ended if standing.state.is_terminal() else None,
             run_dir=handle.run_dir,
+            experiment=spec.experiment or spec.name,
+            tags=spec.tags,
         )
 
     def attempts(self, handle: RunHandle) -> Sequence[Attempt]:
@@ -292,7 +334,7 @@ class CloudRuns:
         return None if job is None else {"status": mapping(job.get("properties")).get("status")}
 
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
-        """Tell what an attempt that has not begun waits for, if its cluster tells."""
+        """Give the reason why an attempt waits, if its cluster reports one."""
         spec = self.record(handle).plan.spec
         path = f"{self.client.workspace}/computes/{spec.compute}"
         compute = self.client.find(path, what=f"asking why {handle.id} waits")
@@ -334,7 +376,7 @@ class CloudRuns:
         return {}
 
     def places(self, handle: RunHandle) -> list[tuple[str, str]]:
-        """Name the addresses and folders of the run and of what it makes."""
+        """Name the addresses and folders of the run and its results."""
         workspace, storage = self.environment.workspace, self.environment.storage
         name = job_name(handle.id, self.newest_attempt(handle))
         runs = f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.runs}"

@@ -37,7 +37,7 @@ class Sender(Protocol):
         ...
 
     def provide(self, record: RunRecord, code: Code, copy: Path) -> None:
-        """Upload what the job names, unless the workspace has it."""
+        """Upload the code and images of a job, unless the workspace has them."""
         ...
 
     def put(self, record: RunRecord, code: Code, copy: Path) -> None:
@@ -49,7 +49,7 @@ class Sender(Protocol):
         ...
 
     def provide_missing(self, record: RunRecord, code: Code, copy: Path) -> bool:
-        """Upload again what the workspace had and has no more; tell whether there was any."""
+        """Upload cached uploads again that the workspace has lost; tell whether there were any."""
         ...
 
 

@@ -206,12 +206,12 @@ def _cause_of(text: str) -> Cause | None:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Give an object of an answer; an empty one for what is none."""
+    """Give an object of an answer; an empty one for any other value."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def items(value: Any) -> Sequence[Any]:
-    """Give a list of an answer; an empty one for what is none."""
+    """Give a list of an answer; an empty one for any other value."""
     return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
 
 

@@ -286,7 +286,7 @@ def _lost(number: int, reason: str) -> Attempt:
 
 
 def _wait_on(look: Look, silence: Unreached) -> Look:
-    """Take what was seen last, until that has gone on for too long."""
+    """Use the last known state while Azure is silent, for a limited time."""
     now_s = time.monotonic()
     if look.silent_since_s is None:
         look.silent_since_s = now_s

@@ -237,7 +237,7 @@ class Submission:
         shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def say_uncertain(self) -> None:
-        """Tell who interrupts the sending that it may have been too late."""
+        """Explain after an interrupt that the job may have been sent already."""
         end = f"launch cancel {self.run_dir.name} ends it"
         console.warn(f"interrupted: {self._not_known()}; {_GO_ON}, {end}")
 

@@ -41,7 +41,7 @@ _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 class NotCompared(EnvironmentFailure):
-    """An upload is there already, and what lies there cannot be looked at."""
+    """An upload exists already, and its content cannot be read."""
 
 
 class UploadCache:

@@ -87,7 +87,7 @@ def read_request(plan: Plan) -> V1Request:
 
 
 def v1_request(spec: JobSpec, environment: Environment, *, run: str, code: str) -> V1Request:
-    """Give what makes a run, under the run's id and the name of its code."""
+    """Give the request that makes a run, under the run's id and the name of its code."""
     lasts_s, containers = spec.limits.wall_clock_s, environment.storage.containers
     configuration = V1Configuration(
         target=spec.compute,

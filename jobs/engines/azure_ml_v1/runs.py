@@ -50,8 +50,9 @@ class V1Runs(CloudRuns):
     def why_waiting(self, handle: RunHandle, attempt: Attempt) -> str | None:
         """Tell nothing: azureml-core does not."""
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self, tag: str = "") -> Iterator[Listed]:
         """Yield the runs of this machine: a list of azureml-core's asks every experiment apart."""
+        del tag
         for name in self.local.names():
             run_dir = self.runs / name
             if not (run_dir / "run.json").exists() or read_intent(run_dir) is not None:
@@ -73,6 +74,8 @@ class V1Runs(CloudRuns):
                 cluster=spec.cluster,
                 nodes=spec.nodes,
                 processes_per_node=spec.processes_per_node,
+                experiment=spec.experiment or spec.name,
+                tags=spec.tags,
             )
 
 
@@ -88,6 +91,6 @@ class V1Artifacts:
             yield Blob(name=job_prefix(job) + name, bytes=size, md5=None, etag="")
 
     def read_parts(self, job: str, parts: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-        """Read ranges of logs, in their order; empty for what is gone."""
+        """Read ranges of logs, in their order; empty for deleted logs."""
         if parts:
             yield from self._session.read(job, parts)

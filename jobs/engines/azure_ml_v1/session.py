@@ -52,7 +52,7 @@ class Session:
         self._ask("submit", what=what, folder=str(folder), **msgspec.to_builtins(request))
 
     def details(self, run_id: str) -> dict[str, Any] | None:
-        """Read what the run history says of a run, or None."""
+        """Read a run's details from the run history, or None."""
         return self._ask("details", what=f"asking for the state of {run_id}", run_id=run_id)
 
     def cancel(self, run_id: str) -> None:
@@ -66,7 +66,7 @@ class Session:
         return [(name, size) for name, size in found]
 
     def read(self, run_id: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """Read ranges of logs, in their order; empty for what is not there."""
+        """Read ranges of logs, in their order; empty for missing logs."""
         what = f"reading the logs of {run_id}"
         found = self._ask("read", what=what, run_id=run_id, ranges=ranges)
         return [base64.b64decode(each) for each in found]

@@ -52,7 +52,7 @@ class V1Sender:
 
 
 def lay_folder(code: Code, copy: Path, folder: Path) -> None:
-    """Make the folder that is sent: what travels of the run's copy, and what we put beside it."""
+    """Make the folder to upload: the run's copy of the code, with the files that start its ranks."""
     for each in code.files:
         target = folder / each.name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Asks azureml-core what `launch` wants to know; a program of azureml-core's own environment.
+"""Answer requests of `launch` by azureml-core; runs in azureml-core's own environment.
 
 `python worker.py SUBSCRIPTION RESOURCE_GROUP WORKSPACE`. Requests come on stdin, one JSON object a
 line; each is answered on stdout by {"result": ...} or {"error": {...}}. In between it may ask for a
@@ -52,7 +52,7 @@ class Line:
             self._write(said)
 
     def token(self, _audience: str) -> str:
-        """Ask for a token of whoever is logged in; between requests a thread waits for the next one."""
+        """Get a token of the logged-in identity; between requests a thread waits for the next one."""
         with self._turn:
             self._turn.wait_for(lambda: self._is_asked)
             self._write({"token": True})
@@ -81,7 +81,7 @@ class Worker:
         self._http: Any = None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Do what is asked."""
+        """Answer one request."""
         asked: dict[str, Any] = {name: each for name, each in request.items() if name != "do"}
         return getattr(self, f"do_{request['do']}")(**asked)
 
@@ -102,7 +102,7 @@ class Worker:
         core.Experiment(self._open(), experiment).submit(script, tags=tags, run_id=run_id)
 
     def do_details(self, run_id: str) -> dict[str, Any] | None:
-        """Read what the run history says; None if it knows no such run."""
+        """Read a run's details from the run history; None if it has no such run."""
         run = self._find(run_id)
         if run is None:
             return None
@@ -232,7 +232,7 @@ def make_script(folder: str, wanted: dict[str, Any]) -> Any:
 
 
 def no_telemetry(given: dict[str, Any] | None) -> dict[str, Any]:
-    """Give what is sent beside a run: only what was given."""
+    """Give the optional values of a run that were set."""
     return dict(given or {})
 
 
@@ -273,7 +273,7 @@ def _not_numbers(args: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def bare(text: str) -> str:
-    """Cut the queries of a text's addresses: some of them open what they name."""
+    """Cut the queries of a text's addresses, as some contain credentials."""
     return re.sub(r"\?[^\s'\")>]+", "?...", text)
 
 

@@ -208,6 +208,7 @@ def make_ready(image: str) -> None:
     from jobs.host.progress import step
 
     engine = find_runner()
+    engine.require_running()
     if not engine.has(image):
         with step(f"{image}: fetched by {engine.name}"):
             engine.pull(image)

@@ -199,7 +199,7 @@ class LocalEngine:
             supervision.ask_to_cancel(run_dir)
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
-        """Copy what the run made into `into`; see `Engine.fetch`."""
+        """Copy the run's results into `into`; see `Engine.fetch`."""
         return fetch_run(Path(handle.run_dir), into)
 
 

@@ -1,4 +1,4 @@
-"""Starts, reaps and ends the processes of one gang, and reads what each rank reported."""
+"""Start, reap and end the processes of one gang; read each rank's report."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Gang:
     def start(
         self, interpreter: str, environment: Mapping[str, str], rendezvous: Rendezvous
     ) -> None:
-        """Start all ranks; `environment` is what they share."""
+        """Start all ranks; they share the variables in `environment`."""
         self._helper = rendezvous.helper
         if self._request.launcher == "mpi":
             mpirun = str(Path(interpreter).with_name("mpirun"))
@@ -106,7 +106,7 @@ class Gang:
                 self.is_helper_lost = True
 
     def reports(self) -> list[RankReport]:
-        """Give what is known of each rank, in order."""
+        """Give the state of each rank, in order."""
         return [self._report(each.rank, each.node) for each in self._request.ranks]
 
     def _report(self, rank: int, node: int) -> RankReport:

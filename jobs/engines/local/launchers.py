@@ -27,7 +27,7 @@ RANK_ARGV = ("python", "-I", "-S", PROGRAM_FILE, "rank.json")
 
 
 class RankRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rank: its place, and what only its environment has.
+    """One rank: its place and its own variables.
 
     `task` is its type and index in TensorFlow's cluster. A rank that is not `awaited` serves the
     others and never ends by itself: the run is over without it.
@@ -70,7 +70,7 @@ def read_request(plan: Plan) -> GangRequest:
 
 
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
-    """Decide what the local engine starts for a job.
+    """Decide which processes the local engine starts for a job.
 
     That the job fits the cluster `resolve` has seen to. Raises LaunchError for what this engine
     cannot do.

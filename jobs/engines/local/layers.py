@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import JobSpec
 from jobs.engines.local.submission import inherited_environment
-from jobs.host import console
+from jobs.host import console, trust
 from jobs.host.project import require_trusted, sources_folder
 
 
@@ -59,6 +59,11 @@ def find_pip(spec: JobSpec, python: Path) -> str | None:
 
 
 def _project() -> Path:
+    """Find the project that names pip: this launch's own, else the one that one is in."""
+    from jobs.images.layers import PIP_LOCK
+
+    if (trust.INSTALLED / PIP_LOCK).is_file():
+        return trust.INSTALLED
     project = sources_folder()
     require_trusted(project)
     return project

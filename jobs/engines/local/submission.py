@@ -100,7 +100,7 @@ def _claim(store: RunStore) -> tuple[RunHandle, int]:
 
 
 def _remove_abandoned(store: RunStore) -> None:
-    """Remove what a `launch` had copied that was killed before there was a run."""
+    """Remove copies of a `launch` that was killed before its run existed."""
     try:
         names = [each for each in store.names() if store.is_unfinished(each)]
     except LaunchError:  # to make a run will say it

@@ -1,4 +1,4 @@
-"""Watches a supervisor: when it is gone, ends what it left behind and says how the run ended.
+"""Watch a supervisor; after its death end its processes and record the run's end.
 
 Parent of the supervisor and subreaper: every process of the run, however it detached itself, is
 its descendant. It does nothing else, so that there is nothing in it to go wrong.

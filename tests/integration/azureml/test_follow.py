@@ -86,6 +86,43 @@ def test_a_run_is_seen_through_and_comes_home(launch: AzureLaunch) -> None:
     assert launch.type("logs", run, "--tail", "1", "--rank", "1").out == "[1] step 11 of 1\n"
 
 
+def test_a_run_ends_with_its_figures_and_is_found_by_its_tag(launch: AzureLaunch) -> None:
+    line = {"step": 1, "split": "val", "name": "bleu", "value": 0.5}
+    program = f"""
+import os
+with open(os.environ["TRAINYARD_RUN_DIR"] + "/metrics.jsonl", "w") as file:
+    print({json.dumps(line)!r}, file=file)
+"""
+    job = launch.write_job(
+        program,
+        script=None,
+        command=["python", "train.py"],
+        code=".",
+        outputs={"model": {}},
+        tags={"team": "vision"},
+        experiment="sweep",
+    )
+    typed = launch.type("run", job, "-y", "--no-fetch")
+    assert typed.code == 0, typed.err
+    run, *_ = typed.out.split()
+    shown = json.loads(launch.type("show", run, "--json").out)
+    place = f"{shown['places']['outputs']}model"
+    told = [["val bleu", "0.5000"], ["model", place]]
+    for err in (typed.err, launch.type("wait", run).err):
+        said = [line.split("  ", 1) for line in err.splitlines()]
+        pairs = [[key, value.strip()] for key, value in (each for each in said if len(each) == 2)]
+        assert [each for each in pairs if each in told] == told
+
+    def listed(*words: str) -> list[str]:
+        return [each["id"] for each in json.loads(launch.type("ls", "--json", *words).out)]
+
+    chosen = ("--state", "completed", "--since", "1h", "--experiment", "sweep")
+    assert listed("--tag", "team=vision", *chosen) == [run]
+    assert listed("--tag", "team=audio") == listed("--state", "failed", "--tag", "team") == []
+    (report,) = json.loads(launch.type("report", run, "--json").out)["runs"]
+    assert (report["figures"]["main"]["last"], report["tags"]) == (0.5, {"team": "vision"})
+
+
 def test_a_failure_names_rank_and_exit_code(launch: AzureLaunch) -> None:
     typed = launch.type("run", write_job(launch, code=7), "-y", "--no-fetch")
     run, *_ = typed.out.split()

@@ -102,6 +102,23 @@ def test_setup_runs_once_on_a_node_of_two_ranks_and_its_failure_ends_both(ranks:
     assert (report.stage, report.exit_code) == ("setup", 3)
 
 
+def test_requirements_that_cannot_be_installed_end_the_ranks_of_a_node_with_pips_words(
+    ranks: Ranks,
+) -> None:
+    run, job = ranks.finish(
+        # The only file of this code.
+        "--no-index\nno-such-package\n",
+        launcher="torch",
+        processes_per_node=2,
+        requirements="program.py",
+    )
+    assert job.state == "Failed"
+    lines = [line for rank in (0, 1) for line in ranks.log(run, f"std_log_process_{rank}.txt")]
+    assert lines.count("ERROR: No matching distribution found for no-such-package") == 1
+    report = msgspec.convert(ranks.record(run), RankReport)
+    assert (report.stage, report.exit_code) == ("setup", 1)
+
+
 def test_code_has_the_links_modes_and_folders_that_a_store_of_blobs_forgets(ranks: Ranks) -> None:
     program = """
 import os, subprocess

@@ -31,6 +31,7 @@ from jobs.engines.azure_ml.refusals import CloudRefusal
 from jobs.engines.azure_ml_v1.engine import AzureMlV1Engine
 from jobs.engines.azure_ml_v1.run_configuration import read_request, v1_request
 from jobs.engines.azure_ml_v1.session import WORKER, Session
+from jobs.runs.selection import Selection
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
@@ -205,7 +206,11 @@ def test_a_run_is_submitted_followed_and_fetched(
     kept = f"checkpoints/{handle.id}/step-000000001-aaaaaaaa/weights"
     assert runs.download_blob(kept).readall() == b"1"
     # Whoever types the next command starts anew.
-    assert load_store(engine.environment).list(1) == [status]
+    again = load_store(engine.environment)
+    assert again.list(1) == [status]
+    of_vision = Selection(tags=(("team", "vision"),), states=frozenset({RunState.COMPLETED}))
+    assert again.list(20, of_vision) == [status]
+    assert again.list(20, Selection(tags=(("team", "audio"),))) == []
 
 
 # --- What goes wrong ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import hashlib
 import os
@@ -223,7 +224,7 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
     try:
         assert reached.wait(30)
         # What was answered must have been read.
-        time.sleep(0.3)
+        time.sleep(1.0)
     finally:
         process.kill()
         assert process.wait() == -signal.SIGKILL
@@ -311,6 +312,109 @@ def test_an_interrupt_ends_it_at_once_and_names_nothing(blobs, tmp_path):
         )
     assert set(read_folder(tmp_path / "to").values()) <= {bytes(10)}
     assert not list((tmp_path / "to").glob(".trainyard-*"))
+
+
+# --- Of one version -------------------------------------------------------------------------
+
+
+def version(content: bytes, path: Path, name: str, *, md5: bytes | None = None) -> Incoming:
+    """What is wanted where nobody knows its SHA-256, as of a run's outputs."""
+    etag = hashlib.md5(content).hexdigest()
+    return Incoming(name=name, path=path, bytes=len(content), mode=0o644, etag=etag, md5=md5)
+
+
+def test_versions_arrive_and_are_named(blobs, tmp_path):
+    blobs.blobs.update(contents_of_all_sizes())
+    files = [
+        version(content, tmp_path / name, name, md5=hashlib.md5(content).digest())
+        for name, content in blobs.blobs.items()
+    ]
+    arrived: list[Incoming] = []
+    store_of(blobs.url).receive(files, Moved(), arrived=arrived.append)
+    assert read_folder(tmp_path) == blobs.blobs
+    assert sorted(arrived, key=lambda each: each.name) == sorted(files, key=lambda each: each.name)
+
+
+@pytest.mark.parametrize("size", [1000, LARGE])
+@pytest.mark.parametrize("is_gone", [False, True], ids=["changed", "gone"])
+def test_a_version_that_goes_meanwhile_is_left_out(blobs, tmp_path, size, is_gone):
+    old, new = os.urandom(size), os.urandom(size)
+    blobs.blobs = {"x": old, "other": b"other"}
+    num_left = 1 if size == LARGE else 0
+
+    def change(kind: str, asked: Asked) -> None:
+        nonlocal num_left
+        if asked.target.startswith("/account/data/x"):
+            num_left -= 1
+            if num_left < 0:
+                blobs.blobs.pop("x", None)
+                if not is_gone:
+                    blobs.blobs["x"] = new
+
+    blobs.hook = change
+    arrived: list[Incoming] = []
+    other = version(b"other", tmp_path / "other", "other")
+    files = [version(old, tmp_path / "x", "x"), other]
+    store_of(blobs.url).receive(files, lambda *_: None, arrived=arrived.append)
+    assert arrived == [other]
+    assert read_folder(tmp_path) == {"other": b"other"}
+
+
+def test_a_version_goes_on_where_it_was_cut_off(blobs, tmp_path):
+    content = os.urandom(LARGE)
+    blobs.blobs["x"] = content
+    num_left = 2
+
+    def refuse(kind: str, asked: Asked) -> bytes | None:
+        nonlocal num_left
+        num_left -= 1
+        return answer(403, x_ms_error_code="AuthorizationFailure") if num_left < 0 else None
+
+    blobs.hook = refuse
+    file = version(content, tmp_path / "x", "x")
+    with pytest.raises(EnvironmentFailure, match="AuthorizationFailure"):
+        store_of(blobs.url).receive([file], Moved())
+    (journal,) = tmp_path.glob(".trainyard-*.ranges")
+    num_here = len(journal.read_bytes().splitlines())
+    blobs.hook = lambda _kind, _asked: None
+    blobs.asked.clear()
+    store_of(blobs.url).receive([file], Moved())
+    assert read_folder(tmp_path) == {"x": content}
+    assert (num_here, blobs.asked["GET blob"]) in [(1, 2), (2, 1), (0, 3)]
+
+
+@pytest.mark.parametrize("size", [1000, LARGE])
+def test_a_version_that_has_not_its_md5_never_gets_the_name(blobs, tmp_path, size):
+    content = os.urandom(size)
+    blobs.blobs["x"] = content
+    file = version(content, tmp_path / "x", "x", md5=bytes(16))
+    with pytest.raises(EnvironmentFailure, match="`x` arrived damaged from the store: its MD5 is"):
+        store_of(blobs.url).receive([file], Moved())
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_listing_that_feeds_a_transfer_has_one_thread(blobs, tmp_path):
+    """However many requests it takes: a thread runs one loop at a time."""
+    names = [str(number) for number in range(5)]
+    blobs.blobs = {name: name.encode() for name in names}
+    store, threads = store_of(blobs.url), set[str]()
+    ran, real = asyncio.Runner.run, store.read_range
+
+    def run(self, *args, **options):
+        threads.add(threading.current_thread().name)
+        return ran(self, *args, **options)
+
+    def wanted() -> Iterator[Incoming]:
+        for name in names:
+            content = real(name, 0, 10)
+            assert content is not None
+            yield incoming(content, tmp_path / name, name)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(asyncio.Runner, "run", run)
+        store.receive(wanted(), lambda *_: None)
+    assert read_folder(tmp_path) == blobs.blobs
+    assert len(threads) == 2
 
 
 # --- Damage ---------------------------------------------------------------------------------

@@ -63,16 +63,22 @@ def test_verbs_are_offered(launching):
 
 
 def test_options_are_offered_once_a_dash_is_typed(launching):
-    long = ["--limit", "--all", "--json", "--stack", "--env", "--help"]
+    long = ["--limit", "--name", "--experiment", "--tag", "--state", "--since", "--all"]
+    long += ["--json", "--stack", "--env", "--help"]
     assert complete(launching, "launch ls --") == long
     assert complete(launching, "launch --") == ["--version", "--debug", "--help"]
 
 
 def test_the_datasets_that_can_be_made_and_the_formats_of_shards_are_offered(launching):
-    made = ["digits", "mnist", "hymenoptera", "coco", "imagenet"]
+    made = ["digits", "mnist", "keras-mnist", "hymenoptera", "coco", "imagenet"]
     assert complete(launching, "launch data prepare ") == made
     assert complete(launching, "launch data synthesize i") == ["imagenet"]
     assert complete(launching, "launch data pack --format t") == ["tar", "tfrecord"]
+
+
+@pytest.mark.parametrize("line", ["launch shell p", "launch image path p"])
+def test_images_are_offered_where_their_python_is_wanted(launching, line):
+    assert complete(launching, line) == ["pytorch"]
 
 
 def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
@@ -81,10 +87,14 @@ def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
     launching.write_job("", "Pulumi.dev.yaml")
     (launching.folder / "sub").mkdir()
     launching.write_job("", "sub/job.yaml")
+    launching.write_job("", "sub/train.py")
+    launching.write_job("", "train.py")
     assert complete(launching, "launch run dig") == ["digits", "digest.yaml"]
-    everything = [*catalog_names(), "digest.yaml", "other.yml", "sub/"]
+    everything = [*catalog_names(), "digest.yaml", "other.yml", "train.py", "sub/"]
     assert complete(launching, "launch run ") == everything
-    assert complete(launching, "launch plan sub/") == ["sub/job.yaml"]
+    assert complete(launching, "launch plan sub/") == ["sub/job.yaml", "sub/train.py"]
+    assert complete(launching, "launch init ") == ["train.py", "sub/"]
+    assert complete(launching, "launch jobs mn") == ["mnist", "mnist-synthetic"]
 
 
 def test_runs_are_offered_newest_first(launching):
@@ -174,8 +184,31 @@ def test_a_store_that_hangs_is_not_waited_for(launching):
         assert time.monotonic() - began < 30
 
 
+def test_states_names_and_experiments_of_runs_are_offered(launching):
+    launching.add_run(name="first")
+    launching.add_run(name="second", experiment="sweep")
+    line = f"launch ls --env {launching.env_file}"
+    assert complete(launching, f"{line} --state p") == ["preparing", "preempted"]
+    assert complete(launching, f"{line} --name ") == ["second", "first"]
+    assert complete(launching, f"{line} --experiment ") == ["sweep", "first"]
+
+
 def test_keys_of_a_job_are_offered_for_set(launching):
     assert complete(launching, "launch run digits --set li") == ["limits="]
+
+
+def test_options_of_the_jobs_program_are_offered_for_set(launching):
+    text = "name: x\nimage: pytorch\nmodule: trainer.pytorch.mnist\n"
+    job = launching.write_job(text)
+    for line in ("launch run mnist", f"launch plan {job} -s local"):
+        assert complete(launching, f"{line} --set args.ep") == ["args.epochs="]
+        devices = [f"args.device={name}" for name in ("auto", "cpu", "cuda")]
+        assert complete(launching, f"{line} --set args.device=") == devices
+    assert described(launching, "launch run mnist --set args.epo") == {
+        "args.epochs=": "passes over the training set"
+    }
+    launching.write_job("name: x\nimage: pytorch\nscript: train.py\n", "own.yaml")
+    assert complete(launching, "launch run own.yaml --set args.") == []
 
 
 def test_where_a_file_belongs_the_shell_is_left_to_offer_its_own(launching):

@@ -11,6 +11,7 @@ import pytest
 from jobs.cli import main
 from jobs.contracts.spec import Cluster, Containers, Environment, Storage, Workspace
 from jobs.host.environment_file import write_environment
+from jobs.host.pulumi_command import as_typed_here
 from jobs.host.trust import trust
 from jobs.stacks import reachability
 from tests.fakes.cloud_stack import make_cloud_environment
@@ -162,7 +163,8 @@ def test_ls_lists_the_stacks_with_settings(typed):
 def test_a_stack_that_is_not_up_ends_with_2_and_says_what_to_type(typed, verb):
     code, out, err = typed(verb, with_file=False)
     assert (code, out) == (2, "")
-    assert err == "error: stack `local` is not up\n\nhint: uv run pulumi up -s local\n"
+    hint = as_typed_here("uv run pulumi up -s local")
+    assert err == f"error: stack `local` is not up\n\nhint: {hint}\n"
 
 
 def test_an_export_may_name_the_engine_of_the_first_api(typed, environment, tmp_path):

@@ -56,7 +56,7 @@ def test_a_build_prints_the_reference_and_tells_the_rest(launching, project, eng
         (
             ["build", "pytroch"],
             "no image `pytroch` in {project}/images",
-            "this project has: pytorch, tensorflow",
+            "this project has: pytorch, tensorflow, tensorflow-keras2",
         ),
         (
             ["build", "pytorch"],
@@ -75,6 +75,67 @@ def test_a_mistake_is_explained(launching, project, words, message, hint):
     assert typed.code in {1, 2, 102}
     text = message.format(project=project, choices="cpu, cuda")
     assert typed.err.replace("'cpu', 'cuda'", "cpu, cuda") == f"error: {text}\n\nhint: {hint}\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "start"),
+    [
+        ("Cannot connect to the Docker daemon at unix:///x.sock", "sudo systemctl start docker"),
+        (
+            "permission denied while trying to connect to the Docker daemon socket",
+            "sudo usermod -aG docker $USER, then log in again",
+        ),
+    ],
+)
+@pytest.mark.parametrize("words", [["build"], ["push", "--registry", "r.test/x"]])
+def test_a_docker_without_its_daemon_is_told_before_anything_is_built(
+    launching, project, tmp_path, monkeypatch, words, said, start
+):
+    program = fake_container_engine.install(tmp_path / "bin", "docker")
+    monkeypatch.setenv("FAKE_ENGINE_FAILS", "version")
+    monkeypatch.setenv("FAKE_ENGINE_SAYS", said)
+    typed = launching.type_bare("image", words[0], "pytorch", *words[1:])
+    assert typed.code == 1
+    assert typed.err == (
+        f"error: docker is on PATH, but its daemon does not answer: {said}\n\n"
+        f"hint: {start}; or apt-get install podman, which needs no daemon\n"
+    )
+    assert [call["arguments"] for call in fake_container_engine.calls(program)] == [
+        ["version", "--format", "{{.Server.Version}}"]
+    ]
+
+
+def test_an_image_without_a_lock_is_listed_and_says_what_it_lacks(launching, project):
+    folder = project / "images" / "mine"
+    folder.mkdir()
+    shutil.copyfile(project / "images" / "pytorch" / "Dockerfile", folder / "Dockerfile")
+    typed = launching.type_bare("image", "install", "mine")
+    assert typed.err.startswith(f"error: image `mine` has no {folder / 'requirements.in'}\n")
+    (folder / "requirements.in").write_text("numpy\n")
+    rows = json.loads(launching.type_bare("image", "ls", "--json").out)
+    assert rows[0] == {"name": "mine", "built": False, "runtime": None, "containers": []}
+    row = launching.type_bare("image", "ls").out.splitlines()[1]
+    assert row.split(maxsplit=3)[2:] == ["no", "no lock; `launch image lock mine` writes it"]
+    typed = launching.type_bare("image", "install", "mine")
+    assert (typed.code, typed.err.partition("\n")[0]) == (
+        102,
+        f"error: image `mine` has no lock: {folder / 'requirements.txt'} is not there",
+    )
+    assert typed.err.endswith("hint: launch image lock mine\n")
+
+
+def test_a_new_image_is_listed_at_once_and_says_what_comes_next(launching, project):
+    folder = project / "images" / "mine"
+    typed = launching.type_bare("image", "init", "mine", "--from", "tensorflow")
+    assert (typed.code, typed.out) == (0, f"{folder}\n")
+    assert typed.err == (
+        "packages: images/mine/requirements.in; after a change: launch image lock mine\n"
+        "this machine: launch image install mine, then `image: mine` in a job file\n"
+        "a container: launch image build mine\n"
+    )
+    rows = json.loads(launching.type_bare("image", "ls", "--json").out)
+    assert [each["variant"] for each in rows[0]["containers"]] == ["cpu", "cuda"]
+    assert rows[0]["name"] == "mine"
 
 
 def test_a_push_prints_the_setting_that_pins_the_image(launching, project, engine):
@@ -112,12 +173,12 @@ def test_the_list_has_runtimes_and_containers_old_ones_too(launching, project, e
     (project / "trainer" / "new.py").write_text("")
     new = {
         (name, variant): read_recipe(name, variant, project).reference
-        for name in ("pytorch", "tensorflow")
+        for name in ("pytorch", "tensorflow", "tensorflow-keras2")
         for variant in ("cpu", "cuda")
     }
     typed = launching.type_bare("image", "ls", "--json")
     rows = {row["name"]: row for row in json.loads(typed.out)}
-    assert set(rows) == {"pytorch", "tensorflow"}
+    assert set(rows) == {"pytorch", "tensorflow", "tensorflow-keras2"}
     assert rows["pytorch"]["built"] is False
     current = {"variant": "cpu", "reference": new["pytorch", "cpu"], "built": False}
     assert rows["pytorch"]["containers"] == [

@@ -100,7 +100,7 @@ class TestPush:
 
     def test_one_file_that_is_a_link_out_of_its_folder_is_refused(self, datasets, store, folder):
         (folder / "out").symlink_to("/etc/hostname")
-        with pytest.raises(LaunchError, match="is a link that leads out of the folder"):
+        with pytest.raises(LaunchError, match="is a link to a place outside the pushed folder"):
             datasets.push(folder, "one", only="out")
         assert store.blobs == {}
 

@@ -130,7 +130,10 @@ def test_a_program_that_breaks_is_shown_as_it_broke(tmp_path, monkeypatch, capsy
 def test_an_unknown_dataset_names_those_there_are(tmp_path):
     done = launch("prepare", "cifar", "--to", "x", cwd=tmp_path)
     assert done.returncode == 2
-    assert "(choose from 'digits', 'mnist', 'hymenoptera', 'coco', 'imagenet')" in done.stderr
+    assert (
+        "(choose from 'digits', 'mnist', 'keras-mnist', 'hymenoptera', 'coco', 'imagenet')"
+        in done.stderr
+    )
 
 
 def test_ctrl_c_ends_the_program_gently_and_the_same_command_goes_on(tmp_path):

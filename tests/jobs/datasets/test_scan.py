@@ -16,7 +16,7 @@ import pytest
 from jobs.contracts.errors import LaunchError
 from jobs.datasets import scan as dataset_scan
 from jobs.datasets import scan_cache as scan_state
-from jobs.datasets.scan import scan, scan_these
+from jobs.datasets.scan import digest_blocks, scan, scan_these
 from jobs.datasets.scan_cache import ScanState, cache_folder, lock_work, state_file, sweep
 from jobs.datasets.walk import walk
 from tests.folders import make_folder
@@ -280,3 +280,41 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path, monkeypatch):
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
     assert max(peaks[2:]) <= 1.2 * max(peaks[:2]) + 20_000, peaks
+
+
+class _Digest:
+    """A digest that can be updated only while two others are."""
+
+    def __init__(self, together: threading.Barrier) -> None:
+        self._together = together
+        self.num_updates = 0
+
+    def update(self, _chunk: bytes) -> None:
+        self.num_updates += 1
+        self._together.wait(timeout=60)
+
+    def digest(self) -> bytes:
+        return b"%d" % self.num_updates
+
+
+class TestLargeFiles:
+    def test_three_digests_are_found_at_once_of_few_chunks(self, monkeypatch):
+        together = threading.Barrier(3)
+        made: list[_Digest] = []
+
+        def begin(**_options: object) -> _Digest:
+            made.append(_Digest(together))
+            return made[-1]
+
+        monkeypatch.setattr(hashlib, "sha256", begin)
+        monkeypatch.setattr(hashlib, "md5", begin)
+        num_ahead: list[int] = []
+
+        def chunks():
+            for number in range(100):
+                yield b"chunk"
+                num_ahead.append(number + 1 - min(each.num_updates for each in made))
+
+        assert digest_blocks(chunks()) == (b"100", b"100", b"100", 500)
+        # Of those that are ahead, one is being hashed, which the digests count already.
+        assert max(num_ahead) <= dataset_scan._CHUNKS_AHEAD + 1

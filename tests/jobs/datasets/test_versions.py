@@ -290,7 +290,7 @@ class TestRegister:
     def test_its_files_stay_when_it_is_removed(self, datasets, raw):
         datasets.register("photos", "raw/p")
         removal = datasets.plan_removal("photos@1")
-        assert removal.content_stays == "as it was registered in place:  raw/p/"
+        assert removal.content_stays == "as it was registered in place: raw/p/"
         datasets.remove(removal)
         assert raw.blobs["raw/p/a"] == b"one"
         assert datasets.versions() == []

@@ -150,3 +150,50 @@ def test_a_full_disk_behind_stdout_is_one_clear_error():
         "error: <stdout> cannot be written: No space left on device\n\n"
         "hint: check its destination; is the disk full?\n",
     )
+
+
+WIDE = [["20261121-120000", "resnet50-pytorch", "failed", "1", "no space left on device"]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (
+            80,
+            "RUN              NAME              STATE   N  REASON\n"
+            "20261121-120000  resnet50-pytorch  failed  1  no space left on device",
+        ),
+        (
+            60,
+            "RUN              NAME             STATE   N  REASON\n"
+            "20261121-120000  resnet...ytorch  failed  1  no space lef...",
+        ),
+        (
+            44,
+            "RUN              NAME          REASON\n20261121-120000  resne...orch  no space l...",
+        ),
+        (20, "RUN              NAME        REASON\n20261121-120000  resn...rch  no spac..."),
+    ],
+)
+def test_a_table_fits_the_terminal(monkeypatch, columns, text):
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    header = ["RUN", "NAME", "STATE", "N", "REASON"]
+    found = console.table(header, WIDE, right=(3,), gives_way=(3, 2))
+    assert found == text
+    assert columns == 20 or max(map(len, found.splitlines())) <= columns
+
+
+def test_a_file_gets_every_column_whole(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setenv("COLUMNS", "10")
+    text = console.table(["A", "B"], [["a" * 30, "b" * 30]], gives_way=(1,))
+    assert text == f"A{' ' * 31}B\n{'a' * 30}  {'b' * 30}"
+
+
+def test_a_narrow_table_leaves_out_empty_columns_first(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "12")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert console.table(["A", "EMPTY", "B"], [["aaaa", "", "bbbbb"]]) == "A     B\naaaa  bbbbb"

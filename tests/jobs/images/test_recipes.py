@@ -11,6 +11,7 @@ from jobs.images.recipes import bases, lay_context, read_recipe
 from tests.folders import read_folder
 
 ROOT = Path(__file__).parents[3]
+MENDED = ROOT / "images" / "horovod" / "mended"
 
 
 @pytest.fixture
@@ -28,6 +29,8 @@ def project(tmp_path):
 SHARED = [
     "images/horovod/build.py",
     "images/horovod/check.py",
+    "images/horovod/mend.py",
+    *sorted(f"images/horovod/mended/{path.name}" for path in MENDED.glob("*.py")),
     "images/horovod/requirements.txt",
     "images/horovod/sdist.txt",
 ]
@@ -41,6 +44,8 @@ TRAINER = ["trainer/__init__.py", "trainer/pytorch/mnist.py"]
         ("pytorch", "cuda", "requirements.txt"),
         ("tensorflow", "cpu", "requirements.txt"),
         ("tensorflow", "cuda", "requirements-cuda.txt"),
+        ("tensorflow-keras2", "cpu", "requirements.txt"),
+        ("tensorflow-keras2", "cuda", "requirements-cuda.txt"),
     ],
 )
 def test_the_context_holds_what_the_dockerfile_copies_and_nothing_else(

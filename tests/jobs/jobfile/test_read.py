@@ -16,7 +16,7 @@ name: resnet50-imagenet
 image: pytorch
 launcher: horovod
 module: trainer.pytorch.resnet50
-args: {epochs: 90, lr: 1e-1, amp: true, sizes: [8, 16], version: 1.10, none: null}
+args: {epochs: 90, lr: 1e-1, compile: true, image-size: [224], data: 1.10, weights: null}
 cluster: gpu
 nodes: max
 processes_per_node: 4
@@ -63,10 +63,10 @@ def test_a_whole_job_file_is_read(folder):
         args={
             "epochs": 90,
             "lr": "1e-1",
-            "amp": True,
-            "sizes": [8, 16],
-            "version": "1.10",
-            "none": None,
+            "compile": True,
+            "image-size": [224],
+            "data": "1.10",
+            "weights": None,
         },
         cluster="gpu",
         nodes="max",
@@ -383,7 +383,7 @@ def test_an_unknown_key_is_offered_as_an_option_of_the_program(folder, args, ove
 
 def test_an_unknown_key_is_no_option_where_args_are_words(folder):
     _, hint = mistake(folder, RUNS + "args: [3]\n", "epochs=1")
-    assert hint.startswith("known are name, image, ")
+    assert hint.startswith("known are name, description, image, ")
 
 
 def test_a_scripts_code_is_the_folder_of_its_job_file(folder):
@@ -441,6 +441,31 @@ def test_a_path_that_leads_nowhere_is_refused(folder, text, message, hint):
     (folder / "sub").mkdir()
     expected = message.format(folder=folder, above=folder.parent)
     assert mistake(folder, text) == (expected, hint)
+
+
+@pytest.mark.parametrize(
+    ("program", "place"),
+    [("script: Train.ipynb", "job.yaml:3:1"), ("command: [python3, Train.ipynb]", "job.yaml:3:1")],
+)
+def test_a_notebook_is_refused_with_the_way_to_a_program(folder, program, place):
+    (folder / "Train.ipynb").write_text('{"cells": []}')
+    assert mistake(folder, f"{HEAD}{program}\ncode: .\n") == (
+        f"{place}: `Train.ipynb` is a notebook, which Python cannot run",
+        "jupyter nbconvert --to script Train.ipynb, then name Train.py",
+    )
+
+
+def test_a_trainer_of_the_users_own_is_never_replaced_by_ours(folder):
+    (folder / "trainer").mkdir()
+    (folder / "trainer" / "mine.py").write_text("")
+    text = HEAD + "module: trainer.mine\n"
+    assert mistake(folder, text) == (
+        "job.yaml: `trainer` lies beside the job file, but the job has no `code:`",
+        "add `code: .` to copy the job file's folder",
+    )
+    # Nothing is known of the options of another's program.
+    own = load(folder, text + "code: .\nargs: {anything: 1}\n")
+    assert own.code == CodeLocation(folder=str(folder))
 
 
 def test_a_home_folder_is_not_copied_unasked(folder, monkeypatch):

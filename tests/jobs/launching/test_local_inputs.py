@@ -161,7 +161,10 @@ def test_a_version_that_another_push_took_meanwhile_is_the_next(
 
 @pytest.mark.parametrize(
     ("entry", "message"),
-    [("link", "leads out of the folder"), ("a\\b", "cannot be used in a dataset")],
+    [
+        ("link", "is a link to a place outside the pushed folder"),
+        ("a\\b", "cannot be used in a dataset"),
+    ],
 )
 def test_a_folder_that_no_dataset_can_hold_is_refused_by_the_plan(
     launching: Launching, job: str, store: MemoryStore, entry: str, message: str

@@ -171,7 +171,7 @@ def test_first_line_says_rank_host_and_cause(known: dict[str, Any], line: str) -
 
 
 def diverging(rank: int, at_s: float, *, who: int, extra: str = "") -> RankReport:
-    said = f"training has diverged: the loss of rank {who} is no finite number at step 7{extra}"
+    said = f"training has diverged: the loss of rank {who} is not finite at step 7{extra}"
     lines = f"step 6\nerror: {said}\n[W socket.cpp] some grumbling at the end\n"
     return ended(rank, at_s, exit_code=1, last_lines=lines)
 
@@ -182,7 +182,7 @@ def test_rank_whose_loss_was_no_number_is_named_and_not_the_one_that_left_first(
     assert cause_of(*others, own) == (
         2,
         "diverged",
-        "the loss of rank 2 is no finite number at step 7; samples of rank 2: 5, 9",
+        "the loss of rank 2 is not finite at step 7; samples of rank 2: 5, 9",
     )
     # The others are on their way out with it: it is worth a moment's wait.
     assert not is_conclusive([*others, report(2)])

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Plan, RankError, RunRecord, RunState
 from jobs.runs import charts
 from jobs.runs import report as reports
-from jobs.runs.charts import check_format, draw_report, headings, panel_names, report_label
-from jobs.runs.report import Curve, Figures, RunReport, as_json, remarks, row
+from jobs.runs.charts import check_format, draw_report, headings, panel_names, report_label, thinned
+from jobs.runs.figures import Figure
+from jobs.runs.metrics import Curve
+from jobs.runs.report import Figures, RunReport, as_json
+from jobs.runs.report_text import remarks, report_table
 from jobs.runs.store import read_error, read_status
 from tests.fakes.gangs import make_spec
 from trainer.common.metrics import Metrics
@@ -73,6 +78,23 @@ def make_run(
     return run_dir
 
 
+MAIN = Figure(
+    split="test",
+    name="accuracy",
+    goal="max",
+    axis="epoch",
+    last=0.9,
+    last_at=2,
+    best=0.9,
+    best_at=2,
+)
+
+
+def table(*reports: RunReport) -> list[list[str]]:
+    ids = {each.status.id: each.status.id for each in reports}
+    return [line.split() for line in report_table(reports, ids).splitlines()]
+
+
 def fail(run_dir: Path) -> None:
     error = RankError(
         rank=1,
@@ -93,10 +115,10 @@ class TestReading:
     def test_curves_are_what_the_trainer_wrote(self, tmp_path):
         report = read_report(make_run(tmp_path))
         assert report.curves == [
-            Curve(split="train", name="loss", epochs=[0.5, 1.5], values=[2.0, 1.0]),
-            Curve(split="test", name="loss", epochs=[1, 2], values=[1.0, 0.5]),
-            Curve(split="test", name="accuracy", epochs=[1, 2], values=[0.5, 0.9]),
-            Curve(split="train", name="images_per_s", epochs=[1, 2], values=[1000.4, 1000.4]),
+            Curve(split="train", name="loss", at=[0.5, 1.5], values=[2.0, 1.0]),
+            Curve(split="test", name="loss", at=[1, 2], values=[1.0, 0.5]),
+            Curve(split="test", name="accuracy", at=[1, 2], values=[0.5, 0.9]),
+            Curve(split="train", name="images_per_s", at=[1, 2], values=[1000.4, 1000.4]),
         ]
 
     def test_what_a_node_wrote_too_deep_is_passed_over(self, tmp_path):
@@ -111,7 +133,7 @@ class TestReading:
     def test_figures_come_from_the_summary_else_from_the_last_metrics(self, tmp_path):
         without = read_report(make_run(tmp_path, 1))
         assert without.figures == Figures(
-            epochs=2, test_accuracy=0.9, test_loss=0.5, images_per_s=1000.4
+            epochs=2, test_accuracy=0.9, test_loss=0.5, images_per_s=1000.4, main=MAIN
         )
         summary = {
             "epochs": 2,
@@ -122,9 +144,24 @@ class TestReading:
         }
         report = read_report(make_run(tmp_path, 2, summary=summary))
         assert report.figures == Figures(
-            epochs=2, test_accuracy=0.91, test_loss=0.4, images_per_s=1234.5
+            epochs=2, test_accuracy=0.91, test_loss=0.4, images_per_s=1234.5, main=MAIN
         )
         assert report.summary == summary
+
+    def test_a_program_that_writes_a_summary_alone_has_a_main_figure(self, tmp_path):
+        summary = {"epochs": 3, "val_loss": 0.5, "val_iou": 0.75, "note": "x"}
+        report = read_report(make_run(tmp_path, accuracies=(), summary=summary))
+        assert report.figures.main == Figure(
+            split="val",
+            name="iou",
+            goal="max",
+            axis="epoch",
+            last=0.75,
+            last_at=3,
+            best=0.75,
+            best_at=3,
+        )
+        assert report.curves == []
 
     def test_a_line_cut_off_and_a_broken_summary_do_no_harm(self, tmp_path):
         run_dir = make_run(tmp_path)
@@ -142,22 +179,49 @@ class TestReading:
 class TestRows:
     def test_a_row_has_every_figure(self, tmp_path):
         report = read_report(make_run(tmp_path))
-        expected = (RUN_ID.format(1), "digits", "completed", "2", "2", "90.00%", "0.5000", "1,000")
-        assert row(report) == (*expected, "42 s")
+        assert table(report) == [
+            [
+                *("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "TEST", "ACCURACY", "BEST"),
+                *("TEST", "LOSS", "IMAGES/S", "TIME"),
+            ],
+            [
+                *(RUN_ID.format(1), "digits", "completed", "2", "2", "90.00%", "90.00%"),
+                *("0.5000", "1,000", "42", "s"),
+            ],
+        ]
         assert remarks([report]) == []
+
+    def test_programs_of_different_figures_have_columns_each(self, tmp_path):
+        digits = read_report(make_run(tmp_path, 1))
+        run_dir = make_run(tmp_path, 2, accuracies=())
+        lines = [{"step": 5, "name": "ppl", "value": 40.5}, {"step": 9, "name": "ppl", "value": 41}]
+        (run_dir / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        other = replace(read_report(run_dir), differs={"name": "lm", "lr": "0.1"})
+        header, *rows = table(digits, other)
+        assert header == [
+            *("RUN", "NAME", "DIFFERS", "STATE", "RANKS", "EPOCHS", "TEST", "ACCURACY", "BEST"),
+            *("PPL", "BEST", "TEST", "LOSS", "IMAGES/S", "TIME"),
+        ]
+        assert rows[0][4:] == ["2", "90.00%", "90.00%", "-", "-", "0.5000", "1,000", "42", "s"]
+        assert rows[1][2:] == [
+            *("lr=0.1", "completed", "2", "-", "-", "-", "41.0000", "40.5000", "-", "-", "42", "s"),
+        ]
 
     def test_a_failed_run_says_why(self, tmp_path):
         run_dir = make_run(tmp_path, state=RunState.FAILED, exit_code=3)
         fail(run_dir)
         report = read_report(run_dir)
-        assert row(report)[2] == "failed"
+        assert table(report)[1][2] == "failed"
         assert remarks([report]) == [
             f"{RUN_ID.format(1)} failed after 42 s: rank 1 on box: exit code 3: ValueError: no such thing",
         ]
 
     def test_a_run_without_metrics_says_so(self, tmp_path):
         report = read_report(make_run(tmp_path, accuracies=()))
-        assert row(report)[4:8] == ("-", "-", "-", "-")
+        assert table(report) == [
+            ["RUN", "NAME", "STATE", "RANKS", "TIME"],
+            [RUN_ID.format(1), "digits", "completed", "2", "42", "s"],
+        ]
         assert remarks([report]) == [f"{RUN_ID.format(1)} has no metrics to draw"]
 
     def test_json_has_the_fields_of_a_run_and_its_figures(self, tmp_path):
@@ -176,13 +240,18 @@ class TestRows:
             "started": "2026-11-21T12:00:01.000000Z",
             "ended": "2026-11-21T12:00:43.500000Z",
             "run_dir": str(tmp_path / "runs" / RUN_ID.format(1)),
+            "experiment": "digits",
+            "tags": {},
             "time_s": 42.5,
             "figures": {
                 "epochs": 2.0,
                 "test_accuracy": 0.9,
                 "test_loss": 0.5,
                 "images_per_s": 1000.4,
+                "main": msgspec.to_builtins(MAIN),
             },
+            "metrics": [msgspec.to_builtins(each) for each in report.metrics],
+            "differs": {},
             "summary": {"strategy": "ddp"},
             "error": None,
         }
@@ -199,7 +268,7 @@ class TestPicture:
 
     def test_it_shows_the_very_curves(self, tmp_path):
         report = read_report(make_run(tmp_path))
-        loss, accuracy = charts._figure([report]).axes
+        accuracy, loss, rate = charts._figure([report]).axes
         drawn = {
             line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
             for line in loss.lines
@@ -207,42 +276,73 @@ class TestPicture:
         assert drawn == {"train": ([0.5, 1.5], [2.0, 1.0]), "test": ([1, 2], [1.0, 0.5])}
         (line,) = accuracy.lines
         assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 2], [0.5, 0.9])
-        titles = [panel.get_title(loc="left") for panel in (loss, accuracy)]
+        titles = [panel.get_title(loc="left") for panel in (accuracy, loss, rate)]
         assert (titles, loss.get_xlabel(), accuracy.get_xlabel()) == (
-            ["Loss", "Accuracy"],
+            ["accuracy", "loss", "images_per_s"],
             "epoch",
             "epoch",
         )
-        assert [text.get_text() for text in accuracy.texts] == ["90.0%"]
+        assert [text.get_text() for text in accuracy.texts] == ["90.00%"]
         formatter = accuracy.yaxis.get_major_formatter()
         assert formatter(0.5, 0) == "50%"
 
-    def test_several_runs_get_a_legend_line_each(self, tmp_path):
+    def test_several_runs_are_labelled_by_how_they_differ(self, tmp_path):
         reports = [
             read_report(make_run(tmp_path, 1, summary={"strategy": "horovod"})),
             read_report(make_run(tmp_path, 2, state=RunState.FAILED, exit_code=1)),
         ]
+        reports[0] = replace(reports[0], differs={"lr": "$0.1$"})
         figure = charts._figure(reports)
         (legend,) = figure.legends
-        assert [text.get_text() for text in legend.get_texts()] == [
-            f"digits {RUN_ID.format(1)}, 2 x horovod, 90.0%",
-            f"digits {RUN_ID.format(2)}, 2 x ?, 90.0%, failed",
+        texts = [text.get_text() for text in legend.get_texts()]
+        assert texts == [
+            rf"lr=\$0.1\$  ·  test accuracy 90.00%  ·  {RUN_ID.format(1)}",
+            f"digits  ·  test accuracy 90.00%  ·  failed  ·  {RUN_ID.format(2)}",
         ]
         assert headings(reports) == ("digits: 2 runs", "solid: test, dotted: train")
-        assert report_label(reports[0]) == legend.get_texts()[0].get_text()
+        assert report_label(reports[1]) == texts[1]
 
     def test_the_heading_of_one_run_says_what_it_was(self, tmp_path):
         report = read_report(make_run(tmp_path, summary={"strategy": "horovod"}))
-        subtitle = f"{RUN_ID.format(1)}  ·  completed  ·  2 ranks  ·  horovod  ·  1,000 images/s"
+        subtitle = (
+            f"{RUN_ID.format(1)}  ·  completed  ·  2 ranks  ·  horovod  ·  test accuracy 90.00%"
+            "  ·  1,000 images/s"
+        )
         assert headings([report]) == ("digits", subtitle)
 
-    def test_metrics_of_other_names_get_the_panels_where_there_is_no_loss(self, tmp_path):
+    def test_every_metric_has_a_panel_main_figure_first(self, tmp_path):
         report = read_report(make_run(tmp_path))
-        others = [
-            Curve(split="test", name=name, epochs=[1], values=[2]) for name in ("a", "b", "c")
+        assert panel_names([report]) == ["accuracy", "loss", "images_per_s"]
+        others = [Curve(split="test", name=f"m{n}", at=[1], values=[2]) for n in range(11)]
+        many = replace(report, curves=[*report.curves, *others])
+        assert len([each for each in charts._figure([many]).axes if each.get_visible()]) == 9
+        assert charts.left_out([many]) == ["m7", "m8", "m9", "m10", "images_per_s"]
+
+    def test_what_is_no_number_leaves_a_gap_and_a_name_is_no_formula(self, tmp_path):
+        run_dir = make_run(tmp_path, accuracies=())
+        values = ["1e308", "NaN", "0.5", "null", "-Infinity", "0.25"]
+        lines = [
+            f'{{"step": {n}, "name": "_$x^{{$", "value": {value}}}'
+            for n, value in enumerate(values)
         ]
-        assert panel_names([report]) == ["loss", "accuracy"]
-        assert panel_names([msgspec.structs.replace(report, curves=others)]) == ["a", "b"]
+        (run_dir / "metrics.jsonl").write_text("\n".join(lines))
+        report = read_report(run_dir)
+        (panel,) = charts._figure([report]).axes
+        (line,) = panel.lines
+        assert [None if math.isnan(y) else y for y in line.get_ydata()] == [
+            *(None, None, 0.5, None, None, 0.25),
+        ]
+        assert (panel.get_xlabel(), panel.get_title(loc="left")) == ("step", r" _\$x^{\$")
+        draw_report([report], tmp_path / "a.png")
+
+    def test_of_a_million_points_peaks_and_ends_are_drawn(self):
+        values = [1.0] * 1_000_000
+        values[333_333], values[777_777] = 5.0, -5.0
+        curve = Curve(split="", name="x", at=[float(n) for n in range(1_000_000)], values=values)
+        drawn = thinned(curve)
+        assert len(drawn) <= charts.MAX_POINTS
+        assert [point for point in drawn if point[1] != 1] == [(333_333, 5.0), (777_777, -5.0)]
+        assert (drawn[0], drawn[-1]) == ((0, 1.0), (999_999, 1.0))
 
     def test_a_place_or_a_name_that_will_not_do_is_refused(self, tmp_path):
         report = read_report(make_run(tmp_path))
@@ -258,8 +358,14 @@ class TestCommand:
         typed = launching.type("report")
         assert typed.code == 0
         assert [line.split() for line in typed.out.splitlines()] == [
-            ["RUN", "NAME", "STATE", "RANKS", "EPOCHS", "ACCURACY", "LOSS", "IMAGES/S", "TIME"],
-            [run_dir.name, "digits", "completed", "2", "2", "90.00%", "0.5000", "1,000", "42", "s"],
+            [
+                *("RUN", "NAME", "STATE", "RANKS", "EPOCHS", "TEST", "ACCURACY", "BEST"),
+                *("TEST", "LOSS", "IMAGES/S", "TIME"),
+            ],
+            [
+                *(run_dir.name, "digits", "completed", "2", "2", "90.00%", "90.00%", "0.5000"),
+                *("1,000", "42", "s"),
+            ],
         ]
         assert typed.err == f"\ncurves: {run_dir}/report.png\n"
         assert (run_dir / "report.png").stat().st_size > 10_000

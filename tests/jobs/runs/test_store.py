@@ -164,6 +164,8 @@ def test_status_tells_the_last_event_and_when_it_ran(store: RunStore) -> None:
         "started": "2026-11-21T12:00:01.000000Z",
         "ended": "2026-11-21T12:00:02.000000Z",
         "run_dir": str(run_dir),
+        "experiment": "test",
+        "tags": {},
     }
 
 

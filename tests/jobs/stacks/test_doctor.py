@@ -104,6 +104,21 @@ def test_a_runtime_that_set_up_does_not_make_may_be_missing(project):
     )
 
 
+def test_an_image_without_a_lock_is_named_with_what_locks_it(project):
+    folder = project.root / "images" / "mine"
+    folder.mkdir()
+    (folder / "requirements.in").write_text("numpy\n")
+    found = {check.part: check for check in doctor.check_runtimes(project)}
+    assert set(found) == {"image mine", "image pytorch"}
+    lock = folder / "requirements.txt"
+    assert found["image mine"] == Check(
+        part="image mine",
+        health=Health.NOTE,
+        found=f"image `mine` has no lock: {lock} is not there",
+        mend="launch image lock mine",
+    )
+
+
 def test_a_pulumi_that_does_not_run_is_missing(project, tmp_path):
     wrapper = install(tmp_path / "venv" / "bin", "pulumi", "#!/bin/sh\nexit 1\n")
     assert doctor.check_pulumi(project) == Check(

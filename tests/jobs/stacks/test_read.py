@@ -67,7 +67,13 @@ def test_without_a_folder_backend_the_cache_lasts_ten_minutes(project, monkeypat
 
 def test_another_stack_in_a_folder_backend_follows_its_record(project, monkeypatch, tmp_path):
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/backend")
-    assert error_of(lambda: load_environment("dev")).message == "stack `dev` is not up"
+    (project.root / "Pulumi.dev.yaml").touch()
+    error = error_of(lambda: load_environment("dev"))
+    assert (error.message, error.hint) == (
+        "stack `dev` was never made: Pulumi.dev.yaml has its settings, no more",
+        "uv run pulumi stack init dev, then pulumi up -s dev (docs/azure.md)",
+    )
+    assert error_of(lambda: load_environment("dve")).hint == "did you mean `dev`?"
     record = tmp_path / "backend/.pulumi/stacks/trainyard/dev.json"
     record.parent.mkdir(parents=True)
     record.touch()
@@ -86,6 +92,8 @@ def test_a_stack_that_is_not_up_says_what_to_type(project):
     assert project.calls() == []
 
     project.record(resources=())
+    project.say("", stderr="error: no stack named 'local' found\n", code=255)
+    assert error_of(lambda: load_environment("local")).message == "stack `local` is not up"
     said = "error: current stack does not have output property 'environment'\n"
     project.say("", stderr=said, code=255)
     assert error_of(lambda: load_environment("local")).message == "stack `local` is not up"
@@ -119,7 +127,8 @@ Attempted credentials:
         (
             NO_LOGIN,
             "Pulumi is not logged in",
-            "pulumi login, or export PULUMI_BACKEND_URL=... where the state is in a bucket",
+            "uv run pulumi login, or export PULUMI_BACKEND_URL=... where the state is in a bucket "
+            "(docs/azure-state.md); to run jobs only: --env FILE, which the stack's owner exports",
         ),
         (NO_AZURE, NO_AZURE.partition("\n")[0], "az login, then type the same again"),
     ],

@@ -77,7 +77,7 @@ def test_a_lock_of_another_host_is_refused_and_nothing_else_is_touched(project):
         4711, hostname="elsewhere", taken=datetime.now(UTC) - timedelta(hours=5), name="b"
     )
     error = error_of(lambda: repair("local"), Refused)
-    assert "ada@elsewhere, pid 4711, since 5 h: it is another host" in error.message
+    assert "ada@elsewhere, pid 4711, for 5 h: it is another host" in error.message
     assert dead.exists()
     assert other.exists()
 

@@ -45,14 +45,14 @@ def test_the_one_bad_rank_is_named_and_names_its_samples(rank):
         judge(total(good(1, 4), bad(1), good(1, 4)), TAKEN, rank=rank, hint=HINT)
     own = "; samples of rank 1: 100, 101, 102, 103" if rank == 1 else ""
     assert str(stopped.value) == (
-        "training has diverged: the loss of rank 1 is no finite number at step 120 "
+        "training has diverged: the loss of rank 1 is not finite at step 120 "
         f"(epoch 3, batch 20){own} (hint: a smaller --lr)"
     )
 
 
 def test_several_bad_ranks_are_counted():
     taken = TakenStep(step=1, epoch=1, batch=1, samples=range(20))
-    with pytest.raises(Diverged, match="the loss of 2 ranks is no finite") as stopped:
+    with pytest.raises(Diverged, match="the loss of 2 ranks is not finite") as stopped:
         judge(total(bad(0), bad(2)), taken, rank=1, hint=HINT)
     assert "samples of rank 1: 0, 1, 2" in str(stopped.value)
     assert "14, 15 and 4 more (hint" in str(stopped.value)

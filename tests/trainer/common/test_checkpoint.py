@@ -114,7 +114,7 @@ def test_short_writes_are_not_taken_for_whole_ones(tmp_path):
         (lambda folder: (folder / "manifest.json").write_bytes(b"{}"), "manifest.json: its sha256"),
         (
             lambda folder: (folder / "manifest.json").write_bytes(b'{"a": NaN}'),
-            "manifest.json: NaN is no JSON",
+            "manifest.json: NaN is not JSON",
         ),
         (
             lambda folder: (folder / "manifest.json").write_bytes(b'{"a":' * 100_000),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.limits import largest_file
-from trainer.common.metrics import Metrics
+from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.world import World
 
 
@@ -136,3 +136,15 @@ def test_metrics_that_cannot_be_rewritten_stay_beside_the_new_ones(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
     assert len(said) == 1
     assert said[0].startswith("metrics of the attempt before stay beside the new ones: `")
+
+
+def test_lines_of_the_main_figure_have_its_goal(tmp_path):
+    main = MainFigure(split="val", name="top1", goal="max")
+    with Metrics(tmp_path / "a", World(), main=main) as metrics:
+        metrics.log(step=1, epoch=1, split="train", top1=0.25)
+        metrics.log(step=1, epoch=1, split="val", loss=0.5, top1=0.75)
+    assert [(line["split"], line["name"], line.get("goal")) for line in read(tmp_path / "a")] == [
+        ("train", "top1", None),
+        ("val", "loss", None),
+        ("val", "top1", "max"),
+    ]

@@ -42,7 +42,7 @@ def test_other_values_are_named_with_both():
         require_same(about, {"program": "mnist", "seed": 2, "batch_size": 32}, "step-1")
     assert str(refused.value) == (
         "checkpoint step-1 is of another training: seed 1 there, 2 now, batch_size 64 there, "
-        "32 now (hint: the same values, or another --checkpoint-dir)"
+        "32 now (hint: use the same values, or choose another --checkpoint-dir)"
     )
 
 

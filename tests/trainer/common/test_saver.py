@@ -81,13 +81,13 @@ def test_state_that_is_refused_stops_the_training_and_pushes_nothing_out(tmp_pat
     saver.save(1, dict, {})
 
     def refuse() -> dict[str, bytes]:
-        message = "weights are no finite numbers"
+        message = "weights are not finite"
         raise TrainingError(message)
 
     saver.save(2, refuse, {})
     saver.wait()
     assert (saver.failure, saver.num_failed, steps(tmp_path)) == (SaveFailure.STATE, 1, [1])
-    assert said == ["no checkpoint of step 2 is written: weights are no finite numbers"]
+    assert said == ["no checkpoint of step 2 is written: weights are not finite"]
 
 
 def test_our_own_mistake_is_raised_where_the_training_waits(tmp_path):

@@ -93,7 +93,7 @@ def _why_unsafe(name: str, parts: list[str]) -> str | None:
             part.strip(" ").rstrip(".") != part for part in parts
         ),
         f"a name is {len(parts)} folders deep": len(parts) > MOST_FOLDERS,
-        "a name is no Unicode text": not _can_encode(name),
+        "a name is not Unicode text": not _can_encode(name),
         "a name is too long": _is_long(parts),
         "a name is a device on Windows": any(_DEVICES.fullmatch(part) for part in parts),
     }

@@ -86,8 +86,8 @@ def _header(source: Source, record: bytes) -> _Header:
     if record[257:263] == b"ustar\0" and record[345]:
         name = f"{_text(source, record[345:500])}/{name}"
     size, mode = _number(record[124:136]), _number(record[100:108])
-    _require(source, name, size is not None and size >= 0, "a size is no number")
-    _require(source, name, mode is not None, "a mode is no number")
+    _require(source, name, size is not None and size >= 0, "a size is not a number")
+    _require(source, name, mode is not None, "a mode is not a number")
     return _Header(kind=record[156:157], name=name, bytes=size or 0, mode=mode or 0)
 
 
@@ -106,7 +106,7 @@ def _text(source: Source, field: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise refusal(source.name, text, "a name is no Unicode text") from None
+        raise refusal(source.name, text, "a name is not Unicode text") from None
 
 
 def _said_before(source: Source, header: _Header) -> dict[str, str]:
@@ -148,7 +148,7 @@ def _pax_records(source: Source, name: str, content: bytes) -> dict[str, str]:
 
 def _pax_size(source: Source, name: str, text: str) -> int:
     is_number = text.isascii() and text.isdigit() and len(text) < 20
-    _require(source, name, is_number, "a size is no number")
+    _require(source, name, is_number, "a size is not a number")
     return int(text)
 
 

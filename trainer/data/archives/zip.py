@@ -33,7 +33,7 @@ def read_directory(path: Path) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(path) as archive:
             members = sorted(archive.infolist(), key=lambda member: member.header_offset)
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-        message = f"`{path.name}` is no whole zip archive: {error}"
+        message = f"`{path.name}` is not a complete zip archive: {error}"
         raise TrainingError(message, hint=GET_AGAIN) from None
     size = path.stat().st_size
     names = MemberNames(path.name)
@@ -121,7 +121,7 @@ def _content(source: ArchiveFile, info: zipfile.ZipInfo) -> Iterator[memoryview]
         crc = zlib.crc32(piece, crc)
         yield piece
     if crc != info.CRC:
-        message = f"`{source.name}` is damaged: `{member_path(info)}` is not what its checksum says"
+        message = f"`{source.name}` is damaged: `{member_path(info)}` does not match its checksum"
         raise TrainingError(message, hint=GET_AGAIN)
 
 

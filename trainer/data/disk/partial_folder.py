@@ -32,7 +32,7 @@ class PartialFolder:
         try:
             for folder in (self.data, self.state):
                 folder.mkdir(parents=True, exist_ok=True)
-            self._lock.enter_context(locked(self._partial, "wait for it, or give another --to"))
+            self._lock.enter_context(locked(self._partial, "wait for it, or choose another --to"))
         except OSError as error:
             raise self.unwritable(error) from None
         return self
@@ -60,7 +60,7 @@ class PartialFolder:
                 f"`{self.target.parent}` has {free / 1e6:,.0f} MB free, "
                 f"and {(num_bytes - there) / 1e6:,.0f} MB are needed"
             )
-            raise TrainingError(message, hint="free some space, or give a folder of another disk")
+            raise TrainingError(message, hint="free some space, or choose a folder on another disk")
 
     def finish(self) -> None:
         """Give the folder its name.
@@ -81,7 +81,7 @@ class PartialFolder:
     def unwritable(self, error: OSError) -> TrainingError:
         """Give the error for a disk that refused a write."""
         message = f"`{self.target}` cannot be written: {error.strerror}"
-        return TrainingError(message, hint="free some space, or give another folder")
+        return TrainingError(message, hint="free some space, or choose another folder")
 
 
 def is_free(target: Path) -> bool:

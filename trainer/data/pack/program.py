@@ -19,6 +19,7 @@ import hashlib
 import json
 import random
 import re
+import shutil
 import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,8 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Another number where equal folders come to be packed in another way.
 _VERSION = 1
 _INTERRUPTED = 130
+# Of files of pretrained weights; no picture has one.
+_WEIGHTS = {".pth", ".safetensors"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("error: interrupted (hint: type the same again: it goes on)", file=sys.stderr)
+        print("error: interrupted (hint: type the same again to continue)", file=sys.stderr)
         return _INTERRUPTED
     return 0
 
@@ -148,6 +151,7 @@ def pack(folder: Path, target: Path, *, encoding: Format, shard_bytes: int, even
         partial.require_room(plan.num_bytes + plan.num_samples * _SAMPLE_OVERHEAD_BYTES)
         written = _write_shards(partial, plan, events)
         index = _write_index(partial.data, plan, written)
+        _copy_weights(folder, partial.data)
         partial.finish()
     _tell_done(events, target, index)
 
@@ -202,7 +206,7 @@ def _forget_other_plan(partial: PartialFolder, plan: Plan, events: Events) -> No
     if begun == plan.digest:
         return
     if begun:
-        events.tell("note", "what was begun here was of other files: it is packed anew")
+        events.tell("note", "the unfinished shards here are of other files: packing starts again")
     partial.empty()
     write_whole(path, plan.digest.encode())
 
@@ -278,6 +282,13 @@ def _write_index(folder: Path, plan: Plan, written: Mapping[str, WrittenShard]) 
     )
     write_index(folder, index)
     return index
+
+
+def _copy_weights(folder: Path, target: Path) -> None:
+    """Take pretrained weights along, which lie beside the pictures."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _WEIGHTS and path.is_file():
+            shutil.copyfile(path, target / path.name)
 
 
 def _tell_done(events: Events, target: Path, index: Index) -> None:

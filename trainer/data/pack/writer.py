@@ -133,7 +133,7 @@ def read_picture(path: str, expected: int) -> bytes:
         raise TrainingError(message, hint="get the file again") from None
     if len(data) != expected:
         message = f"`{path}` changed while it was being packed"
-        raise TrainingError(message, hint="type the same again when nothing writes there")
+        raise TrainingError(message, hint="type the same again when no program writes there")
     return data
 
 

@@ -127,7 +127,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise _wrong(path, str(error)) from None
     if not isinstance(found, dict):
-        raise _wrong(path, "it is no JSON object")
+        raise _wrong(path, "it is not a JSON object")
     return cast("dict[str, Any]", found)
 
 

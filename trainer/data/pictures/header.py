@@ -77,7 +77,7 @@ def require_few_pixels(width: int, height: int, name: str) -> None:
 
 def not_whole(name: str, why: str) -> TrainingError:
     """Give the error for a picture that cannot be decoded."""
-    message = f"`{name}` is no whole picture: {why}"
+    message = f"`{name}` is not a complete picture: {why}"
     return TrainingError(message, hint="get the file again, or take it away")
 
 

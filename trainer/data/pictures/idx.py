@@ -51,7 +51,7 @@ def _unpack(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes())
     except (OSError, EOFError) as error:
-        message = f"`{path}` is no whole gzip file: {error}"
+        message = f"`{path}` is not a complete gzip file: {error}"
         raise TrainingError(message, hint="get the file again") from None
 
 
@@ -59,7 +59,7 @@ def _parse(path: Path, content: bytes) -> tuple[tuple[int, ...], bytes]:
     zeros, kind, num_dimensions = struct.unpack(">HBB", content[:4].ljust(4, b"\xff"))
     start = 4 + 4 * num_dimensions
     if zeros != 0 or kind != _UNSIGNED_BYTE or len(content) < start:
-        message = f"`{path}` is no IDX file of unsigned bytes"
+        message = f"`{path}` is not an IDX file of unsigned bytes"
         raise TrainingError(message, hint="get the file again")
     shape = struct.unpack(f">{num_dimensions}I", content[4:start])
     if len(content) - start != math.prod(shape):

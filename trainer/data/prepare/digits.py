@@ -77,8 +77,8 @@ def _require_digits(folder: Path, images: Any, labels: list[int], events: Events
             and filecmp.cmpfiles(made, folder, MNIST_FILES, shallow=False)[1:] == ([], [])
         )
     if not is_same:
-        message = f"`{folder}` is there already, and is no prepared digits"
-        raise TrainingError(message, hint="choose another --to, or take it away")
+        message = f"`{folder}` exists already, and is not a prepared digits"
+        raise TrainingError(message, hint="choose another --to, or remove it")
 
 
 def _load_digits() -> tuple[Any, list[int]]:

@@ -114,7 +114,7 @@ def _require_room(missing: Sequence[Archive], folder: Path) -> None:
     lacking = needed + _SPARE_BYTES - shutil.disk_usage(folder).free
     if needed > 0 and lacking > 0:
         message = f"`{folder}` lacks {lacking / 1e9:.1f} GB of room for the download"
-        raise TrainingError(message, hint="free it, or choose another --from")
+        raise TrainingError(message, hint="free some space, or choose another --from")
 
 
 class _Part:
@@ -206,10 +206,12 @@ def _fetch(archive: Archive, part: _Part, backoff_s: Sequence[float]) -> None:
     except OSError as error:
         message = f"`{part.path}` cannot be written: {error.strerror or error}"
         raise TrainingError(
-            message, hint="mend this, and type the same again: it goes on"
+            message, hint="correct this, then type the same again to continue"
         ) from None
     message = f"`{archive.name}` was not downloaded: {'; '.join(dict.fromkeys(failures))}"
-    raise TrainingError(message, hint="type the same again later, or put the file there yourself")
+    stated = f"{archive.checksum.algorithm.upper()} {archive.checksum.digest}"
+    hint = f"type the same again later, or get {archive.urls[0]} ({stated}) into {part.path.parent}"
+    raise TrainingError(message, hint=hint)
 
 
 def _fetch_from(

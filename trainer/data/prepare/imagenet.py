@@ -105,7 +105,7 @@ def train_files(source: ArchiveFile) -> Iterator[Member]:
         name = f"{source.name}:{packed.name}"
         for member in tar_members(Section(source, name, packed.bytes)):
             if not member.name.endswith(".JPEG") or "/" in member.name:
-                raise refusal(name, member.name, "a member is no picture of a class")
+                raise refusal(name, member.name, "a member is not a picture of a class")
             member.name = f"train/{matched[1]}/{member.name}"
             yield member
 

@@ -1,7 +1,7 @@
 """Makes a data set's folder in the form its trainers read, from the archives it is published as.
 
     python -m trainer.data.prepare imagenet --from archives --to data/imagenet
-    python -m trainer.data.prepare coco|mnist|hymenoptera --from archives --to DIR --download
+    python -m trainer.data.prepare coco|mnist|keras-mnist|hymenoptera --from archives --to DIR --download
     python -m trainer.data.prepare digits --to data/digits
 
 Interrupted at any time, the same command goes on. The folder gets its name when all of it is there
@@ -28,6 +28,12 @@ from trainer.data.prepare.fetch import fetch_archives
 from trainer.data.prepare.published import Archive, Checksum, expected_checksums, read_checksums
 from trainer.data.prepare.staging import Staging, Unpacked, is_prepared
 from trainer.data.prepare.unpack import Progress, unpack
+from trainer.data.prepare.weights import (
+    place_weights,
+    require_checksum,
+    require_weights,
+    weights_name,
+)
 
 _IMAGENET_PAGE = "https://www.image-net.org/download-images"
 
@@ -76,12 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 events,
                 checksums=arguments.checksums,
                 download=arguments.download,
+                weights=None if arguments.no_weights else published.WEIGHTS.get(arguments.dataset),
             )
     except (TrainingError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("error: interrupted (hint: type the same again: it goes on)", file=sys.stderr)
+        print("error: interrupted (hint: type the same again to continue)", file=sys.stderr)
         return 130
     return 0
 
@@ -94,22 +101,32 @@ def _parser() -> argparse.ArgumentParser:
         dest="source",
         type=Path,
         metavar="DIR",
-        help="where the archives are (digits: none)",
+        help="folder that holds the archives (digits: none)",
     )
     parser.add_argument("--to", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--download", action="store_true", help="get archives that are missing")
+    parser.add_argument("--download", action="store_true", help="download missing archives")
     parser.add_argument(
         "--checksums",
         type=Path,
         metavar="FILE",
-        help="of archives you packed yourself, as md5sum or sha256sum writes them",
+        help="checksums of your own archives, in the format of md5sum or sha256sum",
+    )
+    parser.add_argument(
+        "--no-weights",
+        action="store_true",
+        help="leave out the pretrained weights that the data set's job begins with",
     )
     parser.add_argument("--json", action="store_true", help="print events as JSON lines")
     return parser
 
 
 def _require_no_archives(arguments: argparse.Namespace) -> None:
-    options = {"--from": "source", "--download": "download", "--checksums": "checksums"}
+    options = {
+        "--from": "source",
+        "--download": "download",
+        "--checksums": "checksums",
+        "--no-weights": "no_weights",
+    }
     for option, name in options.items():
         if getattr(arguments, name):
             message = f"digits come with scikit-learn, not from archives: {option} is of no use"
@@ -132,11 +149,12 @@ def prepare_archives(
     checksums: Path | None = None,
     download: bool = False,
     archives: Sequence[Archive] | None = None,
+    weights: Archive | None = None,
 ) -> None:
     """Make the folder `target` from the archives in `source`; a whole one that is there stays.
 
-    `archives` stand in for the published ones of the same names, from other places. Raises
-    TrainingError where an archive is missing, wrong, cut off or unsafe.
+    `archives` stand in for the published ones of the same names, from other places; `weights` is
+    the file of pretrained weights that comes to lie beside the pictures. Raises TrainingError where an archive is missing, wrong, cut off or unsafe.
     """
     wanted = _DATASETS[dataset]
     archives = archives or wanted.archives
@@ -144,23 +162,48 @@ def prepare_archives(
         names = ", ".join(archive.name for archive in archives)
         message = f"ImageNet asks its users to register: get {names} from {_IMAGENET_PAGE}"
         raise TrainingError(message, hint=f"put them into {source}, leave --download out")
-    if there := is_prepared(target, dataset):
-        PartialFolder(target).forget_finished()
-        _tell_done(target, there, events, changed=False)
-        return
     listed = read_checksums(checksums) if checksums else None
+    if weights is not None and listed is not None:
+        weights = replace(weights, checksum=listed.get(weights.name, weights.checksum))
+    usual = published.WEIGHTS.get(dataset)
+    if there := is_prepared(target, dataset, beside=weights_name(usual) if usual else ""):
+        PartialFolder(target).forget_finished()
+        added = weights is not None and _add_weights(weights, source, target, events, download)
+        _tell_done(target, there, events, changed=added)
+        return
     sources = _Sources(
         archives=archives, folder=source, expected=expected_checksums(archives, listed)
     )
     if download:
-        fetch_archives(archives, source, events)
+        fetch_archives([*archives, *([weights] if weights else [])], source, events)
     _require_archives(archives, source, dataset)
+    if weights is not None:
+        require_weights(weights, source)
     with Staging(target, dataset) as staging:
         parts = wanted.plan(sources, staging)
         _unpack_all(parts, sources, staging, events)
         wanted.check(staging.folder)
-        made = staging.finish(tuple(root for part in parts for root in part.roots))
+        roots = [root for part in parts for root in part.roots]
+        if weights is not None:
+            place_weights(weights, source, staging.folder)
+            roots.append(weights_name(weights))
+        made = staging.finish(tuple(roots))
     _tell_done(target, made, events, changed=True)
+
+
+def _add_weights(
+    weights: Archive, source: Path, target: Path, events: Events, download: bool
+) -> bool:
+    """Put the weights into a folder that was prepared before; tell whether they were missing."""
+    made = target / weights_name(weights)
+    if made.is_file():
+        require_checksum(made, weights, shown=made)
+        return False
+    if download:
+        fetch_archives([weights], source, events)
+    require_weights(weights, source)
+    place_weights(weights, source, target)
+    return True
 
 
 def _require_archives(archives: Sequence[Archive], source: Path, dataset: str) -> None:
@@ -246,6 +289,11 @@ def _plan_mnist(sources: _Sources, _: Staging) -> list[_Part]:
     ]
 
 
+def _plan_keras(sources: _Sources, _: Staging) -> list[_Part]:
+    (archive,) = sources.archives
+    return [_part(sources, archive, zipped_sets.keras_files, ("datasets",))]
+
+
 def _part(
     sources: _Sources,
     archive: Archive,
@@ -273,6 +321,9 @@ _DATASETS: dict[str, _DataSet] = {
     ),
     "coco": _DataSet(archives=published.COCO, plan=_plan_coco, check=_check_nothing_more),
     "mnist": _DataSet(archives=published.MNIST, plan=_plan_mnist, check=_check_mnist),
+    "keras-mnist": _DataSet(
+        archives=published.KERAS_MNIST, plan=_plan_keras, check=_check_nothing_more
+    ),
     "hymenoptera": _DataSet(
         archives=published.HYMENOPTERA, plan=_plan_hymenoptera, check=_check_nothing_more
     ),

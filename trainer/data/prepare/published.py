@@ -2,7 +2,9 @@
 
 Checksums: ImageNet's MD5s stand on its download page (and in torchvision's datasets/imagenet.py);
 COCO's and MNIST's sizes and SHA-256s are those of TensorFlow Datasets' url_checksums; that of the
-ants and bees is in PyTorch's tutorials, .jenkins/download_data.py.
+ants and bees is in PyTorch's tutorials, .jenkins/download_data.py; that of MNIST as one file is in
+Keras, datasets/mnist.py. The names of torchvision's weights hold the first 8 digits of their SHA-256;
+the whole ones are as several public projects list them.
 """
 
 from __future__ import annotations
@@ -106,6 +108,14 @@ MNIST = (
         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     ),
 )
+KERAS_MNIST = (
+    Archive(
+        name="mnist.npz",
+        num_bytes=11_490_434,
+        checksum=_sha256("731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"),
+        urls=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",),
+    ),
+)
 HYMENOPTERA = (
     Archive(
         name="hymenoptera_data.zip",
@@ -114,6 +124,26 @@ HYMENOPTERA = (
         urls=("https://download.pytorch.org/tutorial/hymenoptera_data.zip",),
     ),
 )
+
+
+def _torchvision(name: str, num_bytes: int, digest: str) -> Archive:
+    url = f"https://download.pytorch.org/models/{name}"
+    return Archive(name=name, num_bytes=num_bytes, checksum=_sha256(digest), urls=(url,))
+
+
+# Weights that know ImageNet, for the job of a data set to begin with (torchvision's IMAGENET1K_V1).
+WEIGHTS = {
+    "hymenoptera": _torchvision(
+        "resnet18-f37072fd.pth",
+        46_830_571,
+        "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
+    ),
+    "coco": _torchvision(
+        "resnet50-0676ba61.pth",
+        102_530_333,
+        "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
+    ),
+}
 
 
 def read_checksums(path: Path) -> dict[str, Checksum]:
@@ -128,7 +158,7 @@ def read_checksums(path: Path) -> dict[str, Checksum]:
         matched = _LINE.fullmatch(line)
         algorithm = _ALGORITHMS.get(len(matched[1])) if matched else None
         if not matched or not algorithm or algorithm not in hashlib.algorithms_available:
-            message = f"line {number} of `{path}` is no checksum and file name"
+            message = f"line {number} of `{path}` is not a checksum and a file name"
             raise TrainingError(message, hint="sha256sum *.tar* > FILE")
         name = Path(matched[2]).name
         origin = f"`{path.name}` lists"

@@ -147,10 +147,10 @@ class Staging:
         write_whole(self._state, json.dumps(state).encode())
 
 
-def is_prepared(target: Path, dataset: str) -> tuple[int, int] | None:
+def is_prepared(target: Path, dataset: str, *, beside: str = "") -> tuple[int, int] | None:
     """Give files and bytes of a data set that is whole already, None where there is nothing yet.
 
-    Raises TrainingError where something else lies there, or where files were lost since.
+    The file `beside` the pictures is none of them. Raises TrainingError where something else lies there, or where files were lost since.
     """
     if is_free(target):
         return None
@@ -160,16 +160,17 @@ def is_prepared(target: Path, dataset: str) -> tuple[int, int] | None:
     except (OSError, ValueError, KeyError, TypeError):
         stated = None
     if stated is None:
-        message = f"`{target}` is there already, and is no prepared {dataset}"
-        raise TrainingError(message, hint="choose another --to, or take it away")
+        message = f"`{target}` exists already, and is not a prepared {dataset}"
+        raise TrainingError(message, hint="choose another --to, or remove it")
     num_files, num_bytes = count_files(target)
-    found = (num_files - 1, num_bytes - (target / RECEIPT).stat().st_size)
+    others = [target / name for name in (RECEIPT, beside) if name and (target / name).is_file()]
+    found = (num_files - len(others), num_bytes - sum(each.stat().st_size for each in others))
     if found != stated:
         message = (
             f"`{target}` was prepared with {stated[0]} files of {stated[1]} bytes, "
             f"and has {found[0]} of {found[1]} now"
         )
-        raise TrainingError(message, hint="take it away, and type the same again")
+        raise TrainingError(message, hint="remove it, then type the same again")
     return found
 
 

@@ -150,4 +150,4 @@ def _create(path: str) -> int:
 
 def _unwritten(staging: Staging, error: OSError) -> TrainingError:
     message = f"`{error.filename or staging.folder}` cannot be written: {error.strerror}"
-    return TrainingError(message, hint="mend this, and type the same again: it goes on")
+    return TrainingError(message, hint="correct this, then type the same again to continue")

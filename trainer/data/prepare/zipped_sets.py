@@ -1,9 +1,10 @@
-"""Selects the files of COCO's, the ants and bees' and MNIST's archives, and their places.
+"""Selects the files of the archives of COCO, ants and bees, and MNIST, and their places.
 
     train2017.zip val2017.zip annotations_trainval2017.zip
     -> train2017/*.jpg, val2017/*.jpg, annotations/instances_*.json
     hymenoptera_data.zip -> train/ants/*.jpg, train/bees/*.jpg, val/...
     train-images-idx3-ubyte.gz, ... -> train-images-idx3-ubyte, ...
+    mnist.npz -> datasets/mnist.npz
 
 Captions and keypoints of COCO are left out, no trainer here reads them; of the ants and bees a
 `.gif` that says a picture was not found.
@@ -62,11 +63,21 @@ def mnist_files(path: Path) -> Contents:
     return Contents(files=files, unpacked_bytes=_MOST_IDX_BYTES)
 
 
+def keras_files(path: Path) -> Contents:
+    """Put one of Keras's own files where Keras looks for it."""
+
+    def files(source: ArchiveFile) -> Iterator[Member]:
+        num_bytes = path.stat().st_size
+        yield Member(name=f"datasets/{path.name}", bytes=num_bytes, content=source.rest())
+
+    return Contents(files=files, unpacked_bytes=path.stat().st_size)
+
+
 def _zip_files(path: Path, kept: re.Pattern[str]) -> Contents:
     """Keep the members whose names match, under the name in the pattern's group."""
     directory = [info for info in read_directory(path) if kept.fullmatch(member_path(info))]
     if not directory:
-        message = f"`{path.name}` holds nothing of what it should"
+        message = f"`{path.name}` holds none of the expected files"
         raise TrainingError(message, hint=GET_AGAIN)
 
     def files(source: ArchiveFile) -> Iterator[Member]:

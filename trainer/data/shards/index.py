@@ -205,14 +205,14 @@ def _parse_split(entry: Mapping[str, Any]) -> Split:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        message = f"{value!r} is no text"
+        message = f"{value!r} is not text"
         raise TypeError(message)
     return value
 
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        message = f"{value!r} is no count"
+        message = f"{value!r} is not a count"
         raise TypeError(message)
     return value
 
@@ -222,7 +222,7 @@ def _path(value: Any) -> str:
     path = PurePosixPath(_text(value))
     is_plain = value.isprintable() and "\\" not in value and str(path) == value
     if not is_plain or path.is_absolute() or ".." in path.parts or not path.parts:
-        message = f"{value!r} is no path below the folder"
+        message = f"{value!r} is not a path below the folder"
         raise ValueError(message)
     return value
 

@@ -7,7 +7,7 @@
     DIR/<set>/<block>           a block and its trailer; its time is when it was wanted last
     DIR/<set>/<block>.<n>.new   a block that is being written, locked by who writes it
 
-The blocks that were wanted longest ago give way: not read, since of what is fetched ahead of its
+Blocks are evicted by age of their last request, not of their last read, since of what is fetched ahead of its
 use all is needed, and of what was read yesterday nothing. What is under a block's name is whole or
 is not given: a trailer of length and CRC-32 is looked at before a process's first read of it. The
 folder may be taken away at any time; the cache begins anew. Nothing is deleted but files of such

@@ -29,7 +29,7 @@ def check_own_server(connection: socket.socket) -> None:
         return
     owners = _listeners(host, port)
     if not owners:
-        message = f"nobody listens on port {port} of {host} any more"
+        message = f"no process listens on port {port} of {host} now"
         raise ConnectionError(message)
     if owners != {os.geteuid()}:
         message = f"port {port} of {host}, the store's, is held by another user of this machine"

@@ -232,7 +232,7 @@ class RangeStore:
             raise self._changed(file.path)
 
     def _changed(self, path: str) -> TrainingError:
-        message = f"`{path}` in the store {self._endpoint} is not what was pushed, or has changed"
+        message = f"`{path}` in the store {self._endpoint} differs from the pushed file"
         return TrainingError(message, hint="push the dataset again, and name the new version")
 
     def __del__(self) -> None:
@@ -280,7 +280,7 @@ def _read_key(path: Path, kind: KeyKind) -> str:
     try:
         key = path.read_text(encoding="ascii").strip().removeprefix("?")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         message = f"the store's {kind} in `{path}` cannot be read: {why}"
         raise TrainingError(message, hint="start the run again from its checkpoint") from None
     # http.client would show the whole address, signature and all, in its error.

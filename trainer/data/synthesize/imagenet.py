@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("error: interrupted (hint: type the same again: it goes on)", file=sys.stderr)
+        print("error: interrupted (hint: type the same again to continue)", file=sys.stderr)
         return _INTERRUPTED
     return 0
 

@@ -89,7 +89,7 @@ def _is_there(folder: Path, about: dict[str, object]) -> bool:
         raise TrainingError(message, hint="an empty or a new folder")
     if found is not None and found != about:
         message = f"`{folder}` holds a set of other pictures: {json.dumps(found)}"
-        raise TrainingError(message, hint="another folder, or the same arguments")
+        raise TrainingError(message, hint="choose another folder, or the same arguments")
     return found is not None
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound, Refused
 from jobs.engines.azure_ml.client import Reply
+from jobs.engines.azure_ml.cluster_view import clusters_table
 from jobs.engines.azure_ml.clusters import (
     LiveCluster,
     NodeCounts,
@@ -17,6 +18,7 @@ from jobs.engines.azure_ml.clusters import (
     require_scaling,
     set_scale,
 )
+from jobs.host import console
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 from tests.fakes.gangs import make_environment
 
@@ -177,3 +179,15 @@ def test_this_machine_is_no_cluster_that_scales(tmp_path):
 )
 def test_idle_times_are_read_as_azure_writes_them(text, seconds):
     assert idle_seconds(text) == seconds
+
+
+def test_a_narrow_table_of_clusters_leaves_out_what_no_node_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(console, "terminal_width", lambda: 80)
+    header, row = clusters_table([GPU]).splitlines()
+    assert header.split() == [
+        *("CLUSTER", "SIZE", "PRIORITY", "STATE", "NODES", "RUNNING", "PREPARING", "COSTS"),
+    ]
+    assert row.split()[-5:] == ["of", "1-2", "1", "1", "unknown"]
+    assert max(len(header), len(row)) <= 80

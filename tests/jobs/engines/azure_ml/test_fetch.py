@@ -10,7 +10,6 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import JobRetry, RunHandle
-from jobs.engines.azure_ml import fetch
 from jobs.engines.azure_ml.fetch import fetch_run, local_path
 from jobs.runs.code import FETCHED
 from jobs.runs.fetch import LOCK
@@ -22,8 +21,7 @@ PREEMPTED = "PreemptionError: Nodes of this job got pre-empted."
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryRuns:
-    monkeypatch.setattr(fetch, "BLOCK", 10)
+def runs(tmp_path: Path) -> MemoryRuns:
     made = MemoryRuns(tmp_path / "state")
     made.memory.blobs = {
         f"{RUN}/run.json": b"{}",
@@ -71,6 +69,18 @@ def test_a_run_comes_home_once(
     assert [each for each in runs.memory.requests if not each.startswith("list")] == []
 
 
+def test_an_output_with_the_name_of_a_file_on_its_way_stays_in_the_store(
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.memory.blobs[f"{RUN}/outputs/.trainyard-x.part"] = b"no"
+    fetch_run(runs, handle, tmp_path / "here")
+    assert files(tmp_path / "here") == WHOLE
+    said = (
+        "`outputs/.trainyard-x.part` is not a valid file name here; the file stays in the store\n"
+    )
+    assert said in capsys.readouterr().err
+
+
 def test_what_is_new_or_changed_comes_later(
     runs: MemoryRuns, handle: RunHandle, tmp_path: Path
 ) -> None:
@@ -98,56 +108,46 @@ def test_what_an_attempt_before_called_a_file_may_be_a_folder_now(
 
 
 def test_a_cut_off_fetch_goes_on_where_it_was(
-    runs: MemoryRuns, handle: RunHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path
 ) -> None:
     name = f"{RUN}/outputs/model/weights.bin"
-    real = runs.memory.read_range
 
-    def cut_off(blob: str, start: int, end: int, *, etag: str | None = None) -> bytes | None:
-        if blob == name and start >= 40:
+    def cut_off(blob: str) -> None:
+        if blob == name:
             message = "the line is cut"
             raise EnvironmentFailure(message)
-        return real(blob, start, end, etag=etag)
 
-    monkeypatch.setattr(runs.memory, "read_range", cut_off)
+    runs.memory.before_receive = cut_off
     with pytest.raises(EnvironmentFailure, match="cut"):
         fetch_run(runs, handle, tmp_path / "here")
-    monkeypatch.setattr(runs.memory, "read_range", real)
+    runs.memory.before_receive = lambda _: None
     runs.memory.requests.clear()
     fetch_run(runs, handle, tmp_path / "here")
     assert files(tmp_path / "here") == WHOLE
-    ranges = [int(each.split()[2]) for each in runs.memory.requests if f"range {name}" in each]
-    assert sorted(ranges) == [40, 50, 60, 70, 80, 90]
+    received = [each for each in runs.memory.requests if each.startswith("receive")]
+    assert received == [f"receive {name}"]
 
 
 def test_a_file_that_changes_meanwhile_is_of_one_version(
-    runs: MemoryRuns, handle: RunHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path
 ) -> None:
     name = f"{RUN}/outputs/model/weights.bin"
-    real = runs.memory.read_range
 
-    def change(blob: str, start: int, end: int, *, etag: str | None = None) -> bytes | None:
-        if start == 50 and runs.memory.blobs[name] == bytes(range(95)):
+    def change(blob: str) -> None:
+        if blob == name:
             runs.memory.blobs[name] = b"n" * 95
-        return real(blob, start, end, etag=etag)
 
-    monkeypatch.setattr(runs.memory, "read_range", change)
+    runs.memory.before_receive = change
     fetch_run(runs, handle, tmp_path / "here")
     assert files(tmp_path / "here") == {**WHOLE, "outputs/model/weights.bin": b"n" * 95}
+    assert runs.memory.requests.count(f"receive {name}") == 2
 
 
 def test_a_file_that_goes_meanwhile_leaves_nothing(
-    runs: MemoryRuns, handle: RunHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: MemoryRuns, handle: RunHandle, tmp_path: Path
 ) -> None:
     name = f"{RUN}/outputs/model/weights.bin"
-    real = runs.memory.read_range
-
-    def remove(blob: str, start: int, end: int, *, etag: str | None = None) -> bytes | None:
-        if start == 50:
-            runs.memory.blobs.pop(name, None)
-        return real(blob, start, end, etag=etag)
-
-    monkeypatch.setattr(runs.memory, "read_range", remove)
+    runs.memory.before_receive = lambda _: runs.memory.blobs.pop(name, None)
     fetch_run(runs, handle, tmp_path / "here")
     assert "weights" not in " ".join(files(tmp_path / "here"))
 
@@ -155,7 +155,7 @@ def test_a_file_that_goes_meanwhile_leaves_nothing(
 def test_a_damaged_file_gets_no_name(runs: MemoryRuns, handle: RunHandle, tmp_path: Path) -> None:
     name = f"{RUN}/outputs/empty"
     runs.memory._md5[name] = hashlib.md5(b"something").digest()
-    with pytest.raises(EnvironmentFailure, match="damaged"):
+    with pytest.raises(EnvironmentFailure, match="its MD5 is"):
         fetch_run(runs, handle, tmp_path / "here")
     assert "outputs/empty" not in files(tmp_path / "here")
 

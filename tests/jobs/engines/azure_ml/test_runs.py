@@ -18,6 +18,7 @@ from jobs.engines.azure_ml.intents import Intent, write_intent
 from jobs.engines.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
 from jobs.engines.azure_ml.retry import begin_again
 from jobs.runs.failure import RankReport
+from jobs.runs.selection import Selection
 from jobs.runs.store import RunEvent
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.cloud_stack import make_cloud_environment
@@ -51,6 +52,8 @@ def job(run: str, status: str = "Completed", **resources: Any) -> dict[str, Any]
     return {
         "name": run,
         "properties": {
+            "tags": {"trainyard": "1"},
+            "experimentName": "sweep",
             "status": status,
             "displayName": "train",
             "properties": {f"trainyard.{key}": value for key, value in own.items()},
@@ -86,6 +89,8 @@ def test_a_run_goes_through_its_states(runs: MemoryRuns) -> None:
         "started": "2026-11-21T12:00:10.000000Z",
         "ended": "2026-11-21T12:01:10.500000Z",
         "run_dir": handle.run_dir,
+        "experiment": "test",
+        "tags": {},
     }
 
 
@@ -271,6 +276,53 @@ def test_a_list_takes_no_more_jobs_than_it_shows(runs: MemoryRuns) -> None:
     assert [each.id for each in listed] == [f"20261121-1200{n}-0000" for n in (59, 58, 57)]
     assert runs.scripted.num_listed == 3
     assert (listed[0].name, listed[0].world_size, listed[0].cluster) == ("train", 6, "cpu")
+
+
+def test_a_list_is_of_the_runs_that_are_wanted(runs: MemoryRuns) -> None:
+    ids = [f"20261121-1200{n:02}-0000" for n in range(59, -1, -1)]
+    runs.scripted.jobs = [job(run) for run in ids]
+    for number, run in enumerate(ids):
+        body = runs.scripted.jobs[number]["properties"]
+        body["displayName"] = f"job-{number % 2}"
+        body["tags"] |= {"seed": str(number % 3)}
+        body["experimentName"] = "sweep" if number < 6 else "other"
+        # Only the details tell that a run which failed was preempted.
+        is_last = number == 59
+        body["status"] = "Failed" if is_last else "Completed"
+        told = details("Failed", PREEMPTED, ended=30) if is_last else details("Completed", ended=30)
+        runs.scripted.details[run] = [told]
+
+    def listed(limit: int | None = 20, **wanted: Any) -> list[str]:
+        return [each.id for each in runs.list(limit, Selection(**wanted))]
+
+    assert listed(2, name="job-1") == [ids[1], ids[3]]
+    assert listed(name="job-1", experiment="s*", tags=(("seed", "0"),)) == [ids[3]]
+    assert listed(states=frozenset({RunState.PREEMPTED})) == [ids[59]]
+    assert listed(states=frozenset({RunState.FAILED})) == []
+    runs.scripted.num_listed = 0
+    assert listed(since="2026-11-21T12:00:58.000000Z") == ids[:2]
+    assert runs.scripted.num_listed == 3
+    (status,) = runs.list(1)
+    assert (status.experiment, status.tags) == ("sweep", {"seed": "0"})
+
+
+def test_a_list_by_a_tag_asks_for_it_and_takes_only_ours(runs: MemoryRuns) -> None:
+    theirs = job("20261121-120001-0001")
+    theirs["properties"]["tags"] = {"team": "vision"}
+    runs.scripted.jobs = [theirs, job(RUN)]
+    runs.scripted.jobs[1]["properties"]["tags"]["team"] = "vision"
+    runs.scripted.details[RUN] = [details("Completed", ended=30)]
+    wanted = Selection(tags=(("team", "vision"),))
+    assert [each.id for each in runs.list(20, wanted)] == [RUN]
+    assert runs.scripted.queries == [{"tag": "team", "listViewType": "ActiveOnly"}]
+
+
+def test_a_run_that_azure_has_not_got_yet_is_listed_where_it_is_wanted(runs: MemoryRuns) -> None:
+    folder = Path(runs.add(SPEC, RUN, details("Queued")).run_dir)
+    write_intent(folder, Intent(plan_digest="", code="", since_s=time.time()))
+    assert [each.id for each in runs.list(20, Selection(name="test"))] == [RUN]
+    for selection in (Selection(name="x"), Selection(since="2027-01-01T00:00:00.000000Z")):
+        assert runs.list(20, selection) == []
 
 
 def test_a_long_list_asks_for_no_run_apart(runs: MemoryRuns) -> None:

@@ -76,6 +76,15 @@ def write_classes(folder, names=("a", "b")):
     return folder
 
 
+def test_pretrained_weights_beside_the_pictures_come_along(tmp_path):
+    folder = write_classes(tmp_path / "pictures")
+    plain = content(run_pack(folder, tmp_path / "plain"))
+    (folder / "resnet18.pth").write_bytes(b"weights")
+    (folder / "notes.txt").write_bytes(b"no weights")
+    packed = content(run_pack(folder, tmp_path / "shards"))
+    assert packed == {**plain, "resnet18.pth": hashlib.sha256(b"weights").hexdigest()}
+
+
 def test_every_picture_is_read_back_at_its_place_with_its_label(pictures, packed):
     index = read_index(packed)
     for split, num_samples in (("train", NUM_TRAIN), ("val", NUM_VAL)):
@@ -390,7 +399,7 @@ def test_what_was_begun_of_other_files_is_dropped(tmp_path, capsys):
         (partial.state / "plan").write_text("another")
         (partial.data / "stale").touch()
     assert "stale" not in content(run_pack(folder, tmp_path / "shards"))
-    assert "it is packed anew" in capsys.readouterr().out
+    assert "packing starts again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ class TestReading:
 IMAGES = content()["images"]
 MISTAKES = {
     "no json": ("{", "instances_val2017.json` cannot be used: Expecting property name"),
-    "no object": ("[]", "it is no JSON object"),
+    "no object": ("[]", "it is not a JSON object"),
     "no categories": ({"images": [], "annotations": []}, "format (KeyError('categories'))"),
     "a number for a list": (content(images=7), "it is not in COCO's format (TypeError("),
     "a box of three": (

@@ -26,12 +26,12 @@ def test_what_was_written_is_read_back_plain_and_packed(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a", b"", "is no IDX file of unsigned bytes"),
-        ("a", bytes([0, 0, 13, 1, 0, 0, 0, 1, 0]), "is no IDX file of unsigned bytes"),
-        ("a", bytes([0, 0, 8, 2, 0, 0, 0, 1]), "is no IDX file of unsigned bytes"),
+        ("a", b"", "is not an IDX file of unsigned bytes"),
+        ("a", bytes([0, 0, 13, 1, 0, 0, 0, 1, 0]), "is not an IDX file of unsigned bytes"),
+        ("a", bytes([0, 0, 8, 2, 0, 0, 0, 1]), "is not an IDX file of unsigned bytes"),
         ("a", bytes([0, 0, 8, 1, 0, 0, 0, 5, 1, 2]), "holds 2 values, its header says 5"),
-        ("a.gz", b"not packed", "is no whole gzip file"),
-        ("a.gz", gzip.compress(bytes(1000), mtime=0)[:20], "is no whole gzip file"),
+        ("a.gz", b"not packed", "is not a complete gzip file"),
+        ("a.gz", gzip.compress(bytes(1000), mtime=0)[:20], "is not a complete gzip file"),
         ("other", b"", r"no `a` \(or `a.gz`\) in .*launch data prepare"),
     ],
 )

@@ -102,8 +102,8 @@ def test_what_is_there_and_is_something_else_stays(digits, tmp_path, capsys, cha
     before = read_folder(tmp_path)
     assert main(["digits", "--to", str(target)]) == 1
     assert capsys.readouterr().err == (
-        f"error: `{target}` is there already, and is no prepared digits "
-        "(hint: choose another --to, or take it away)\n"
+        f"error: `{target}` exists already, and is not a prepared digits "
+        "(hint: choose another --to, or remove it)\n"
     )
     assert read_folder(tmp_path) == before
 

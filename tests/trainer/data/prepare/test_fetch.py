@@ -234,7 +234,8 @@ def test_a_mirror_that_lacks_it_is_passed_over_at_once(serve, tmp_path):
         fetch(tmp_path / "again", missing)
     assert str(caught.value) == (
         "`set.zip` was not downloaded: 127.0.0.1: it answers 404 Not Found "
-        "(hint: type the same again later, or put the file there yourself)"
+        f"(hint: type the same again later, or get {missing.url} (SHA256 "
+        f"{hashlib.sha256(CONTENT).hexdigest()}) into {tmp_path / 'again'})"
     )
 
 

@@ -102,7 +102,7 @@ def test_another_folder_of_that_name_is_left_alone(made, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("")
     assert prepare(made[0], tmp_path / "mine") == 1
-    assert "is there already, and is no prepared imagenet" in capsys.readouterr().err
+    assert "exists already, and is not a prepared imagenet" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     (tmp_path / "empty").mkdir()
     assert prepare(made[0], tmp_path / "empty") == 0

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from jobs.jobfile.read import load_job
 from tests.folders import read_folder
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
@@ -24,7 +26,15 @@ from trainer.data.pictures import coco
 from trainer.data.pictures.idx import MNIST_FILES, read_idx
 from trainer.data.pictures.splits import open_splits
 from trainer.data.prepare.program import main, prepare_archives
-from trainer.data.prepare.published import Archive, Checksum, expected_checksums, read_checksums
+from trainer.data.prepare.published import (
+    HYMENOPTERA,
+    WEIGHTS,
+    Archive,
+    Checksum,
+    expected_checksums,
+    read_checksums,
+)
+from trainer.data.prepare.weights import weights_name
 from trainer.data.synthesize.coco import make_coco
 
 
@@ -44,10 +54,10 @@ def write_sums(folder: Path) -> Path:
     return folder / "SUMS"
 
 
-def prepare(dataset: str, archives: Path, target: Path) -> int:
+def prepare(dataset: str, archives: Path, target: Path, *more: str) -> int:
     sums = str(archives / "SUMS")
     arguments = ["--from", str(archives), "--to", str(target), "--checksums", sums]
-    return main([dataset, *arguments])
+    return main([dataset, *arguments, *more])
 
 
 def write_zip(path: Path, members: dict[str, bytes]) -> None:
@@ -77,7 +87,7 @@ def test_coco_becomes_the_folder_that_its_reader_reads(tmp_path):
     others = {"annotations/captions_val2017.json": b"{}", "annotations/person.json": b"{}"}
     write_zip(archives / "annotations_trainval2017.zip", annotations | others)
     write_sums(archives)
-    assert prepare("coco", archives, tmp_path / "coco") == 0
+    assert prepare("coco", archives, tmp_path / "coco", "--no-weights") == 0
     kept = {name for name in expected if name.partition("/")[0] in {*splits(), "annotations"}}
     assert contents(tmp_path / "coco") == {name: expected[name] for name in kept}
     train, val = coco.open_splits(tmp_path / "coco")
@@ -102,10 +112,104 @@ def test_ants_and_bees_become_class_folders_without_what_is_no_picture(tmp_path)
     members = {f"hymenoptera_data/{name}": content for name, content in (pictures | others).items()}
     write_zip(archives / "hymenoptera_data.zip", members)
     write_sums(archives)
-    assert prepare("hymenoptera", archives, tmp_path / "set") == 0
+    assert prepare("hymenoptera", archives, tmp_path / "set", "--no-weights") == 0
     assert contents(tmp_path / "set") == pictures
     train, val = open_splits(tmp_path / "set")
     assert (train.classes, len(train.labels), len(val.labels)) == (("ants", "bees"), 7, 6)
+
+
+@pytest.fixture
+def insects(tmp_path: Path) -> Path:
+    """A folder with the archive of ants and bees, and with its list of checksums."""
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    names = [f"{split}/{name}/1.jpg" for split in ("train", "val") for name in ("ants", "bees")]
+    members = {f"hymenoptera_data/{name}": b"picture" for name in names}
+    write_zip(archives / "hymenoptera_data.zip", members)
+    write_sums(archives)
+    return archives
+
+
+RESNET18 = WEIGHTS["hymenoptera"]
+URL = "https://download.pytorch.org/models/resnet18-f37072fd.pth"
+BY_HAND = f"get {URL} (SHA-256 {RESNET18.checksum.digest}) into"
+
+
+def test_weights_that_are_missing_are_named_before_anything_is_unpacked(insects, tmp_path, capsys):
+    assert prepare("hymenoptera", insects, tmp_path / "set") == 1
+    assert capsys.readouterr().err == (
+        f"error: `{insects}` holds no `{RESNET18.name}`, the pretrained weights (hint: --download "
+        f"gets it; or {BY_HAND} {insects}; or --no-weights)\n"
+    )
+    (insects / RESNET18.name).write_bytes(b"others")
+    assert prepare("hymenoptera", insects, tmp_path / "set") == 1
+    assert capsys.readouterr().err == (
+        f"error: the SHA256 of `{insects / RESNET18.name}` is "
+        f"{hashlib.sha256(b'others').hexdigest()}, and that of {RESNET18.name} "
+        f"{RESNET18.checksum.digest} (hint: take it away, and --download gets it; or {BY_HAND} "
+        f"{insects})\n"
+    )
+    assert not (tmp_path / "set").exists()
+
+
+def test_weights_come_to_lie_beside_the_pictures_also_of_an_older_folder(insects, tmp_path, capsys):
+    target = tmp_path / "set"
+    assert prepare("hymenoptera", insects, target, "--no-weights") == 0
+    pictures = contents(target)
+    (insects / RESNET18.name).write_bytes(b"weights")
+    (insects / "SUMS").unlink()
+    write_sums(insects)
+    for there in ("", " (there already)"):
+        assert prepare("hymenoptera", insects, target) == 0
+        assert contents(target) == {**pictures, "resnet18.pth": b"weights"}
+        assert capsys.readouterr().out.rstrip().endswith(f"in {target}{there}")
+    assert prepare("hymenoptera", insects, tmp_path / "new") == 0
+    assert contents(tmp_path / "new") == contents(target)
+    (target / "resnet18.pth").write_bytes(b"torn")
+    assert prepare("hymenoptera", insects, target) == 1
+    assert f"the SHA256 of `{target / 'resnet18.pth'}` is " in capsys.readouterr().err
+
+
+def test_weights_are_downloaded_with_the_archives(insects, tmp_path):
+    weights = b"weights of a network"
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / RESNET18.name).write_bytes(weights)
+    handler = functools.partial(Quiet, directory=str(tmp_path / "server"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    listed = read_checksums(insects / "SUMS")
+    (archive,) = HYMENOPTERA
+    size = (insects / archive.name).stat().st_size
+    try:
+        prepare_archives(
+            "hymenoptera",
+            insects,
+            tmp_path / "set",
+            Events(as_json=True),
+            download=True,
+            archives=(replace(archive, num_bytes=size, checksum=listed[archive.name]),),
+            weights=Archive(
+                name=RESNET18.name,
+                num_bytes=len(weights),
+                checksum=Checksum(algorithm="sha256", digest=hashlib.sha256(weights).hexdigest()),
+                urls=(f"http://127.0.0.1:{server.server_port}/{RESNET18.name}",),
+            ),
+        )
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert contents(tmp_path / "set")["resnet18.pth"] == weights
+
+
+def test_the_weights_are_those_that_their_names_and_the_catalogs_jobs_say():
+    for dataset, option in (("hymenoptera", "weights"), ("coco", "backbone-weights")):
+        archive = WEIGHTS[dataset]
+        name, _, prefix = archive.name.removesuffix(".pth").partition("-")
+        assert archive.checksum.digest.startswith(prefix)
+        job = load_job("maskrcnn" if dataset == "coco" else dataset).job
+        assert job.args[option] == f"{name}.pth" == weights_name(archive)
 
 
 def write_mnist(archives: Path, counts: tuple[int, int] = (50, 20)) -> dict[str, bytes]:
@@ -129,12 +233,21 @@ def test_mnist_becomes_its_four_files(tmp_path):
     assert read_idx(tmp_path / "mnist", "t10k-images-idx3-ubyte")[0] == (20, 28, 28)
 
 
+def test_mnist_of_keras_lies_where_keras_looks_for_it(tmp_path):
+    archives, target = tmp_path / "archives", tmp_path / "made"
+    archives.mkdir()
+    (archives / "mnist.npz").write_bytes(b"as it is published" * 100_000)
+    write_sums(archives)
+    assert prepare("keras-mnist", archives, target) == 0
+    assert contents(target) == {"datasets/mnist.npz": b"as it is published" * 100_000}
+
+
 def test_a_file_that_is_no_idx_file_is_refused(tmp_path, capsys):
     write_mnist(tmp_path / "archives")
     (tmp_path / "archives" / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"labels"))
     write_sums(tmp_path / "archives")
     assert prepare("mnist", tmp_path / "archives", tmp_path / "mnist") == 1
-    assert "is no IDX file of unsigned bytes" in capsys.readouterr().err
+    assert "is not an IDX file of unsigned bytes" in capsys.readouterr().err
     assert not (tmp_path / "mnist").exists()
 
 

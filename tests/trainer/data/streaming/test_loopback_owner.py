@@ -27,8 +27,8 @@ MAPPED, ANY_6 = "0000000000000000FFFF00000100007F", "0" * 32
         ([(ANY, US), (MAPPED, OTHER)], "is held by another user"),
         ([(HOST, US), (HOST, OTHER)], "is held by another user"),
         ([(ANY_6, OTHER)], "is held by another user"),
-        ([(NEIGHBOUR, US)], "nobody listens on port"),
-        ([], "nobody listens on port"),
+        ([(NEIGHBOUR, US)], "no process listens on port"),
+        ([], "no process listens on port"),
     ],
 )
 def test_the_listener_of_the_address_counts(

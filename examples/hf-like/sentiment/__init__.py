@@ -1,0 +1,1 @@
+"""Tells praise from complaint: data, model and training loop of a small text classifier."""

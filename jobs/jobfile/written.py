@@ -1,0 +1,105 @@
+"""Writes the job file of a script that has none: what it uses decides, `--` brings its arguments."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.jobfile.arguments import Argument, split_argv
+from jobs.jobfile.script import Reading, read_script
+from jobs.jobfile.yaml_tree import plain_scalar
+
+SUFFIX = ".py"
+REQUIREMENTS = "requirements.txt"
+_PLAIN = re.compile(r"[A-Za-z0-9./_][A-Za-z0-9./_+-]*")
+_COMMENT_COLUMN = 28
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenJob:
+    """Text of a job file, and the sentences that tell how it came about."""
+
+    text: str
+    sentences: tuple[str, ...]
+
+
+def is_script(path: Path) -> bool:
+    """Tell whether the file is a script by its name."""
+    return path.suffix == SUFFIX
+
+
+def write_job(
+    path: Path, name: str, arguments: Sequence[str] = (), *, folder: Path | None = None
+) -> WrittenJob:
+    """Write the job file that runs the script with these arguments from the script's own folder.
+
+    `name` is the script in messages, `folder` the job file's, by default the script's. Raises
+    LaunchError for a script that cannot be read.
+    """
+    reading = read_script(path, name)
+    place = (folder or path.parent).resolve()
+    script = Path(os.path.relpath(path.parent.resolve() / path.name, place))
+    lines, sentences = _lines(script, reading, arguments), reading.sentences
+    if path.with_name(REQUIREMENTS).is_file():
+        requirements = script.with_name(REQUIREMENTS).as_posix()
+        lines.append(_with_comment(f"requirements: {_scalar(requirements)}", "over the image"))
+        sentences += (f"{REQUIREMENTS}: installed over the image; else --set requirements=null",)
+    return WrittenJob(text="\n".join([*lines, ""]), sentences=sentences)
+
+
+def _lines(script: Path, reading: Reading, arguments: Sequence[str]) -> list[str]:
+    kind = reading.kind
+    size = ("gpu", "one per GPU; without GPUs, the cluster's own number")
+    if kind.launcher == "none":
+        size = ("1", "or gpu: one per GPU")
+    servers = ["parameter_servers: 1", "chief: true"] if kind.has_parameter_servers else []
+    return [
+        _with_comment(f"name: {_scalar(_name(script.stem))}", "in `launch ls`"),
+        _with_comment(f"image: {reading.image}", f"the script uses {kind.uses}"),
+        _with_comment(f"launcher: {kind.launcher}", "horovod, torch, tensorflow, mpi or none"),
+        *_program(script, arguments),
+        _with_comment(f"processes_per_node: {size[0]}", size[1]),
+        *servers,
+        _with_comment("outputs: {model: {}}", "a folder: TRAINYARD_OUTPUT_MODEL"),
+    ]
+
+
+def _program(script: Path, arguments: Sequence[str]) -> list[str]:
+    """Write script and arguments: by their names where options say the same, else word by word."""
+    code = f"code: {_scalar(script.parent.as_posix())}"
+    lines = [
+        f"script: {_scalar(script.as_posix())}",
+        _with_comment(code, "this folder travels, except files in .gitignore"),
+    ]
+    words, args = split_argv(["python", script.name, *arguments])
+    if len(words) > 2:
+        return [*lines, f"args: [{', '.join(map(_scalar, arguments))}]"]
+    given = [f"  {_scalar(key)}: {_value(value)}" for key, value in args.items()]
+    return [*lines, *(["args:"] if given else []), *given]
+
+
+def _name(stem: str) -> str:
+    """Name a job after its script, in the letters that a name may have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:63] or "script"
+
+
+def _value(value: Argument) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_scalar(str(each)) for each in value)}]"
+    return "true" if value is True else _scalar(str(value))
+
+
+def _scalar(text: str) -> str:
+    """Write a text or a number so that YAML gives it back as it is."""
+    is_plain = _PLAIN.fullmatch(text) and isinstance(plain_scalar(text), str | int | float)
+    if is_plain and not isinstance(plain_scalar(text), bool):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _with_comment(line: str, comment: str) -> str:
+    return f"{line:<{_COMMENT_COLUMN - 1}} # {comment}"

@@ -1,0 +1,107 @@
+"""Reads `metrics.jsonl` as curves, whoever wrote it (docs/run-directory.md)."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from jobs.host.untrusted import parse_json, read_small
+
+MOST_BYTES = 1 << 30
+Goal = Literal["max", "min"]
+Axis = Literal["epoch", "step"]
+
+# Words that Python's json writes for what JSON has no word for.
+_NO_NUMBER = re.compile(rb"(:\s*)(?:NaN|-?Infinity)(?=\s*[,}])")
+
+
+class Metric(Struct, frozen=True):
+    """A line of `metrics.jsonl`; the time is not needed here."""
+
+    name: str
+    value: float | None
+    step: float | None = None
+    epoch: float | None = None
+    split: str = ""
+    goal: Goal | None = None
+
+
+class Curve(Struct, frozen=True, kw_only=True):
+    """A metric over epochs, or over steps where the program tells no epochs.
+
+    `values` are NaN where the program had no finite number; at least one is finite. `goal` is
+    that of a main figure.
+    """
+
+    split: str
+    name: str
+    axis: Axis = "epoch"
+    at: list[float]
+    values: list[float]
+    goal: Goal | None = None
+
+    @property
+    def label(self) -> str:
+        """Split and name, as tables and pictures call the metric."""
+        return f"{self.split} {self.name}".strip()
+
+    @property
+    def last(self) -> tuple[float, float]:
+        """Place and value of the last finite value."""
+        found = (pair for pair in zip(reversed(self.at), reversed(self.values), strict=True))
+        return next(pair for pair in found if math.isfinite(pair[1]))
+
+    def finite(self) -> list[tuple[float, float]]:
+        """List places and values where there is a finite number, as they were written."""
+        pairs = zip(self.at, self.values, strict=True)
+        return [pair for pair in pairs if math.isfinite(pair[1])]
+
+
+def read_curves(path: Path) -> list[Curve]:
+    """Read the metrics, in the order in which they first appear; none where there is no file.
+
+    A line that is not whole (the run goes on, or its disk was full) is passed over.
+    """
+    try:
+        lines = read_small(path, MOST_BYTES).splitlines()
+    except OSError:
+        return []
+    curves: dict[tuple[str, str], Curve] = {}
+    for line in lines:
+        metric = _parse(line)
+        if metric is None:
+            continue
+        key = (metric.split, metric.name)
+        curve = curves.get(key)
+        if curve is None:
+            axis: Axis = "step" if metric.epoch is None else "epoch"
+            curve = curves[key] = Curve(
+                split=metric.split,
+                name=metric.name,
+                axis=axis,
+                at=[],
+                values=[],
+                goal=metric.goal,
+            )
+        place = metric.epoch if curve.axis == "epoch" else metric.step
+        if place is not None:
+            curve.at.append(place)
+            curve.values.append(math.nan if metric.value is None else metric.value)
+    return [each for each in curves.values() if any(map(math.isfinite, each.values))]
+
+
+def _parse(line: bytes) -> Metric | None:
+    try:
+        return parse_json(line, Metric)
+    except msgspec.MsgspecError:
+        if not _NO_NUMBER.search(line):
+            return None
+    try:
+        return parse_json(_NO_NUMBER.sub(rb"\1null", line), Metric)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,28 @@
+"""A script that needs the other TensorFlow image is told so before any rank starts."""
+
+import pytest
+
+JOB = "name: old\nimage: {image}\nlauncher: horovod\nscript: train.py\n"
+OLD = "import tensorflow as tf\nmodel.compile(opt, experimental_run_tf_function=False)\n"
+NOTE = (
+    "train.py uses names of Keras 2 that `tensorflow` lacks "
+    "(line 2: experimental_run_tf_function); hint: image: tensorflow-keras2"
+)
+
+
+@pytest.mark.parametrize(
+    ("image", "source", "notes"),
+    [
+        ("tensorflow", OLD, [NOTE]),
+        ("tensorflow-keras2", OLD, []),
+        ("pytorch", OLD, []),
+        ("tensorflow", "import keras\n", []),
+    ],
+)
+def test_the_plan_names_the_image_that_the_script_needs(launching, image, source, notes):
+    (launching.folder / "train.py").write_text(source)
+    job = launching.write_job(JOB.format(image=image))
+    typed = launching.type("plan", job, "--json")
+    assert [note for note in typed.json()["notes"] if "Keras" in note] == notes
+    if notes:
+        assert f"note      {NOTE}\n" in launching.type("plan", job).out

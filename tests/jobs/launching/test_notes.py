@@ -1,0 +1,66 @@
+"""A plan says what would start and is hardly meant."""
+
+import msgspec
+import pytest
+
+from jobs.launching.notes import job_notes
+from tests.fakes.cloud_stack import make_cloud_environment
+from tests.fakes.gangs import make_cluster, make_spec
+
+APART = (
+    "nothing connects the 4 processes: each trains a model of its own; "
+    "`launcher: torch`, `horovod`, `tensorflow` or `mpi` joins them"
+)
+
+
+def spec(**changes):
+    return make_spec(["python"], **changes)
+
+
+def cluster(gpus, price=None):
+    return msgspec.structs.replace(make_cluster(), gpus_per_node=gpus, price_per_node_hour=price)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"launcher": "none", "nodes": 2, "processes_per_node": 2}, (APART,)),
+        ({"launcher": "none", "nodes": 1, "processes_per_node": 1}, ()),
+        ({"launcher": "torch", "nodes": 2, "processes_per_node": 2}, ()),
+    ],
+)
+def test_processes_that_nothing_connects_are_told(changes, expected):
+    assert job_notes(spec(**changes), cluster(0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "price", "expected"),
+    [
+        (
+            4,
+            7.5,
+            (
+                "3 GPUs of 4 on each node have no process, and are paid for; "
+                "`processes_per_node: gpu` uses all",
+            ),
+        ),
+        (2, 0, ("1 GPU of 2 on each node has no process; `processes_per_node: gpu` uses all",)),
+        (1, 7.5, ()),
+    ],
+)
+def test_gpus_without_a_process_are_told(gpus, price, expected):
+    told = job_notes(spec(launcher="torch", nodes=1, processes_per_node=1), cluster(gpus, price))
+    assert told == expected
+
+
+@pytest.mark.parametrize("engine", ["local", "azureml", "azureml_v1"])
+def test_every_engines_plan_says_so(launching, engine):
+    if engine != "local":
+        launching.write_environment(make_cloud_environment(engine=engine))
+    job = launching.write_job("name: x\nimage: pytorch\ncommand: [python, -c, '1']\nnodes: 1\n")
+    planned = launching.type("plan", job, "--set", "processes_per_node=1", "--json").json()
+    assert [note for note in planned["notes"] if "connects" in note] == []
+    words = ("plan", job, "--set", "processes_per_node=2", "--cluster", "cpu", "--json")
+    planned = launching.type(*words).json()
+    told = APART.replace(" 4 ", " 2 ")
+    assert [note for note in planned["notes"] if "connects" in note] == [told]
