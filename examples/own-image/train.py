@@ -15,10 +15,10 @@ def main() -> None:
     options = parser.parse_args()
 
     points = [(x / 10, 3 * x / 10 + 1) for x in range(-10, 11)]
-    slope = offset = 0.0
-    for epoch, (slope, offset, loss) in enumerate(fit(points, options.epochs, options.lr), 1):
-        if epoch % 40 == 0:
-            print(f"epoch {epoch}: loss {loss:.6f}")
+    epochs = list(fit(points, options.epochs, options.lr))
+    for epoch in range(40, len(epochs) + 1, 40):
+        print(f"epoch {epoch}: loss {epochs[epoch - 1][2]:.6f}")
+    slope, offset, _ = epochs[-1]
     folder = Path(os.environ.get("TRAINYARD_OUTPUT_MODEL", "model"))
     folder.mkdir(parents=True, exist_ok=True)
     line = {"slope": round(slope, 3), "offset": round(offset, 3)}

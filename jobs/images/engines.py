@@ -205,6 +205,12 @@ def find_engine(
     raise EnvironmentFailure(message, hint=hint)
 
 
+def find_runner() -> ContainerEngine:
+    """Find the engine that runs containers. Raises EnvironmentFailure where there is none."""
+    hint = "apt-get install podman; or use a folder of images/: launch image ls"
+    return find_engine(RUNNERS, purpose="to run a registry's image on this machine", hint=hint)
+
+
 def _only_file(archive: bytes) -> bytes:
     import io
     import tarfile

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
@@ -18,11 +20,12 @@ from jobs.contracts.spec import RunState
 from jobs.engines.local.containers import ContainerProgram, remove_orphans
 from jobs.host.processes import read_table, read_words, supervisors_of
 from jobs.images.runtimes import PROJECT, runtime_python
-from tests.fakes.gangs import Gangs
+from tests.fakes.gangs import Gangs, make_environment
 from tests.fakes.podman import containers, podman, podman_storage
 
 pytestmark = pytest.mark.timeout(600)
 TIMEOUT_S = 300.0
+OWN_IMAGE = "localhost/own-image:1"
 SHOW = """
 import json, os, sys
 names = ("RANK", "WORLD_SIZE", "TOKEN", "GREETING", "HOME", "TRAINYARD_GANG")
@@ -165,6 +168,44 @@ def test_an_image_that_nobody_has_is_refused_before_there_is_a_run(
         gangs.python("pass", image=missing)
     assert caught.value.message.startswith(f"podman cannot fetch {missing}: ")
     assert gangs.engine.store.list() == []
+
+
+def test_the_example_is_built_and_run_as_its_readme_says(image: str, tmp_path: Path) -> None:
+    example = PROJECT / "examples" / "own-image"
+    podman(
+        "build", "--quiet", f"--build-arg=BASE_IMAGE={image}", "-t", OWN_IMAGE, example / "image"
+    )
+    environment = tmp_path / "environment.json"
+    local = make_environment(tmp_path / "workspace")
+    free = msgspec.structs.replace(local.clusters["cpu"], price_per_node_hour=0.0)
+    local = msgspec.structs.replace(local, clusters={"cpu": free})
+    environment.write_bytes(msgspec.json.encode(local))
+    planned = launch(example, "plan", "job.yaml", "--env", environment)
+    assert "each rank runs in a container of podman, on this machine's network" in planned.stdout
+    done = launch(example, "run", "job.yaml", "--env", environment)
+    assert done.returncode == 0, done.stderr + done.stdout
+    said = "[0] y = 3.000 x + 1.000"
+    assert said in done.stdout.splitlines()
+    assert said in (example / "README.md").read_text()
+    run = tmp_path / "workspace" / "runs" / done.stdout.splitlines()[0]
+    line = json.loads((run / "outputs" / "model" / "line.json").read_text())
+    assert line == {"slope": 3.0, "offset": 1.0}
+    shown = podman("image", "inspect", "--format", "{{.Id}}", OWN_IMAGE).stdout.strip()
+    record = json.loads((run / "run.json").read_text())
+    assert record["image_digest"] == f"sha256:{shown}"
+
+
+def launch(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Type a command in a folder."""
+    program = Path(sys.executable).with_name("launch")
+    return subprocess.run(
+        [program, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
 
 
 def site_of(version: str) -> str:

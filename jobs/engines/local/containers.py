@@ -19,7 +19,7 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import JobSpec, Launcher
 from jobs.engines.local.gpus import count_gpus
 from jobs.host.processes import MARK
-from jobs.images.engines import RUNNERS, ContainerEngine, find_engine
+from jobs.images.engines import find_runner
 from jobs.images.references import is_reference
 from jobs.runs import supervision
 from jobs.runs.supervision import ContainerProgram
@@ -192,12 +192,6 @@ def find_program(environ: Mapping[str, str]) -> ContainerProgram:
     engine = find_runner()
     kept = {name: environ[name] for name in ENGINE_VARIABLES if name in environ}
     return ContainerProgram(name=engine.name, path=str(engine.program), environ=kept)
-
-
-def find_runner() -> ContainerEngine:
-    """Find the engine that runs containers. Raises EnvironmentFailure where there is none."""
-    hint = "apt-get install podman; or use a folder of images/: launch image ls"
-    return find_engine(RUNNERS, purpose="to run a registry's image on this machine", hint=hint)
 
 
 def make_ready(image: str) -> None:

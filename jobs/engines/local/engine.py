@@ -87,8 +87,8 @@ class LocalEngine:
         return Plan(engine="local", spec=spec, request=encoded, notes=tuple(notes))
 
     def image_reference(self, image: str) -> str:
-        """Give the image as it is: this machine has images by name, and runs those of registries."""
-        return image
+        """Give the stack's reference for an image; else the image: a folder's name, or a reference."""
+        return self.environment.images.get(image, image)
 
     def image_digest(self, spec: JobSpec) -> str | None:
         """Give the name of the runtime's or the layer's folder, which is by all that goes into it."""

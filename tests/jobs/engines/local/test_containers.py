@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
@@ -136,3 +137,9 @@ def test_the_engine_gets_its_own_variables_and_no_others(
     assert found == ContainerProgram(
         name="docker", path=str(program), environ={"DOCKER_HOST": "unix:///d.sock"}
     )
+
+
+def test_a_name_of_the_stack_stands_for_its_reference(tmp_path: Path) -> None:
+    environment = msgspec.structs.replace(make_environment(tmp_path), images={"mine": IMAGE})
+    engine = LocalEngine(environment)
+    assert [engine.image_reference(each) for each in ("mine", "pytorch")] == [IMAGE, "pytorch"]
