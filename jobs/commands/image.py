@@ -19,6 +19,40 @@ Name = Annotated[
 Variant = Annotated[Literal["cpu", "cuda"], typer.Option(help="Build for CPUs or for NVIDIA GPUs.")]
 
 
+def init(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new image.")],
+    base: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="IMAGE",
+            help="Image whose packages and Dockerfile are copied.",
+            autocompletion=completers.images,
+        ),
+    ] = "pytorch",
+) -> None:
+    """Write images/NAME: a Dockerfile, a list of packages and its lock, ready to be changed."""
+    from jobs.host.project import sources_folder
+    from jobs.images.starting import start_image
+
+    folder = start_image(name, base, sources_folder())
+    console.say(
+        f"packages: images/{name}/requirements.in; after a change: launch image lock {name}"
+    )
+    console.say(f"this machine: launch image install {name}, then `image: {name}` in a job file")
+    console.say(f"a container: launch image build {name}")
+    console.out(str(folder))
+
+
+def lock(*, name: Name) -> None:
+    """Write an image's lock: exact versions of its packages, with hashes."""
+    from jobs.host.progress import step
+    from jobs.images.starting import lock_image
+
+    console.out(str(lock_image(name, _trusted_folder(), report=step)))
+
+
 def install(*, name: Name) -> None:
     """Make an image's runtime on this machine: a virtual environment from the image's lock."""
     from jobs.host.progress import step
@@ -126,4 +160,14 @@ def _trusted_folder() -> Path:
     return project
 
 
-app = make_app({"install": install, "build": build, "push": push, "path": path, "ls": list_images})
+app = make_app(
+    {
+        "init": init,
+        "lock": lock,
+        "install": install,
+        "build": build,
+        "push": push,
+        "path": path,
+        "ls": list_images,
+    }
+)

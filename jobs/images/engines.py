@@ -20,7 +20,10 @@ from jobs.contracts.errors import EnvironmentFailure
 # their images and logins.
 ENGINES: tuple[EngineName, ...] = ("buildah", "podman", "docker")
 EngineName = Literal["buildah", "podman", "docker"]
+# Those that also run what they have.
+RUNNERS: tuple[EngineName, ...] = ("podman", "docker")
 QUERY_TIMEOUT_S = 60.0
+PULL_TIMEOUT_S = 4 * 3600.0  # tens of GB over a slow line
 _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?")
 
 
@@ -69,7 +72,7 @@ class ContainerEngine:
         start = "sudo systemctl start docker"
         if "permission denied" in said.lower():
             start = "sudo usermod -aG docker $USER, then log in again"
-        hint = f"{start}; or apt-get install buildah, which needs no daemon"
+        hint = f"{start}; or apt-get install podman, which needs no daemon"
         raise EnvironmentFailure(message, hint=hint)
 
     def references(self) -> list[str]:
@@ -125,27 +128,58 @@ class ContainerEngine:
             raise self._failure(answer, f"does not know the digest of {target}")
         return found[0]
 
+    def pull(self, reference: str) -> None:
+        """Fetch an image. Raises EnvironmentFailure where the registry or the engine refuses."""
+        answer = self._ask(["pull", "--quiet", reference], timeout_s=PULL_TIMEOUT_S)
+        if answer.returncode:
+            name = reference.partition("/")[0] if "." in reference.partition("/")[0] else ""
+            hint = (
+                f"{self.name} login {name}".rstrip()
+                + ", if access was refused; or correct `image:`"
+            )
+            raise self._failure(answer, f"cannot fetch {reference}", hint=hint)
+
+    def image_id(self, reference: str) -> str | None:
+        """Give the id of an image of this machine: it names the content; None without one."""
+        answer = self._ask(["image", "inspect", "--format", "{{.Id}}", reference])
+        if answer.returncode:
+            return None
+        found = answer.stdout.decode(errors="replace").strip().removeprefix("sha256:")
+        return f"sha256:{found}" if re.fullmatch(r"[0-9a-f]{64}", found) else None
+
+    def try_program(self, reference: str, command: Sequence[str], *, needs: str) -> None:
+        """Run a command in a container of an image. Raises EnvironmentFailure where it fails."""
+        options = ["--rm", "--pull=never", "--network=none", f"--entrypoint={command[0]}"]
+        answer = self._ask(["run", *options, reference, *command[1:]])
+        if answer.returncode:
+            hint = f"ranks need {needs}; try: {self.name} run --rm -it {reference}"
+            raise self._failure(answer, f"cannot run ranks in {reference}", hint=hint)
+
     def _command(self, *arguments: str) -> list[str]:
         return [str(self.program), *arguments]
 
-    def _ask(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    def _ask(
+        self, arguments: Sequence[str], *, timeout_s: float = QUERY_TIMEOUT_S
+    ) -> subprocess.CompletedProcess[bytes]:
         command = self._command(*arguments)
         try:
             return subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=QUERY_TIMEOUT_S,
+                timeout=timeout_s,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             message = f"{self.name} does not answer: {error}"
             raise EnvironmentFailure(message, hint=f"try: {' '.join(command)}") from error
 
-    def _failure(self, answer: subprocess.CompletedProcess[bytes], what: str) -> EnvironmentFailure:
+    def _failure(
+        self, answer: subprocess.CompletedProcess[bytes], what: str, *, hint: str | None = None
+    ) -> EnvironmentFailure:
         lines = answer.stderr.decode(errors="replace").strip().splitlines()
         message = f"{self.name} {what}" + (f": {lines[-1]}" if lines else "")
-        return EnvironmentFailure(message, hint=f"try: {self.program} images")
+        return EnvironmentFailure(message, hint=hint or f"try: {self.program} images")
 
 
 def running_engine() -> ContainerEngine:
@@ -155,15 +189,26 @@ def running_engine() -> ContainerEngine:
     return engine
 
 
-def find_engine() -> ContainerEngine:
+def find_engine(
+    names: Sequence[EngineName] = ENGINES,
+    *,
+    purpose: str = "for containers",
+    hint: str = "apt-get install buildah; to run jobs on this machine: launch image install NAME",
+) -> ContainerEngine:
     """Find the first engine that is on PATH. Raises EnvironmentFailure where none is."""
-    for name in ENGINES:
+    for name in names:
         program = shutil.which(name)
         if program:
             return ContainerEngine(name=name, program=Path(program))
-    message = f"none of {', '.join(ENGINES)} is on PATH, and one is needed for containers"
-    hint = "apt-get install buildah; to run jobs on this machine: launch image install NAME"
+    told = ", ".join(names)
+    message = f"none of {told} is on PATH, and one is needed {purpose}"
     raise EnvironmentFailure(message, hint=hint)
+
+
+def find_runner() -> ContainerEngine:
+    """Find the engine that runs containers. Raises EnvironmentFailure where there is none."""
+    hint = "apt-get install podman; or use a folder of images/: launch image ls"
+    return find_engine(RUNNERS, purpose="to run a registry's image on this machine", hint=hint)
 
 
 def _only_file(archive: bytes) -> bytes:

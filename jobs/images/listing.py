@@ -75,7 +75,7 @@ def images_table(rows: Sequence[ListedImage]) -> str:
     """Lay out the images: a row for the runtime, and one a container."""
     cells: list[list[str]] = []
     for row in rows:
-        where = row["runtime"] or f"no lock; see `launch image install {row['name']}`"
+        where = row["runtime"] or f"no lock; `launch image lock {row['name']}` writes it"
         cells.append([row["name"], "runtime", "yes" if row["built"] else "no", where])
         for each in row["containers"]:
             built = {True: "yes", False: "no", None: "unknown"}[each["built"]]

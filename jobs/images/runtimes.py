@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shlex
 import shutil
 import sys
 import sysconfig
@@ -163,18 +162,8 @@ def lock_file(image: str, project: Path) -> Path:
     lock = folder / image / "requirements.txt"
     if not lock.is_file():
         message = f"image `{image}` has no lock: {lock} is not there"
-        raise NotFound(message, hint=_locking(lock, project))
+        raise NotFound(message, hint=f"launch image lock {image}")
     return lock
-
-
-def _locking(lock: Path, project: Path) -> str:
-    """Give the command that writes an image's lock."""
-    try:
-        uv = str(find_uv(project))
-    except EnvironmentFailure:
-        uv = "uv"
-    compiling = [uv, "pip", "compile", "--generate-hashes", "--universal", "--python-version"]
-    return shlex.join([*compiling, "3.11", str(lock.with_suffix(".in")), "-o", str(lock)])
 
 
 def build_runtime(image: str, project: Path, *, report: Report) -> Path:

@@ -25,10 +25,19 @@ LOCK_NAME = "supervisor.lock"
 CANCEL_NAME = "cancel"
 
 
+class ContainerProgram(Struct, frozen=True, kw_only=True):
+    """The program that runs ranks in containers, and the variables that it needs for itself."""
+
+    name: str
+    path: str
+    environ: dict[str, str]
+
+
 class Handover(Struct, frozen=True, kw_only=True):
     """The message of `launch` to a supervisor, through memory that nobody else sees.
 
     `layer` is the interpreter of the job's requirements, over the runtime's; `pip` the folder of a pip.
+    With `containers` the interpreter is a name in the image.
     """
 
     interpreter: str
@@ -36,6 +45,7 @@ class Handover(Struct, frozen=True, kw_only=True):
     secrets: dict[str, str]
     layer: str | None = None
     pip: str | None = None
+    containers: ContainerProgram | None = None
 
 
 def take_lock(run_dir: Path) -> int:

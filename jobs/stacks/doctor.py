@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from msgspec import Struct, structs
 
-from jobs.contracts.errors import LaunchError, NotFound, hint_for_file
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound, hint_for_file
 from jobs.contracts.spec import Environment
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
@@ -119,6 +119,7 @@ def check_set_up(project: Project) -> Iterator[Check]:
     all_built = all(each.health is not Health.MISSING for each in runtimes)
     if not all_built:
         yield _compiler()
+    yield check_containers()
     yield check_space(project, SPACE_TO_RUN_GB if all_built else SPACE_TO_BUILD_GB)
 
 
@@ -162,6 +163,21 @@ def check_runtimes(project: Project) -> Iterator[Check]:
         health = Health.MISSING if name in images.OF_SET_UP else Health.NOTE
         mend = f"launch image install {name}"
         yield Check(part=f"image {name}", health=health, found="not installed here", mend=mend)
+
+
+def check_containers() -> Check:
+    """Check for an engine that runs a registry's image; only jobs with one need it."""
+    from jobs.images.engines import find_runner
+
+    part = "podman or docker (runs images of registries)"
+    try:
+        engine = find_runner()
+        engine.require_running()
+    except EnvironmentFailure as error:
+        return Check(
+            part=part, health=Health.NOTE, found=error.message, mend="apt-get install podman"
+        )
+    return _ok(part, str(engine.program))
 
 
 def check_folders(project: Project, stack: str) -> Iterator[Check]:

@@ -23,6 +23,7 @@ PACKAGES = {
     "debootstrap": "debootstrap",
     "ip": "iproute2",
     "mount": "mount",
+    "podman": "podman",
     "strace": "strace",
     "unshare": "util-linux",
 }

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, JobSpec
+from jobs.images.references import is_reference
 
 if TYPE_CHECKING:
     from jobs.images.recipes import Recipe
@@ -43,11 +44,6 @@ def version_for(spec: JobSpec, environment: Environment) -> ImageVersion:
     if is_reference(spec.image):
         return image_version(spec.image)
     return built_version(recipe_of(spec, environment))
-
-
-def is_reference(image: str) -> bool:
-    """Tell whether an image is one of a registry, and no folder of images/."""
-    return any(mark in image for mark in "/:@")
 
 
 def image_reference(image: str, environment: Environment) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import JobSpec, RankError, RunState
+from jobs.engines.local.containers import Containers, rank_environ
 from jobs.engines.local.gang import Gang
 from jobs.engines.local.heartbeat import Activity, observe
 from jobs.engines.local.launchers import GangRequest
@@ -59,12 +60,20 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class AttemptRunner:
     """Runs one gang, from the start of its ranks until no process of it is left."""
 
-    def __init__(self, run_dir: Path, spec: JobSpec, request: GangRequest, wakeup: Wakeup) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        spec: JobSpec,
+        request: GangRequest,
+        wakeup: Wakeup,
+        containers: Containers | None = None,
+    ) -> None:
         self._run_dir = run_dir
         self._spec = spec
         self._request = request
         self._wakeup = wakeup
-        self._gang = Gang(run_dir, request, wait=wakeup.wait)
+        self._containers = containers
+        self._gang = Gang(run_dir, request, wait=wakeup.wait, containers=containers)
 
     def run(self, handover: Handover, *, limit_s: float, on_start: Callable[[], None]) -> Outcome:
         """Start the ranks and see them to their end; raises Interrupted, and leaves them running.
@@ -72,9 +81,10 @@ class AttemptRunner:
         `limit_s` is when the run has to be over, on the monotonic clock; `on_start` is called
         when all is ready.
         """
-        marked = {**os.environ, MARK: str(self._run_dir)}
+        inherited = os.environ if self._containers is None else rank_environ(os.environ)
+        marked = {**inherited, MARK: str(self._run_dir)}
         base = {**marked, **self._request.env}
-        rendezvous = Rendezvous(self._request, handover.interpreter, base)
+        rendezvous = Rendezvous(self._request, handover.interpreter, base, self._containers)
         try:
             shared = {**base, **rendezvous.environment, **handover.secrets, MARK: marked[MARK]}
             on_start()

@@ -21,6 +21,14 @@ from jobs.contracts.spec import (
     RunHandle,
     RunState,
 )
+from jobs.engines.local.containers import (
+    PYTHON,
+    find_program,
+    image_id,
+    make_ready,
+    notes_on_containers,
+    remove_orphans,
+)
 from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
 from jobs.engines.local.launchers import gang_request
 from jobs.engines.local.layers import find_pip, layer_folder, make_layer
@@ -30,6 +38,7 @@ from jobs.engines.local.submission import inherited_environment, submit_run
 from jobs.host import console
 from jobs.host.processes import kill_leftovers, send, supervisors_of
 from jobs.host.project import sources_folder
+from jobs.images.references import is_reference
 from jobs.jobfile.resolve import require_cluster
 from jobs.runs import supervision
 from jobs.runs.fetch import fetch_run
@@ -70,17 +79,21 @@ class LocalEngine:
         notes = (
             ["nodes of the local stack never fail alone: retry has no effect"] if is_useless else []
         )
-        if unguarded := why_unguarded(spec.launcher, os.environ):
+        if request.container is not None:
+            notes += notes_on_containers(spec.launcher)
+        elif unguarded := why_unguarded(spec.launcher, os.environ):
             notes.append(unguarded)
         encoded = msgspec.Raw(msgspec.json.encode(request))
         return Plan(engine="local", spec=spec, request=encoded, notes=tuple(notes))
 
     def image_reference(self, image: str) -> str:
-        """Give the image's name: this machine realises images by name."""
-        return image
+        """Give the stack's reference for an image; else the image: a folder's name, or a reference."""
+        return self.environment.images.get(image, image)
 
     def image_digest(self, spec: JobSpec) -> str | None:
         """Give the name of the runtime's or the layer's folder, which is by all that goes into it."""
+        if is_reference(spec.image):
+            return None if "@" in spec.image else image_id(spec.image)
         from jobs.images.runtimes import runtime_root
 
         try:
@@ -98,8 +111,11 @@ class LocalEngine:
         return {}
 
     def require_ready(self, spec: JobSpec) -> None:
-        """Raise LaunchError where no interpreter here realises the image."""
-        self._runtime(spec.image)
+        """Raise LaunchError where nothing here realises the image."""
+        if is_reference(spec.image):
+            find_program(os.environ)
+        else:
+            self._runtime(spec.image)
 
     def register_dataset(self, dataset: DatasetVersion) -> None:
         """Do nothing: runs read the blob store."""
@@ -114,6 +130,8 @@ class LocalEngine:
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""
+        if is_reference(plan.spec.image):
+            return self._submit_in_containers(plan, secrets)
         interpreter = self._runtime(plan.spec.image)
         rank_library(plan.spec.launcher, os.environ, console.warn)
         env = inherited_environment(os.environ) | plan.spec.env
@@ -127,7 +145,22 @@ class LocalEngine:
             layer=make_layer(plan.spec, interpreter),
             pip=find_pip(plan.spec, interpreter),
         )
-        return submit_run(self.store, plan, handover)
+        # The folder of a runtime, and of a layer, is named by all that went into it.
+        digest = Path(handover.layer or handover.interpreter).parent.parent.name or None
+        return submit_run(self.store, plan, handover, image_digest=digest)
+
+    def _submit_in_containers(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
+        program = find_program(os.environ)
+        remove_orphans(program)
+        make_ready(plan.spec.image)
+        handover = Handover(
+            interpreter=PYTHON,
+            environment=self.environment,
+            secrets=dict(secrets),
+            containers=program,
+        )
+        digest = image_id(plan.spec.image)
+        return submit_run(self.store, plan, handover, image_digest=digest)
 
     def logs(
         self,

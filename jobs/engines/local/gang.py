@@ -10,12 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from jobs.engines.local.containers import Containers
 from jobs.engines.local.launchers import GangRequest
 from jobs.engines.local.rendezvous import Rendezvous
 from jobs.host.processes import (
     Process,
     descendants,
     kill_leftovers,
+    leftovers,
     read_process,
     read_table,
     send,
@@ -36,11 +38,17 @@ class Gang:
     """
 
     def __init__(
-        self, run_dir: Path, request: GangRequest, *, wait: Callable[[float], None]
+        self,
+        run_dir: Path,
+        request: GangRequest,
+        *,
+        wait: Callable[[float], None],
+        containers: Containers | None = None,
     ) -> None:
         self._run_dir = run_dir
         self._request = request
         self._wait = wait
+        self._containers = containers
         self._self = read_process(os.getpid())
         self._living: dict[int, int] = {}
         self._ended: dict[int, tuple[int, float]] = {}
@@ -73,6 +81,9 @@ class Gang:
         return [interpreter if word == "python" else word for word in self._request.argv]
 
     def _spawn(self, rank: int, argv: list[str], environment: Mapping[str, str]) -> None:
+        if self._containers is not None:
+            self._living[self._containers.start(str(rank), argv, environment)] = rank
+            return
         actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         pid = os.posix_spawn(argv[0], argv, environment, file_actions=actions, setsid=True)
         self._living[pid] = rank
@@ -145,7 +156,8 @@ class Gang:
         """Have each command write the stacks of all its threads (faulthandler), and end."""
         # The records lie where the job's own program may write: they are believed only about
         # processes that are known to be the run's.
-        own = {each.pid: each for each in descendants(os.getpid(), read_table())}
+        # Those of docker are below its daemon, and bear the run's mark.
+        own = {each.pid: each for each in leftovers(self._self, self._run_dir)}
         hanging = [each for each in self.reports() if each.ended_s is None]
         groups = [each.child for each in hanging if each.child in own and _leads(each.child)]
         # All are stopped first: the end of one would wake those that wait for it, and they would
@@ -169,6 +181,8 @@ class Gang:
             self._wait_for_ends(LAST_WORDS_S)
         self._helper = None  # from here on its end is no loss
         kill_leftovers(self._self, self._run_dir, timeout_s=KILL_TIMEOUT_S)
+        if self._containers is not None:
+            self._containers.remove()
         self.reap()
 
     def _wait_for_ends(self, timeout_s: float) -> None:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Cluster, JobSpec, Launcher, Plan
 from jobs.engines.frameworks import elastic_environment, patience_s
+from jobs.engines.local.containers import ContainerRequest, container_request
 from jobs.rank.program import PROGRAM_FILE
 
 LOOPBACK = "127.0.0.1"
@@ -40,7 +41,9 @@ class RankRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     awaited: bool = True
 
 
-class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GangRequest(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """A gang that runs a job on this machine; the `request` of a local plan.
 
     `argv` starts one rank, or with the launcher `mpi` all of them. `env` is common to all ranks;
@@ -58,6 +61,7 @@ class GangRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     setup: tuple[str, ...]
     env: dict[str, str]
     ranks: tuple[RankRequest, ...]
+    container: ContainerRequest | None = None
 
 
 def read_request(plan: Plan) -> GangRequest:
@@ -87,6 +91,7 @@ def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:
             *(_rank_request(spec, rank) for rank in range(spec.world_size)),
             *(_server_request(spec, index) for index in range(spec.parameter_servers)),
         ),
+        container=container_request(spec),
     )
 
 

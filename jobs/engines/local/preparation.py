@@ -55,11 +55,14 @@ def prepare(
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
     (run_dir / PROGRAM_FILE).write_bytes(rank_program())
     folders = _fetch_inputs(spec, handover.environment, run_dir, wait) if spec.inputs else {}
+    is_inside = request.container is not None
     job = RankJob(
         run_dir=str(run_dir),
         command=request.command,
         setup=request.setup,
-        interpreter=handover.layer or handover.interpreter,
+        # In a container the node makes the layer; its Python is the one that started the rank.
+        interpreter=None if is_inside else handover.layer or handover.interpreter,
+        requirements=(spec.requirements or None) if is_inside else None,
         path=[str(Path(handover.interpreter).parent)] if handover.layer else (),
         pip=handover.pip,
         processes_per_node=request.processes_per_node,
@@ -75,7 +78,8 @@ def prepare(
             num_servers=spec.parameter_servers,
         ),
         gpus=share_gpus(count_gpus(), nodes=nodes, capacity_nodes=request.capacity_nodes),
-        die_with_parent=True,
+        # The parent in a container is the engine's monitor, which may go first.
+        die_with_parent=not is_inside,
         leave_together=request.launcher == "mpi",
         run=run_dir.name,
         filled=tuple(name for name, value in spec.env.items() if has_placeholder(value)),

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobs.engines.local.containers import Containers
 from jobs.engines.local.launchers import (
     LOOPBACK,
     GangRequest,
@@ -17,6 +18,7 @@ from jobs.engines.local.loopback import preloaded, rank_library
 from jobs.host import console
 
 _STORE_FD = 3
+_STORE = Path(__file__).with_name("torch_store.py")
 
 
 class Rendezvous:
@@ -28,13 +30,19 @@ class Rendezvous:
     """
 
     def __init__(
-        self, request: GangRequest, interpreter: str, environment: Mapping[str, str]
+        self,
+        request: GangRequest,
+        interpreter: str,
+        environment: Mapping[str, str],
+        containers: Containers | None = None,
     ) -> None:
         self.helper: int | None = None
         self._server = None
         self._held: list[socket.socket] = []
         self._of_rank: dict[int, dict[str, str]] = {}
-        library = rank_library(request.launcher, os.environ, console.warn)
+        # Compiled for this machine's C library, which need not be the image's.
+        is_inside = containers is not None
+        library = None if is_inside else rank_library(request.launcher, os.environ, console.warn)
         guard = {} if library is None else {"LD_PRELOAD": preloaded(library, environment)}
         port = _free_port()
         rendezvous_port = port
@@ -44,6 +52,11 @@ class Rendezvous:
 
             self._server = RendezvousServer()
             rendezvous_port = self._server.port
+        elif request.launcher == "torch" and containers is not None:
+            self._held = [_hold_port()]
+            port = rendezvous_port = self._held[0].getsockname()[1]
+            argv = [interpreter, "-I", str(_STORE), "-", str(port)]
+            self.helper = containers.start("store", argv, environment, files=[_STORE])
         elif request.launcher == "torch":
             with socket.create_server((LOOPBACK, 0), backlog=1024) as listener:
                 port = rendezvous_port = listener.getsockname()[1]
@@ -75,8 +88,7 @@ class Rendezvous:
 
 def _start_store(listener: socket.socket, interpreter: str, environment: Mapping[str, str]) -> int:
     """Start torch's store on a socket that listens already: ranks that come early just wait."""
-    host = str(Path(__file__).with_name("torch_store.py"))
-    argv = [interpreter, "-I", host, str(_STORE_FD), str(listener.getsockname()[1])]
+    argv = [interpreter, "-I", str(_STORE), str(_STORE_FD), str(listener.getsockname()[1])]
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, listener.fileno(), _STORE_FD),

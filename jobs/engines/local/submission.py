@@ -40,7 +40,9 @@ INHERITED = frozenset(
 _LOCK_FD = 3
 
 
-def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
+def submit_run(
+    store: RunStore, plan: Plan, handover: Handover, *, image_digest: str | None
+) -> RunHandle:
     """Make the run, start its supervisor; raises EnvironmentFailure and leaves nothing behind."""
     _remove_abandoned(store)
     handle, lock = _claim(store)
@@ -55,9 +57,7 @@ def submit_run(store: RunStore, plan: Plan, handover: Handover) -> RunHandle:
                 run_dir,
                 plan,
                 handover.environment,
-                # The folder of a runtime, and of a layer, is named by all that went into it.
-                image_digest=Path(handover.layer or handover.interpreter).parent.parent.name
-                or None,
+                image_digest=image_digest,
             )
             slots.enqueue(run_dir, plan.spec.nodes, plan.spec.priority)
             store.commit(record)

@@ -19,6 +19,7 @@ import msgspec
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunRecord, RunState
 from jobs.engines.local.attempt import AttemptRunner, Outcome
+from jobs.engines.local.containers import Containers
 from jobs.engines.local.launchers import read_request
 from jobs.engines.local.preparation import prepare
 from jobs.engines.local.queue import Slots
@@ -137,7 +138,11 @@ class Supervisor:
             number += 1
 
     def _new_attempt(self) -> AttemptRunner:
-        return AttemptRunner(self._run_dir, self._spec, self._request, self._wakeup)
+        container, program = self._request.container, self._handover.containers
+        containers = (
+            Containers(self._run_dir, container, program) if container and program else None
+        )
+        return AttemptRunner(self._run_dir, self._spec, self._request, self._wakeup, containers)
 
     def _put_away(self, number: int) -> None:
         """Move aside how the ranks of an attempt ended; their logs go on in the next one."""

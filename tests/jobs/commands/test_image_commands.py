@@ -98,7 +98,7 @@ def test_a_docker_without_its_daemon_is_told_before_anything_is_built(
     assert typed.code == 1
     assert typed.err == (
         f"error: docker is on PATH, but its daemon does not answer: {said}\n\n"
-        f"hint: {start}; or apt-get install buildah, which needs no daemon\n"
+        f"hint: {start}; or apt-get install podman, which needs no daemon\n"
     )
     assert [call["arguments"] for call in fake_container_engine.calls(program)] == [
         ["version", "--format", "{{.Server.Version}}"]
@@ -115,13 +115,27 @@ def test_an_image_without_a_lock_is_listed_and_says_what_it_lacks(launching, pro
     rows = json.loads(launching.type_bare("image", "ls", "--json").out)
     assert rows[0] == {"name": "mine", "built": False, "runtime": None, "containers": []}
     row = launching.type_bare("image", "ls").out.splitlines()[1]
-    assert row.split(maxsplit=3)[2:] == ["no", "no lock; see `launch image install mine`"]
+    assert row.split(maxsplit=3)[2:] == ["no", "no lock; `launch image lock mine` writes it"]
     typed = launching.type_bare("image", "install", "mine")
     assert (typed.code, typed.err.partition("\n")[0]) == (
         102,
         f"error: image `mine` has no lock: {folder / 'requirements.txt'} is not there",
     )
-    assert " pip compile --generate-hashes " in typed.err
+    assert typed.err.endswith("hint: launch image lock mine\n")
+
+
+def test_a_new_image_is_listed_at_once_and_says_what_comes_next(launching, project):
+    folder = project / "images" / "mine"
+    typed = launching.type_bare("image", "init", "mine", "--from", "tensorflow")
+    assert (typed.code, typed.out) == (0, f"{folder}\n")
+    assert typed.err == (
+        "packages: images/mine/requirements.in; after a change: launch image lock mine\n"
+        "this machine: launch image install mine, then `image: mine` in a job file\n"
+        "a container: launch image build mine\n"
+    )
+    rows = json.loads(launching.type_bare("image", "ls", "--json").out)
+    assert [each["variant"] for each in rows[0]["containers"]] == ["cpu", "cuda"]
+    assert rows[0]["name"] == "mine"
 
 
 def test_a_push_prints_the_setting_that_pins_the_image(launching, project, engine):

@@ -85,8 +85,12 @@ def test_what_is_built_needs_no_builder(project, tmp_path):
         ("pulumi", "ok"),
         ("azurite", "ok"),
         ("image pytorch", "ok"),
+        ("podman or docker (runs images of registries)", "note"),
         ("disk", "ok"),
     ]
+    assert found[5].mend == "apt-get install podman"
+    install(tmp_path / "bin", "podman")
+    assert doctor.check_containers().found == str(tmp_path / "bin" / "podman")
     assert found[2].found == "v3.9"
 
 
@@ -115,8 +119,7 @@ def test_an_image_without_a_lock_is_named_with_what_locks_it(project):
         part="image mine",
         health=Health.NOTE,
         found=f"image `mine` has no lock: {lock} is not there",
-        mend="uv pip compile --generate-hashes --universal --python-version 3.11 "
-        f"{folder / 'requirements.in'} -o {lock}",
+        mend="launch image lock mine",
     )
 
 

@@ -62,7 +62,7 @@ def test_a_job_whose_gpus_are_hidden_is_submitted(
     python = make_runtime(tmp_path / "runtime", b"")
     submitted: list[Any] = []
     monkeypatch.setattr(
-        "jobs.engines.local.engine.submit_run", lambda *given: submitted.append(given)
+        "jobs.engines.local.engine.submit_run", lambda *given, **_: submitted.append(given)
     )
     env = {"CUDA_VISIBLE_DEVICES": "-1"}
     if hidden_by == "shell":
