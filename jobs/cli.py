@@ -34,6 +34,7 @@ VERBS = {
     "diff": "Show how two runs differ.",
     "report": "Show the final figures of runs and draw their curves.",
     "data": "Prepare, push, list and pull datasets.",
+    "model": "Register, list, fetch and copy the models that runs wrote.",
     "env": "List, show, export, check and repair environments.",
     "cluster": "List a stack's clusters; keep nodes warm, release them, resize.",
     "image": "Install images on this machine; build and push them as containers.",

@@ -20,11 +20,13 @@ from jobs.datasets.file_list import FileList, fetch_list, work_folder
 from jobs.datasets.making import SILENT, Making, Pushed, Reports
 from jobs.datasets.paths import DatasetFile, check_space, disk_errors
 from jobs.datasets.records import CopiedFrom, DatasetRecord
+from jobs.datasets.scan_cache import cache_folder
+from jobs.host.private import locked, make_folder
 from jobs.host.progress import Counter
 from jobs.host.units import now_in_seconds
 
 # Files that lie on this machine's disk at a time: as many, or one larger file.
-BATCH_BYTES, BATCH_FILES = 512 << 20, 2_000
+BATCH_BYTES, BATCH_FILES = 128 << 20, 2_000
 # The service makes no larger blob by one request (Put Blob From URL).
 LARGEST_COPY = 5_000 << 20
 SAS_S = 12 * 3600
@@ -135,40 +137,50 @@ class _VersionCopy:
         return self._files_copied
 
     def _stream(self, missing: FileList, prefix: str, work: Path) -> None:
+        """Pass files through a folder that stays after a kill, so that what arrived is kept."""
         receiving = Counter(missing.files, missing.bytes, self._reports.reading)
         sending = Counter(missing.files, missing.bytes, self._reports.sending)
-        folder = work / "passing"
-        for batch in _batches(missing):
-            check_space(work, sum(file.bytes for file in batch), self._source.record.ref)
-            with disk_errors(folder):
-                folder.mkdir(mode=0o700)
-            # By number: a name of the store becomes no name of this disk.
-            places = [(file, folder / str(number)) for number, file in enumerate(batch)]
-            incoming = (
-                Incoming(
-                    name=self._prefix + file.path,
-                    path=path,
-                    bytes=file.bytes,
-                    sha256=file.sha256,
-                    mode=0o600,
+        above = cache_folder() if cache_folder().is_dir() else work
+        folder = above / f"copy-{self._source.record.digest}"
+        with disk_errors(folder), locked(folder.with_suffix(".lock")):
+            for batch in _batches(missing):
+                make_folder(folder)
+                check_space(folder, sum(file.bytes for file in batch), self._source.record.ref)
+                # By digest: a name of the store becomes no name of this disk.
+                places = {file.sha256: folder / file.sha256 for file in batch}
+                self._receive(batch, places, receiving)
+                self._target.send(
+                    (self._outgoing(prefix, file, places[file.sha256]) for file in batch),
+                    sending.add,
+                    max_bytes_per_s=self._max_bytes_per_s,
                 )
-                for file, path in places
+                shutil.rmtree(folder)
+
+    def _receive(self, batch: list[DatasetFile], places: dict[str, Path], counter: Counter) -> None:
+        wanted = {file.sha256: file for file in batch if not places[file.sha256].exists()}
+        for file in batch:
+            if wanted.get(file.sha256) is not file:
+                counter.add(1, file.bytes, file.bytes)  # equal to another one, or here already
+        incoming = (
+            Incoming(
+                name=self._prefix + file.path,
+                path=places[file.sha256],
+                bytes=file.bytes,
+                sha256=file.sha256,
+                mode=0o600,
             )
-            with disk_errors(folder):
-                self._source.store.receive(
-                    incoming, receiving.add, max_bytes_per_s=self._max_bytes_per_s
-                )
-            self._target.send(
-                (self._outgoing(prefix, file, path) for file, path in places),
-                sending.add,
-                max_bytes_per_s=self._max_bytes_per_s,
-            )
-            shutil.rmtree(folder)
+            for file in wanted.values()
+        )
+        self._source.store.receive(incoming, counter.add, max_bytes_per_s=self._max_bytes_per_s)
 
     def _outgoing(self, prefix: str, file: DatasetFile, path: Path) -> Outgoing:
         with disk_errors(path):
             made, sha256 = outgoing(prefix + file.path, path)
-        if (sha256.hex(), made.md5.hex()) != (file.sha256, file.md5):
+        if sha256.hex() != file.sha256:
+            path.unlink()
+            message = f"`{file.path}` changed on this machine's disk, in `{path.parent}`"
+            raise EnvironmentFailure(message, hint="type the same again: it is received once more")
+        if made.md5.hex() != file.md5:
             ref = self._source.record.ref
             message = f"the list of files of `{ref}` names another MD5 for `{file.path}`"
             raise EnvironmentFailure(message, hint=f"launch data pull {ref} --to DIR, and push it")

@@ -15,6 +15,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.datasets.copy import Source, copy_version
 from jobs.datasets.file_list import FileList, fetch_list, work_folder
+from jobs.datasets.lineage import Lineage
 from jobs.datasets.making import SILENT, Pushed, Reports
 from jobs.datasets.paths import disk_errors
 from jobs.datasets.pull import Confirm, Pull, Pulled
@@ -58,6 +59,7 @@ class Datasets:
         is_dry: bool = False,
         max_bytes_per_s: int | None = None,
         only: str | None = None,
+        lineage: Lineage | None = None,
     ) -> Pushed:
         """Send a folder, or `only` one file in it, as a new version of `name`.
 
@@ -72,6 +74,7 @@ class Datasets:
             reports=reports,
             max_bytes_per_s=max_bytes_per_s,
             only=only,
+            lineage=lineage,
         )
         return push.run(is_dry=is_dry)
 
