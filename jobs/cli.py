@@ -37,7 +37,7 @@ VERBS = {
     "model": "Register, list, fetch and copy the models that runs wrote.",
     "env": "List, show, export, check and repair environments.",
     "cluster": "List a stack's clusters; keep nodes warm, release them, resize.",
-    "image": "Install images on this machine; build and push them as containers.",
+    "image": "Install images on this machine; build, push and promote them as containers.",
     "shell": "Start a shell or a command in an image's runtime.",
     "schema": "Print the JSON Schema of a job file or of an environment.",
     "doctor": "Check this machine and name what is missing.",

@@ -203,6 +203,13 @@ def images(ctx: typer.Context, incomplete: str) -> Choices:
 
 
 @_offered
+def pinned_images(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the images that the stack pins."""
+    del incomplete
+    return dict.fromkeys(_environment(ctx).images, "")
+
+
+@_offered
 def job_keys(ctx: typer.Context, incomplete: str) -> Choices:
     """Offer the keys of a job file, as `--set` takes them; after `args.` the program's options."""
     from msgspec.structs import fields
