@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobs.blobs.authority import Identity, SharedKey
 from jobs.blobs.container import Container
-from jobs.blobs.files import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing, Tally
+from jobs.blobs.files import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Origin, Outgoing, Tally
 from jobs.blobs.refusals import StoreError
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 
@@ -117,12 +117,14 @@ class AzureStore:
 
         self._move(lambda session: Deletion(session, names), Tally(_ignore))
 
-    def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
-        """Copy blobs inside the store."""
+    def copy(self, copies: Iterable[Copy], moved: Moved, *, origin: Origin | None = None) -> None:
+        """Copy blobs inside the store, or from another container on Azure."""
         from jobs.blobs.copying import Copying
 
+        if origin is not None and self._container.is_loopback:
+            return  # no service copies between Azure and this machine
         tally = Tally(moved)
-        self._move(lambda session: Copying(session, self._container, copies, tally), tally)
+        self._move(lambda session: Copying(session, self._container, copies, tally, origin), tally)
 
     def send(
         self, files: Iterable[Outgoing], moved: Moved, *, max_bytes_per_s: int | None = None
@@ -146,6 +148,12 @@ class AzureStore:
 
         tally = Tally(moved)
         self._transfer(lambda session: receive(session, files, tally, max_bytes_per_s, arrived))
+
+    def as_origin(self, valid_s: int) -> Origin | None:
+        """Sign a SAS that another store on Azure reads this one with; None on this machine."""
+        if self._container.is_loopback:
+            return None
+        return Origin(url=self._container.url, sas=self.read_only_sas("", valid_s))
 
     def read_only_sas(self, prefix: str, valid_s: int) -> str:
         """Sign a SAS of the whole container: only hierarchical accounts know narrower ones."""

@@ -1,4 +1,4 @@
-"""Copies blobs inside the store, where no byte of theirs passes through here, and deletes them.
+"""Copies blobs inside the store or between stores, none through this machine; deletes blobs.
 
 A copy is a favour of the store. What it refuses is left out, and whoever asked lists and sends it.
 The rules: https://learn.microsoft.com/rest/api/storageservices/copy-blob and .../put-blob-from-url
@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from jobs.blobs.authority import Sas
 from jobs.blobs.concurrency import Job
 from jobs.blobs.container import Container
-from jobs.blobs.files import Copy, Tally
+from jobs.blobs.files import Copy, Origin, Tally
 from jobs.blobs.refusals import StoreError
 from jobs.blobs.session import Session
 
@@ -29,12 +30,18 @@ class Copying:
     """The jobs of one `copy`."""
 
     def __init__(
-        self, session: Session, container: Container, copies: Iterable[Copy], tally: Tally
+        self,
+        session: Session,
+        container: Container,
+        copies: Iterable[Copy],
+        tally: Tally,
+        origin: Origin | None = None,
     ) -> None:
         self._session = session
         self._container = container
         self._copies: Iterator[Copy] = iter(copies)
         self._tally = tally
+        self._origin = origin
         self._is_refused = False
 
     def next_job(self) -> Job | None:
@@ -61,8 +68,8 @@ class Copying:
     async def _begin(self, copy: Copy) -> str:
         """Ask for a copy; gives its status.
 
-        A key or an identity opens both ends within one account; a SAS has to be in the source's
-        URL as well. Copy Blob keeps that URL where each reader of the blob sees it, so a SAS goes
+        From another container only Put Blob From URL copies, which compares the content's MD5.
+        Within one, a key or an identity opens both ends; a SAS has to be in the source's URL as well. Copy Blob keeps that URL where each reader of the blob sees it, so a SAS goes
         with Put Blob From URL, which does not. Azurite has no such request, and asks for no SAS.
         """
         client = self._session.client.get_blob_client(copy.name)
@@ -70,6 +77,13 @@ class Copying:
         authority = self._container.authority
 
         async def ask() -> dict[str, Any]:
+            if self._origin is not None:
+                await client.upload_blob_from_url(
+                    f"{self._origin.url}/{quote(copy.source)}?{self._origin.sas}",
+                    overwrite=True,
+                    **({"source_content_md5": bytearray(copy.md5)} if copy.md5 else {}),
+                )
+                return {}
             if isinstance(authority, Sas) and not self._container.is_loopback:
                 await client.upload_blob_from_url(f"{source}?{authority.token}", overwrite=True)
                 return {}

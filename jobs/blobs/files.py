@@ -22,11 +22,19 @@ class Blob(Struct, frozen=True, kw_only=True):
 
 
 class Copy(Struct, frozen=True, kw_only=True):
-    """A blob to be made of another one of the same container; `bytes` is its size."""
+    """A blob to be made of another one, of `bytes` bytes; the service compares an `md5`."""
 
     source: str
     name: str
     bytes: int
+    md5: bytes | None = None
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Another container on Azure, which `sas` allows to read; a SAS is a secret."""
+
+    url: str
+    sas: str
 
 
 class Moved(Protocol):

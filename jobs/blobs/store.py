@@ -22,7 +22,7 @@ from jobs.blobs.authority import Identity, SasFile, SharedKey, check_store
 from jobs.blobs.azure_store import AzureStore
 from jobs.blobs.container import Container, is_loopback
 from jobs.blobs.credentials import our_tokens
-from jobs.blobs.files import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing
+from jobs.blobs.files import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Origin, Outgoing
 from jobs.blobs.refusals import FIREWALL_HINT, StoreError, behind_firewall, explain_store
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.contracts.spec import Environment, Storage
@@ -37,6 +37,7 @@ __all__ = [
     "Copy",
     "Incoming",
     "Moved",
+    "Origin",
     "Outgoing",
     "open_data_store",
     "open_runs_store",
@@ -78,8 +79,8 @@ class BlobStore(Protocol):
         """Delete many; one that is gone already is fine."""
         ...
 
-    def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
-        """Copy blobs inside the store, over blobs of the same names; consumes lazily.
+    def copy(self, copies: Iterable[Copy], moved: Moved, *, origin: Origin | None = None) -> None:
+        """Copy blobs inside the store, or from `origin`, over blobs of the same names; consumes lazily.
 
         `moved` hears of those that were made. A blob that is gone is left out, and so are all
         from the first that the store refuses: list and send what is missing.
@@ -110,6 +111,10 @@ class BlobStore(Protocol):
         Consumes `files` lazily, calls `moved` from the calling thread. After a kill the blocks
         that arrived are not received again.
         """
+        ...
+
+    def as_origin(self, valid_s: int) -> Origin | None:
+        """Let other stores copy from this one for some time; None where no service can."""
         ...
 
     def read_only_sas(self, prefix: str, valid_s: int) -> str:

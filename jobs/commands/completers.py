@@ -193,6 +193,19 @@ def dataset_versions(ctx: typer.Context, incomplete: str) -> Choices:
 
 
 @_offered
+def model_versions(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the models of a local store that is up, and each of their versions."""
+    from jobs.blobs.store import peek_data_store
+    from jobs.datasets.models import Models
+
+    del incomplete
+    store = peek_data_store(_environment(ctx))
+    found = Models(store).versions(damaged=[]) if store else []
+    names = {each.name: f"version {each.version}" for each in reversed(found)}
+    return names | {each.ref: f"of {each.lineage.run}" for each in found if each.lineage}
+
+
+@_offered
 def clusters(ctx: typer.Context, incomplete: str) -> Choices:
     """Offer the clusters of the stack with their sizes."""
     from jobs.host.console import count_text
@@ -213,6 +226,13 @@ def images(ctx: typer.Context, incomplete: str) -> Choices:
 
     del ctx, incomplete
     return dict.fromkeys(list_images(sources_folder()), "")
+
+
+@_offered
+def pinned_images(ctx: typer.Context, incomplete: str) -> Choices:
+    """Offer the images that the stack pins."""
+    del incomplete
+    return dict.fromkeys(_environment(ctx).images, "")
 
 
 @_offered

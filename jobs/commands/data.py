@@ -1,4 +1,4 @@
-"""`launch data`: push a folder as a dataset's version; list, pull, compare, remove versions."""
+"""`launch data`: push a folder as a dataset's version; list, pull, compare, copy, remove versions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from jobs.commands import (
+    data_copy,
     data_options,
     data_programs,
     data_pull,
@@ -34,7 +35,7 @@ def push(
 ) -> None:
     """Upload a folder as a new version of a dataset; files that the store has are not sent."""
     from jobs.datasets.dataset_text import pushed_fields, pushed_text
-    from jobs.datasets.push import Reports
+    from jobs.datasets.making import Reports
     from jobs.host.progress import ProgressLines
 
     environment = options.open_environment(stack, env)
@@ -102,6 +103,7 @@ app = make_app(
         "ls": data_versions.list_versions,
         "show": data_show.show,
         "diff": data_show.diff,
+        "copy": data_copy.copy,
         "rm": data_versions.remove,
         "register": register,
     }

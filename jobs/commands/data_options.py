@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,10 +12,11 @@ from jobs.commands import completers, options, quantities
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import DatasetVersion, Environment
+    from jobs.contracts.spec import Environment
     from jobs.datasets.datasets import Datasets
     from jobs.datasets.records import DatasetRecord
 
+Told = TypeVar("Told")
 
 Sas = Annotated[
     Path | None,
@@ -56,18 +57,19 @@ def open_datasets(environment: Environment, sas: Path | None) -> Datasets:
 
 def register_dataset(record: DatasetRecord, environment: Environment) -> None:
     """Tell the engine of a version that was made; warn if that fails."""
-    _tell(options.open_engine(environment).register_dataset, record)
+    tell(options.open_engine(environment).register_dataset, record.pinned())
 
 
 def withdraw_dataset(record: DatasetRecord, environment: Environment) -> None:
     """Tell the engine of a version that was removed; warn if that fails."""
-    _tell(options.open_engine(environment).withdraw_dataset, record)
+    tell(options.open_engine(environment).withdraw_dataset, record.pinned())
 
 
-def _tell(engine: Callable[[DatasetVersion], None], record: DatasetRecord) -> None:
+def tell(engine: Callable[[Told], None], version: Told) -> None:
+    """Call an engine's method with a version; warn if it fails, as the version stays."""
     from jobs.contracts.errors import EnvironmentFailure
 
     try:
-        engine(record.pinned())
+        engine(version)
     except EnvironmentFailure as error:
         console.warn(f"{error.message} ({error.hint})")

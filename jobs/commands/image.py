@@ -1,16 +1,19 @@
-"""`launch image`: install images on this machine; build and push them as containers."""
+"""`launch image`: install images on this machine; build, push and promote them as containers."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from jobs.commands import completers, options
 from jobs.commands.usage import make_app
 from jobs.host import console
+
+if TYPE_CHECKING:
+    from jobs.contracts.spec import Environment
 
 Name = Annotated[
     str,
@@ -120,6 +123,48 @@ def push(
     console.out(f"  trainyard:images:\n    {name}: {pinned} # {recipe.tag}")
 
 
+def promote(
+    *,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="An image that the stack pins.",
+            autocompletion=completers.pinned_images,
+        ),
+    ],
+    to: options.ToStack,
+    stack: options.Stack,
+    env: options.EnvFile = None,
+) -> None:
+    """Copy a pinned image to another stack's registry; prints the setting that pins its digest."""
+    source, target = options.open_environment(stack, env), options.open_target(to)
+    reference = _pinned(name, source, target.stack)
+    console.say(f"importing {reference} into the registry of stack {target.stack}")
+    pinned = options.open_engine(target).import_image(reference, source)
+    if target.images.get(name) == pinned:
+        console.say(f"stack {target.stack} pins it already")
+    command = f"pulumi config set --path trainyard:images.{name} {pinned} -s {target.stack}"
+    console.say(f"\nthe same as `{command}`,")
+    console.say(f"or in Pulumi.{target.stack}.yaml, under `config:`")
+    console.out(f"  trainyard:images:\n    {name}: {pinned}")
+
+
+def _pinned(name: str, environment: Environment, target: str) -> str:
+    from jobs.contracts.errors import LaunchError, NotFound
+
+    if environment.registry is None:
+        message = f"stack `{environment.stack}` has no registry: it runs images of this machine"
+        raise LaunchError(message, hint=f"launch image push {name} -s {target}")
+
+    if reference := environment.images.get(name):
+        return reference
+    message = f"stack `{environment.stack}` pins no image `{name}`"
+    there = ", ".join(sorted(environment.images))
+    hint = f"it pins {there}" if there else f"launch image push {name} -s {environment.stack}"
+    raise NotFound(message, hint=hint)
+
+
 def _registry_of(stack: str, env: Path | None) -> str:
     from jobs.contracts.errors import LaunchError
     from jobs.stacks.read import load_environment
@@ -167,6 +212,7 @@ app = make_app(
         "install": install,
         "build": build,
         "push": push,
+        "promote": promote,
         "path": path,
         "ls": list_images,
     }

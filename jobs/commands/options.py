@@ -56,6 +56,15 @@ Run = Annotated[
 
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow until the run ends.")]
 To = Annotated[Path, typer.Option("--to", metavar="DIR", parser=Path, help="Folder to write to.")]
+ToStack = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="STACK",
+        help="Stack to copy to, or its environment file (FILE.json).",
+        autocompletion=completers.stacks,
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -69,6 +78,13 @@ def open_environment(stack: str, env_file: Path | None) -> Environment:
     from jobs.stacks.read import load_environment
 
     return load_environment(stack, env_file)
+
+
+def open_target(to: str) -> Environment:
+    """Load the environment of the stack that is copied to, or of its file."""
+    if to.endswith(".json"):
+        return open_environment("", Path(to))
+    return open_environment(to, None)
 
 
 def open_priced(stack: str, env_file: Path | None) -> Environment:

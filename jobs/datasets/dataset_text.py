@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from jobs.datasets.compare import Change, Share
+from jobs.datasets.making import Pushed
 from jobs.datasets.pull import Pulled
-from jobs.datasets.push import Pushed
 from jobs.datasets.records import DatasetRecord
 from jobs.host import console
 
@@ -26,7 +28,11 @@ def record_fields(record: DatasetRecord) -> dict[str, Any]:
         "bytes": record.bytes,
         "created": record.created,
     }
-    return fields if record.prefix is None else {**fields, "prefix": record.prefix}
+    if record.prefix is not None:
+        fields["prefix"] = record.prefix
+    if record.copied_from is not None:
+        fields["copied_from"] = msgspec.to_builtins(record.copied_from)
+    return fields
 
 
 def size_of(record: DatasetRecord) -> str:
@@ -59,9 +65,16 @@ def version_text(record: DatasetRecord, places: Iterable[tuple[str, str]]) -> st
         ("size", console.size_text(record.bytes)),
         ("created", record.created),
         ("digest", record.digest),
+        *origin_rows(record),
         *((name.replace("_", " "), place) for name, place in places),
     ]
     return console.fields(rows)
+
+
+def origin_rows(record: DatasetRecord) -> list[tuple[str, str]]:
+    """Give the row that names the version of which a version is a copy; none for an original."""
+    origin = record.copied_from
+    return [] if origin is None else [("copied from", origin.text(record.name))]
 
 
 def shares_table(title: str, shares: Iterable[Share]) -> str:
@@ -100,6 +113,23 @@ def pushed_text(pushed: Pushed, *, is_dry: bool) -> str:
         return f"{told} as {record.ref}{also}"
     also = f", copied {copied}" if copied else ""
     return f"{record.ref}: {size_of(record)}, digest {record.digest[:12]}{also}"
+
+
+def copied_text(pushed: Pushed, source: str, target: str, *, is_dry: bool) -> str:
+    """Word the result of a copy between stacks, or of a dry one; `source` names version and stack."""
+    made = pushed.dataset
+    if pushed.already:
+        return f"stack {target} has the content of {source} already, as {made.ref}"
+    if is_dry:
+        missing = pushed.files_sent + pushed.files_copied
+        size = console.size_text(pushed.bytes_sent + pushed.bytes_copied)
+        told = f"{missing} of {console.count_text(made.files, 'file')} ({size})"
+        return f"would copy {told} of {source} to stack {target} as {made.ref}"
+    text = f"{source} is {made.ref} of stack {target}: {size_of(made)}, digest {made.digest[:12]}"
+    if pushed.files_copied:
+        inside = console.count_text(pushed.files_copied, "file")
+        text += f"; {inside} ({console.size_text(pushed.bytes_copied)}) copied by the service"
+    return text
 
 
 def pulled_text(pulled: Pulled, *, deletes: bool) -> str:

@@ -13,10 +13,13 @@ from pathlib import Path
 from jobs.blobs.store import BlobStore, open_data_store
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
+from jobs.datasets.copy import Source, copy_version
 from jobs.datasets.file_list import FileList, fetch_list, work_folder
+from jobs.datasets.lineage import Lineage
+from jobs.datasets.making import SILENT, Pushed, Reports
 from jobs.datasets.paths import disk_errors
 from jobs.datasets.pull import Confirm, Pull, Pulled
-from jobs.datasets.push import SILENT, Push, Pushed, Reports
+from jobs.datasets.push import Push
 from jobs.datasets.records import DatasetRecord, Records, require_digest
 from jobs.datasets.register import register
 from jobs.datasets.remove import Removal, plan_removal, remove
@@ -56,6 +59,7 @@ class Datasets:
         is_dry: bool = False,
         max_bytes_per_s: int | None = None,
         only: str | None = None,
+        lineage: Lineage | None = None,
     ) -> Pushed:
         """Send a folder, or `only` one file in it, as a new version of `name`.
 
@@ -70,6 +74,7 @@ class Datasets:
             reports=reports,
             max_bytes_per_s=max_bytes_per_s,
             only=only,
+            lineage=lineage,
         )
         return push.run(is_dry=is_dry)
 
@@ -100,6 +105,31 @@ class Datasets:
             max_bytes_per_s=max_bytes_per_s,
         )
         return pull.run(is_dry=is_dry, delete=delete)
+
+    def copy_from(
+        self,
+        source: Datasets,
+        record: DatasetRecord,
+        environment: Environment,
+        reports: Reports = SILENT,
+        *,
+        is_dry: bool = False,
+        max_bytes_per_s: int | None = None,
+    ) -> Pushed:
+        """Copy a version of the `environment` that `source` is of into this store.
+
+        It gets the next number here; equal content gives the version there is. Safe to repeat
+        after a kill. Raises EnvironmentFailure for files that differ from the pushed ones.
+        """
+        found = Source(
+            store=source._store,
+            record=record,
+            stack=environment.stack,
+            url=environment.storage.blob_endpoint.rstrip("/"),
+        )
+        return copy_version(
+            found, self._store, reports, is_dry=is_dry, max_bytes_per_s=max_bytes_per_s
+        )
 
     def register(self, name: str, prefix: str, progress: Progress = silent) -> Pushed:
         """Make a version from a folder of the store, without moving its files."""

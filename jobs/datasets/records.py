@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from jobs.blobs.store import BlobStore
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.contracts.spec import DatasetVersion
+from jobs.contracts.spec import DatasetVersion, PathPart, Positive
+from jobs.datasets.lineage import Lineage
 from jobs.host.parallel import parallel
 
 RECORDS = "_datasets"
 Kind = TypeVar("Kind")
+StoreUrl = Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9.:/_-]{1,200}$(?!\n)")]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BLOB = re.compile(
@@ -29,8 +31,23 @@ _BLOB = re.compile(
 )
 
 
+class CopiedFrom(Struct, frozen=True, kw_only=True):
+    """The version of another environment's store that a version is a copy of."""
+
+    stack: PathPart
+    store: StoreUrl
+    version: Positive
+
+    def text(self, name: str) -> str:
+        """Word it."""
+        return f"{name}@{self.version} of {self.stack} ({self.store})"
+
+
 class DatasetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`_datasets/NAME/N.json`; `prefix` is set where the content lay in the store already."""
+    """`_datasets/NAME/N.json`; `prefix` is set where the content lay in the store already.
+
+    `lineage` is that of a model's version.
+    """
 
     schema: Literal[1]
     name: str
@@ -40,6 +57,8 @@ class DatasetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes: int
     created: str
     prefix: str | None = None
+    copied_from: CopiedFrom | None = None
+    lineage: Lineage | None = None
 
     @property
     def ref(self) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from jobs.blobs.store import Blob, BlobStore
 from jobs.contracts.errors import LaunchError
 from jobs.datasets.file_list import FileList, send_list, work_folder, work_table, write_list
+from jobs.datasets.making import Pushed
 from jobs.datasets.paths import DatasetFile, check_path
-from jobs.datasets.push import Pushed
 from jobs.datasets.records import RECORDS, DatasetRecord, Records, check_name
 from jobs.datasets.scan import digest
 from jobs.host.parallel import in_order

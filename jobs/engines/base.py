@@ -20,6 +20,7 @@ from jobs.contracts.spec import (
     RunRecord,
     RunStatus,
 )
+from jobs.datasets.records import DatasetRecord
 from jobs.runs.checkpoints import Checkpoint
 from jobs.runs.selection import Selection
 from jobs.runs.store import RunEvent
@@ -179,6 +180,24 @@ class Engine(Protocol):
 
     def dataset_places(self, dataset: DatasetVersion) -> Mapping[str, str]:
         """Give other addresses of a version than its URL, by kind."""
+        ...
+
+    def register_model(self, model: DatasetRecord) -> None:
+        """Make a model's version that is in the blob store known to the workspace.
+
+        Raises EnvironmentFailure; the version stays where that fails.
+        """
+        ...
+
+    def model_places(self, model: DatasetRecord) -> Mapping[str, str]:
+        """Give other addresses of a model's version than its URL, by kind."""
+        ...
+
+    def import_image(self, reference: str, source: Environment) -> str:
+        """Copy an image from the registry of `source`, by digest; gives its reference here.
+
+        Raises LaunchError where one of the two has no registry, EnvironmentFailure where Azure refuses.
+        """
         ...
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:

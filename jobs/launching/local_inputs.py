@@ -10,7 +10,7 @@ from msgspec import structs
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import InputSource, InputSpec, JobFile, Plan
 from jobs.datasets.datasets import Datasets
-from jobs.datasets.push import Pushed, Reports
+from jobs.datasets.making import Pushed, Reports
 from jobs.engines.base import Engine
 from jobs.host import console
 from jobs.host.progress import ProgressLines

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
-from jobs.blobs.store import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Outgoing
+from jobs.blobs.store import BLOCK_BYTES, Blob, Copy, Incoming, Moved, Origin, Outgoing
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 
 
@@ -16,7 +16,7 @@ class MemoryStore:
     `before_create`, `before_send`, `before_copy` and `before_receive` run before each conditional
     write and each file, outside the lock: a test races there. `most_copies` are made, and no more. `forgets` are
     files that it takes once and does not keep, as Azurite does when it is killed. `order` is that
-    of its listings.
+    of its listings. A store with a `url` lets those copy from it that have it among their `origins`.
     """
 
     def __init__(self) -> None:
@@ -29,6 +29,8 @@ class MemoryStore:
         self.before_send: Callable[[str], None] = lambda _: None
         self.before_copy: Callable[[str], None] = lambda _: None
         self.before_receive: Callable[[str], None] = lambda _: None
+        self.url: str | None = None
+        self.origins: dict[str, MemoryStore] = {}
         self.most_copies: int | None = None
         self.forgets: set[str] = set()
         self.order: Callable[[str], object] = lambda name: name
@@ -103,16 +105,17 @@ class MemoryStore:
             with self._lock:
                 self.blobs.pop(name, None)
 
-    def copy(self, copies: Iterable[Copy], moved: Moved) -> None:
+    def copy(self, copies: Iterable[Copy], moved: Moved, *, origin: Origin | None = None) -> None:
         """See BlobStore."""
+        theirs = self if origin is None else self.origins[origin.url]
         for copy in copies:
             self.before_copy(copy.name)
             if self.most_copies is not None and len(self.copied) >= self.most_copies:
                 return
             self._write()
             with self._lock:
-                content = self.blobs.get(copy.source)
-                if content is None:
+                content = theirs.blobs.get(copy.source)
+                if content is None or copy.md5 not in (None, hashlib.md5(content).digest()):
                     continue
                 assert len(content) == copy.bytes
                 self.copied.append(copy.name)
@@ -120,7 +123,7 @@ class MemoryStore:
                     self.forgets.remove(copy.name)
                 else:
                     self.blobs[copy.name] = content
-                    self._md5[copy.name] = self._md5[copy.source]
+                    self._md5[copy.name] = theirs._md5[copy.source]
             moved(1, copy.bytes)
 
     def send(
@@ -182,6 +185,11 @@ class MemoryStore:
             partial.replace(file.path)
             moved(1, file.bytes)
             arrived(file)
+
+    def as_origin(self, valid_s: int) -> Origin | None:
+        """See BlobStore."""
+        del valid_s
+        return None if self.url is None else Origin(url=self.url, sas="sig=of-memory")
 
     def read_only_sas(self, prefix: str, valid_s: int) -> str:
         """See BlobStore; a token that opens nothing."""

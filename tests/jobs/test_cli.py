@@ -86,9 +86,10 @@ EVERY_COMMAND = [
         "diff",
     ),
     *("report", "shell", "schema", "doctor", "completion"),
-    *(f"image {each}" for each in ("install", "build", "push", "path", "ls")),
+    *(f"image {each}" for each in ("install", "build", "push", "promote", "path", "ls")),
+    *(f"model {each}" for each in ("register", "ls", "show", "fetch", "copy")),
     *(f"data {each}" for each in ("prepare", "pack", "synthesize", "push", "pull", "ls")),
-    *(f"data {each}" for each in ("show", "diff", "rm", "register")),
+    *(f"data {each}" for each in ("show", "diff", "copy", "rm", "register")),
     *(f"env {each}" for each in ("ls", "show", "export", "import", "check", "repair", "trust")),
     *(f"cluster {each}" for each in ("ls", "show", "pause", "resume", "resize")),
 ]

@@ -14,7 +14,7 @@ import pytest
 from jobs.contracts.errors import LaunchError
 from jobs.datasets import paths as dataset_files
 from jobs.datasets.datasets import Datasets
-from jobs.datasets.push import Reports
+from jobs.datasets.making import Reports
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 

@@ -13,6 +13,7 @@ from jobs.jobfile.resolve import require_cluster
 from jobs.runs.cloud_folder import workspace_folder
 
 if TYPE_CHECKING:
+    from jobs.datasets.records import DatasetRecord
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.preparation_logs import BuildNews
     from jobs.engines.azure_ml.runs import CloudRuns
@@ -91,6 +92,24 @@ class AzureMlEngine:
         from jobs.engines.azure_ml.data_assets import datastore_uri
 
         return {"datastore": datastore_uri(dataset, self.environment)}
+
+    def register_model(self, model: DatasetRecord) -> None:
+        """Make the workspace's model of a version; see `Engine.register_model`."""
+        from jobs.engines.azure_ml.models import make_model
+
+        make_model(model, self.client)
+
+    def model_places(self, model: DatasetRecord) -> Mapping[str, str]:
+        """Give the address that the workspace's model has; see `Engine.model_places`."""
+        from jobs.engines.azure_ml.models import model_uri
+
+        return {"datastore": model_uri(model, self.environment)}
+
+    def import_image(self, reference: str, source: Environment) -> str:
+        """Have the registry import it; see `Engine.import_image`."""
+        from jobs.engines.azure_ml.registry import import_image
+
+        return import_image(reference, source, self.client)
 
     def check_quota(self, plan: Plan) -> None:
         """Hold the job against the quota of its cluster; see `Attended.check_quota`."""

@@ -21,6 +21,7 @@ from jobs.contracts.spec import (
     RunHandle,
     RunState,
 )
+from jobs.datasets.records import DatasetRecord
 from jobs.engines.local.containers import (
     PYTHON,
     find_program,
@@ -127,6 +128,22 @@ class LocalEngine:
         """Give no address beside the URL."""
         del dataset
         return {}
+
+    def register_model(self, model: DatasetRecord) -> None:
+        """Do nothing: the blob store has it."""
+
+    def model_places(self, model: DatasetRecord) -> Mapping[str, str]:
+        """Give no address beside the URL."""
+        del model
+        return {}
+
+    def import_image(self, reference: str, source: Environment) -> str:
+        """Refuse: a local stack runs images as runtimes of this machine, from no registry."""
+        del reference, source
+        message = (
+            f"stack `{self.environment.stack}` has no registry: it runs images of this machine"
+        )
+        raise LaunchError(message, hint="launch image install NAME; or --to a stack on Azure")
 
     def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         """Put the run on disk, then start its supervisor; see `Engine.submit`."""

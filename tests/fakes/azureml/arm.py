@@ -23,6 +23,7 @@ REGISTRY = (
 )
 LOCATION = "/subscriptions/{sub}/providers/Microsoft.MachineLearningServices/locations/{location}"
 
+_IMPORT_KEYS = {"source", "targetTags", "untaggedTargetRepositories", "mode"}
 
 # Those that pulumi-azure-native 3.29.0 lists, from the first that an SDK here sends.
 VERSIONS = frozenset(
@@ -215,6 +216,23 @@ class Workspace(ArmService):
             raise Refusal(404, "ResourceNotFound", f"The Resource '{registry}' was not found.")
         return answer({"properties": {"loginServer": self.records.registry_address}})
 
+    @on("POST", REGISTRY + "/importImage")
+    def import_image(self, request: Request, registry: str, **_: str) -> Reply:
+        """Takes a while, as the service does; by then the registry has the manifest and the tags."""
+        if registry != self.place.registry:
+            raise Refusal(404, "ResourceNotFound", f"The Resource '{registry}' was not found.")
+        body = request.json
+        source = body["source"]
+        if not ("resourceId" in source) ^ ("registryUri" in source) or set(body) - _IMPORT_KEYS:
+            raise Refusal(400, "InvalidRequest", "The request body is invalid.")
+        self.records.imported.append(body)
+        where = f"https://{HOST}{request.path}/operationResults/1?api-version=2023-07-01"
+        return answer(None, 202, {"Location": where, "Retry-After": "0"})
+
+    @on("GET", REGISTRY + "/importImage/operationResults/1")
+    def import_result(self, request: Request, **_: str) -> Reply:
+        return answer(None, 200)
+
     @on("GET", WS + "/datastores")
     def list_datastores(self, request: Request, **_: str) -> Reply:
         wanted = request.query.get("isDefault", "").lower()
@@ -309,6 +327,14 @@ class Assets(ArmService):
     @on("PUT", WS + "/data/{name}/versions/{version}")
     def put_data(self, request: Request, name: str, version: str, **_: str) -> Reply:
         return self._put("data", "data", request, name, version)
+
+    @on("GET", WS + "/models/{name}/versions/{version}")
+    def model(self, request: Request, name: str, version: str, **_: str) -> Reply:
+        return self._get("models", name, version)
+
+    @on("PUT", WS + "/models/{name}/versions/{version}")
+    def put_model(self, request: Request, name: str, version: str, **_: str) -> Reply:
+        return self._put("model", "models", request, name, version)
 
     def _put(self, kind: str, folder: str, request: Request, name: str, version: str) -> Reply:
         body = check_body(kind, request)

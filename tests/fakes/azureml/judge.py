@@ -21,6 +21,7 @@ KINDS = {
     "code": "CodeVersion",
     "data": "DataVersionBase",
     "environment": "EnvironmentVersion",
+    "model": "ModelVersion",
     "job": "JobBase",
     "compute": "ComputeResource",
     "compute-update": "ClusterUpdateParameters",

@@ -242,6 +242,9 @@ class Records:
         self.codes: dict[tuple[str, str], dict[str, Any]] = {}
         self.environments: dict[tuple[str, str], dict[str, Any]] = {}
         self.data: dict[tuple[str, str], dict[str, Any]] = {}
+        self.models: dict[tuple[str, str], dict[str, Any]] = {}
+        # Requests to the registry to import an image.
+        self.imported: list[dict[str, Any]] = []
         # By the quota's name: of the subscription, and the share of our workspace (-1: no own one).
         self.limits: dict[str, int] = {}
         self.workspace_limits: dict[str, int] = {}

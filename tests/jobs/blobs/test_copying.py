@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from jobs.blobs.azure_store import AzureStore
 from jobs.blobs.concurrency import NUM_REQUESTS
 from jobs.blobs.container import Container
 from jobs.blobs.copying import Copying
-from jobs.blobs.files import Tally
+from jobs.blobs.files import Origin, Tally
 from jobs.blobs.refusals import StoreError
 from jobs.blobs.store import Copy
 from jobs.contracts.errors import EnvironmentFailure
@@ -195,3 +196,42 @@ def test_on_azure_a_sas_goes_with_a_request_that_keeps_no_source(tmp_path):
     tally.tell()
     source = "https://a.blob.core.windows.net/data/o/%C3%BC?sv=1&sig=secret"
     assert (made, asked) == ([(1, 5)], [("n/ü", source)])
+
+
+def test_from_another_store_the_service_copies_what_has_the_md5(blobs):
+    """Real requests of the SDK: Put Blob From URL, with the SAS and the MD5 of the source."""
+    theirs = Origin(url="https://b.blob.core.windows.net/data", sas="sv=1&sig=secret")
+    seen: list[dict[str, str]] = []
+
+    def hook(kind: str, asked: Asked) -> bytes:
+        names = ("x-ms-copy-source", "x-ms-source-content-md5", "x-ms-blob-type")
+        seen.append({"kind": kind, **{name: asked.headers.get(name, "") for name in names}})
+        return answer(201)
+
+    blobs.hook = hook
+    ours = Container(blobs.url, SharedKey("account", "a2V5"))
+    ours.is_loopback = False  # as one on Azure
+    store = AzureStore(ours, explain)
+    md5 = hashlib.md5(b"abc", usedforsecurity=False).digest()
+    made: list[tuple[int, int]] = []
+    store.copy(
+        [Copy(source="o/ü", name="n/ü", bytes=3, md5=md5)],
+        lambda files, num_bytes, _num_found=0: made.append((files, num_bytes)),
+        origin=theirs,
+    )
+    assert made == [(1, 3)]
+    assert seen == [
+        {
+            "kind": "PUT blob",
+            "x-ms-copy-source": f"{theirs.url}/o/%C3%BC?{theirs.sas}",
+            "x-ms-source-content-md5": md5_of(b"abc"),
+            "x-ms-blob-type": "BlockBlob",
+        }
+    ]
+
+
+def test_no_service_copies_between_azure_and_this_machine(blobs):
+    store = AzureStore(Container(blobs.url, SharedKey("account", "a2V5")), explain)
+    origin = Origin(url="https://b.blob.core.windows.net/data", sas="sig=secret")
+    store.copy([Copy(source="a", name="b", bytes=1)], lambda *_: None, origin=origin)
+    assert (store.as_origin(60), blobs.asked) == (None, {})

@@ -15,8 +15,8 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import DatasetVersion
 from jobs.datasets import datasets as data
 from jobs.datasets.datasets import Datasets, materialise, resolve_dataset
+from jobs.datasets.making import Reports
 from jobs.datasets.pull import Pulled
-from jobs.datasets.push import Reports
 from jobs.datasets.records import parse_ref
 from jobs.datasets.scan_cache import ScanState
 from jobs.host.progress import Transfer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.datasets.datasets import Datasets
-from jobs.datasets.push import Reports
+from jobs.datasets.making import Reports
 from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.datasets import push as dataset_push
+from jobs.datasets import making
 from jobs.datasets.compare import Change, Share, changes, shares_of
 from jobs.datasets.datasets import Datasets
 from jobs.datasets.pull import Pulled, Surplus
@@ -155,7 +155,7 @@ class TestRemove:
     def test_pushes_and_removals_at_once_leave_whole_versions_only(
         self, store, tmp_path, monkeypatch
     ):
-        monkeypatch.setattr(dataset_push, "REMOVAL_S", 5.0)
+        monkeypatch.setattr(making, "REMOVAL_S", 5.0)
         folder = make_folder(tmp_path / "f", {"a": b"1", "b": b"2", "c": b"3"})
         over = threading.Event()
 
