@@ -32,6 +32,8 @@ VERBS = {
     "wait": "Wait for the end of a run.",
     "cancel": "End runs.",
     "fetch": "Download a run's outputs and logs.",
+    "keep": "Protect runs from `launch rm` and `launch prune`.",
+    "rm": "Remove runs that are over, with their outputs and checkpoints.",
     "rerun": "Start a recorded run again.",
     "diff": "Show how two runs differ.",
     "report": "Show the final figures of runs and draw their curves.",
