@@ -34,6 +34,7 @@ VERBS = {
     "fetch": "Download a run's outputs and logs.",
     "keep": "Protect runs from `launch rm` and `launch prune`.",
     "rm": "Remove runs that are over, with their outputs and checkpoints.",
+    "prune": "Remove old runs and cached files that nothing uses.",
     "rerun": "Start a recorded run again.",
     "diff": "Show how two runs differ.",
     "report": "Show the final figures of runs and draw their curves.",

@@ -25,7 +25,7 @@ def refusal(
 ) -> LaunchError | None:
     """Say why a run is not removed beside the runs `going`; None if it may be."""
     run = handle.id
-    if not _is_over(store, handle):
+    if not is_over(store, handle):
         return not_over(run)
     if store.removal.is_kept(handle):
         return Refused(f"{run} is marked as kept", hint=f"launch keep --undo {run}")
@@ -50,7 +50,8 @@ def require_removable(store: Runs, handles: Collection[RunHandle]) -> None:
         raise refused[0]
 
 
-def _is_over(store: Runs, handle: RunHandle) -> bool:
+def is_over(store: Runs, handle: RunHandle) -> bool:
+    """Tell whether a run can change no more, as far as its record and its engine tell."""
     try:
         return store.status(handle).state.is_terminal()
     except EnvironmentFailure:

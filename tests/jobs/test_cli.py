@@ -85,7 +85,7 @@ EVERY_COMMAND = [
         "rerun",
         "diff",
     ),
-    *("keep", "rm", "report", "shell", "schema", "doctor", "completion"),
+    *("keep", "rm", "prune", "report", "shell", "schema", "doctor", "completion"),
     *(f"image {each}" for each in ("install", "build", "push", "path", "ls")),
     *(f"data {each}" for each in ("prepare", "pack", "synthesize", "push", "pull", "ls")),
     *(f"data {each}" for each in ("show", "diff", "rm", "register")),

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.errors import LaunchError, NotFound, Refused
 from jobs.contracts.spec import RunHandle, RunRecord
 from jobs.host.disk import delete, num_freed, put_away
+from jobs.host.owners import foreign_owner
 from jobs.host.processes import remains
 from jobs.runs import supervision
 from jobs.runs.removal import KEPT, not_over, removal_cut_off, removed_folder
@@ -62,6 +63,9 @@ class LocalRemoval:
     def remove(self, handle: RunHandle) -> None:
         """Remove the folder of a run that has neither supervisor nor processes."""
         run_dir = Path(handle.run_dir)
+        if owner := foreign_owner(run_dir):
+            message = f"{run_dir} belongs to {owner}"
+            raise Refused(message, hint=f"ask {owner.partition(' ')[0]} to remove it")
         if run_dir.exists():
             lock = supervision.try_lock(run_dir)
             if lock is None:
