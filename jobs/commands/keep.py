@@ -26,9 +26,9 @@ def keep(
     env: options.EnvFile = None,
 ) -> None:
     """Protect runs from `launch rm` and `launch prune`."""
-    store = options.open_store(options.open_environment(stack, env))
-    for handle in [store.find(run) for run in runs]:
-        store.removal.keep(handle, is_kept=not undo)
+    engine = options.open_engine(options.open_environment(stack, env))
+    for handle in [engine.store.find(run) for run in runs]:
+        engine.removal.keep(handle, is_kept=not undo)
         console.say(f"{handle.id} {'may be removed' if undo else 'is kept'}")
 
 

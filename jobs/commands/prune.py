@@ -90,18 +90,17 @@ def prune(
 def _find(environment: Environment, age: Age, *, with_datasets: bool) -> list[Leftover]:
     from jobs.launching import prune as finders
 
-    store = options.open_store(environment)
+    engine = options.open_engine(environment)
     damaged: list[LaunchError] = []
-    found = finders.find_runs(store, age, damaged)
+    found = finders.find_runs(engine, age, damaged)
     going = {each.name for each in found if each.stays is None}
-    found += finders.find_inputs(store, age, going, damaged)
-    found += finders.find_blocks(store, age)
+    found += finders.find_inputs(engine, age, going, damaged)
+    found += finders.find_blocks(engine, age)
     found += finders.find_digests(age)
     found += finders.find_built(age)
     if with_datasets:
         from jobs.launching.prune_datasets import find_datasets
 
-        engine = options.open_engine(environment)
         found += find_datasets(engine, age, going, damaged)
     console.warn_damaged(damaged)
     return found

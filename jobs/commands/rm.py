@@ -12,7 +12,7 @@ from jobs.host import console
 
 if TYPE_CHECKING:
     from jobs.contracts.spec import RunHandle
-    from jobs.engines.base import Runs
+    from jobs.engines.base import Engine
 
 
 def remove(
@@ -37,32 +37,32 @@ def remove(
     """
     from jobs.launching.removal import require_removable
 
-    store = options.open_store(options.open_environment(stack, env))
-    found = {handle.id: handle for handle in map(store.find, runs)}
+    engine = options.open_engine(options.open_environment(stack, env))
+    found = {handle.id: handle for handle in map(engine.store.find, runs)}
     # The newest first: a run goes before the one that it resumed from.
     handles = [found[run] for run in sorted(found, reverse=True)]
-    require_removable(store, handles)
-    sizes = {each.id: store.removal.size([each]) for each in handles}
-    num_bytes = store.removal.size(handles)
+    require_removable(engine, handles)
+    sizes = {each.id: engine.removal.size([each]) for each in handles}
+    num_bytes = engine.removal.size(handles)
     for each in handles:
-        console.say(f"{each.id}  {_name(store, each)}  {console.size_text(sizes[each.id])}")
+        console.say(f"{each.id}  {_name(engine, each)}  {console.size_text(sizes[each.id])}")
     number = console.count_text(len(handles), "run")
     if not yes and not console.confirm(f"Remove {number} for good?"):
         console.say("nothing was removed")
         return
     for each in handles:
-        store.removal.remove(each)
+        engine.removal.remove(each)
     if json:
         console.out_json({"runs": [each.id for each in handles], "bytes": num_bytes})
     else:
         console.say(f"{number} removed, {console.size_text(num_bytes)} freed")
 
 
-def _name(store: Runs, handle: RunHandle) -> str:
+def _name(engine: Engine, handle: RunHandle) -> str:
     from jobs.contracts.errors import LaunchError
 
     try:
-        return store.record(handle).plan.spec.name
+        return engine.store.record(handle).plan.spec.name
     except LaunchError:
         return "(its record is damaged)"
 

@@ -123,11 +123,6 @@ class Runs(Protocol):
         """Name the places of the run and its results: a word, and a path or an address."""
         ...
 
-    @property
-    def removal(self) -> Removal:
-        """Removal of the runs."""
-        ...
-
 
 class Removal(Protocol):
     """Removal of an environment's runs, and the marks that protect them. Everything may block."""
@@ -181,6 +176,11 @@ class Engine(Protocol):
     @property
     def store(self) -> Runs:
         """Runs of the environment."""
+        ...
+
+    @property
+    def removal(self) -> Removal:
+        """Removal of the runs."""
         ...
 
     def plan(self, spec: JobSpec) -> Plan:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import RunHandle, RunRecord
-from jobs.engines.base import Runs
+from jobs.engines.base import Engine
 from jobs.host import trust
 from jobs.host.disk import REMOVED, Leftover, age_s, delete, put_away, put_back
 from jobs.host.owners import foreign_owner
@@ -41,18 +41,18 @@ class Age(Struct, frozen=True, kw_only=True):
 # --- Runs -------------------------------------------------------------------------------------
 
 
-def find_runs(store: Runs, age: Age, damaged: list[LaunchError]) -> list[Leftover]:
+def find_runs(engine: Engine, age: Age, damaged: list[LaunchError]) -> list[Leftover]:
     """List the runs that this machine started, newest first, and those whose removal was cut off."""
-    removal = store.removal
+    removal = engine.removal
     names = removal.started_here()
     resumed = resumers(removal.records(names[-1], damaged)) if names else {}
     going: set[str] = set()
-    found = [_run(store, each, None) for each in removal.cut_off()]
+    found = [_run(engine, each, None) for each in removal.cut_off()]
     num_over = 0
     for name in names:
-        handle = store.handle(name)
+        handle = engine.store.handle(name)
         try:
-            stays = _why_run_stays(store, handle, age, num_over)
+            stays = _why_run_stays(engine, handle, age, num_over)
         except LaunchError as error:
             damaged.append(error)
             stays = "cannot be read"
@@ -62,40 +62,40 @@ def find_runs(store: Runs, age: Age, damaged: list[LaunchError]) -> list[Leftove
             stays = "a run resumed from it"
         if stays is None:
             going.add(name)
-        found.append(_run(store, handle, stays))
+        found.append(_run(engine, handle, stays))
     return found
 
 
-def _why_run_stays(store: Runs, handle: RunHandle, age: Age, num_over: int) -> str | None:
-    if not is_over(store, handle):
+def _why_run_stays(engine: Engine, handle: RunHandle, age: Age, num_over: int) -> str | None:
+    if not is_over(engine, handle):
         return "not over"
     if num_over < age.keep:
         return f"of the newest {age.keep}"
-    if time.time() - _ended_s(store, handle) < age.older_s:
+    if time.time() - _ended_s(engine, handle) < age.older_s:
         return "too young"
-    return "kept" if store.removal.is_kept(handle) else None
+    return "kept" if engine.removal.is_kept(handle) else None
 
 
-def _ended_s(store: Runs, handle: RunHandle) -> float:
+def _ended_s(engine: Engine, handle: RunHandle) -> float:
     try:
-        status = store.status(handle)
+        status = engine.store.status(handle)
     except LaunchError:  # a damaged one: by its files
         return time.time() - age_s([*Path(handle.run_dir).glob("*")], time.time())
     return parse_time(status.ended or status.created).timestamp()
 
 
-def _run(store: Runs, handle: RunHandle, stays: str | None) -> Leftover:
+def _run(engine: Engine, handle: RunHandle, stays: str | None) -> Leftover:
     def take() -> bool:
-        if store.removal.is_kept(handle):  # by now
+        if engine.removal.is_kept(handle):  # by now
             return False
         try:
-            store.removal.remove(handle)
+            engine.removal.remove(handle)
         except Refused:
             return False
         return True
 
     run_dir = Path(handle.run_dir)
-    is_here = store.has_own_records
+    is_here = engine.store.has_own_records
     if is_here and (owner := foreign_owner(run_dir)):
         stays = f"belongs to {owner}"
     return Leftover(
@@ -104,7 +104,7 @@ def _run(store: Runs, handle: RunHandle, stays: str | None) -> Leftover:
         paths=(run_dir, removed_folder(run_dir)) if is_here else (),
         stays=stays,
         take=take,
-        num_bytes=None if is_here else store.removal.size([handle]),
+        num_bytes=None if is_here else engine.removal.size([handle]),
     )
 
 
@@ -112,17 +112,17 @@ def _run(store: Runs, handle: RunHandle, stays: str | None) -> Leftover:
 
 
 def find_inputs(
-    store: Runs, age: Age, going: Collection[str], damaged: list[LaunchError]
+    engine: Engine, age: Age, going: Collection[str], damaged: list[LaunchError]
 ) -> list[Leftover]:
     """List the copies of datasets in the workspace; those that a run reads that stays, stay."""
-    folder = store.workspace / "inputs"
+    folder = engine.store.workspace / "inputs"
     try:
         paths = sorted(folder.iterdir())
     except OSError:
         return []
 
     def read(unread: list[LaunchError]) -> set[str]:
-        return digests_read(store.removal.records("", unread), going)
+        return digests_read(engine.removal.records("", unread), going)
 
     digests = read(damaged)
     found: list[Leftover] = []
@@ -184,9 +184,9 @@ def _take_removed(path: Path) -> bool:
     return True
 
 
-def find_blocks(store: Runs, age: Age) -> list[Leftover]:
+def find_blocks(engine: Engine, age: Age) -> list[Leftover]:
     """Find the blocks of streamed datasets that no rank has asked for lately, as one thing."""
-    folder = store.workspace / "cache"
+    folder = engine.store.workspace / "cache"
     if not (folder / _CACHE_MARKER).is_file():
         return []
     blocks = [each for each in folder.glob("*/*") if each.is_file()]

@@ -33,7 +33,7 @@ def find_datasets(
 
     def read() -> set[str] | None:
         unread = list(damaged)
-        digests = digests_read(engine.store.removal.records("", unread), going)
+        digests = digests_read(engine.removal.records("", unread), going)
         return None if unread else digests
 
     def why_stays(record: DatasetRecord, digests: set[str] | None) -> str | None:

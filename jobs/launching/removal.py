@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
 from jobs.contracts.spec import RunHandle, RunRecord
-from jobs.engines.base import Runs
+from jobs.engines.base import Engine
 from jobs.host import console
 from jobs.runs.removal import not_over
 
@@ -21,13 +21,13 @@ def resumers(records: Iterable[RunRecord]) -> dict[str, list[str]]:
 
 
 def refusal(
-    store: Runs, handle: RunHandle, *, going: Collection[str], resumed: Mapping[str, list[str]]
+    engine: Engine, handle: RunHandle, *, going: Collection[str], resumed: Mapping[str, list[str]]
 ) -> LaunchError | None:
     """Say why a run is not removed beside the runs `going`; None if it may be."""
     run = handle.id
-    if not is_over(store, handle):
+    if not is_over(engine, handle):
         return not_over(run)
-    if store.removal.is_kept(handle):
+    if engine.removal.is_kept(handle):
         return Refused(f"{run} is marked as kept", hint=f"launch keep --undo {run}")
     others = [each for each in resumed.get(run, ()) if each not in going]
     if others:
@@ -36,13 +36,13 @@ def refusal(
     return None
 
 
-def require_removable(store: Runs, handles: Collection[RunHandle]) -> None:
+def require_removable(engine: Engine, handles: Collection[RunHandle]) -> None:
     """Raise the first reason why one of the runs cannot be removed; the others are printed."""
     damaged: list[LaunchError] = []
     going = {each.id for each in handles}
-    resumed = resumers(store.removal.records(min(going), damaged))
+    resumed = resumers(engine.removal.records(min(going), damaged))
     console.warn_damaged(damaged)
-    checked = [refusal(store, each, going=going, resumed=resumed) for each in handles]
+    checked = [refusal(engine, each, going=going, resumed=resumed) for each in handles]
     refused = [each for each in checked if each is not None]
     for error in refused[1:]:
         console.report_error(error)
@@ -50,11 +50,11 @@ def require_removable(store: Runs, handles: Collection[RunHandle]) -> None:
         raise refused[0]
 
 
-def is_over(store: Runs, handle: RunHandle) -> bool:
+def is_over(engine: Engine, handle: RunHandle) -> bool:
     """Tell whether a run can change no more, as far as its record and its engine tell."""
     try:
-        return store.status(handle).state.is_terminal()
+        return engine.store.status(handle).state.is_terminal()
     except EnvironmentFailure:
-        if not store.has_own_records:
+        if not engine.store.has_own_records:
             raise
         return True  # a damaged record: the engine looks for the run's supervisor

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from jobs.blobs.store import BlobStore
     from jobs.engines.azure_ml.artifacts import Artifacts
     from jobs.engines.azure_ml.client import ArmClient
-    from jobs.engines.azure_ml.removal import CloudRemoval
     from jobs.runs.checkpoints import Checkpoint
 
 HISTORY = "/history/v1.0"
@@ -370,13 +369,6 @@ class CloudRuns:
         """Name no task: Azure ML deals them."""
         del record
         return {}
-
-    @property
-    def removal(self) -> CloudRemoval:
-        """Removal of the runs with their jobs and blobs."""
-        from jobs.engines.azure_ml.removal import CloudRemoval
-
-        return CloudRemoval(self)
 
     def forget(self, handle: RunHandle) -> None:
         """Forget what was read of a run that was removed."""

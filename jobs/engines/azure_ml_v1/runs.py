@@ -21,7 +21,6 @@ from jobs.engines.azure_ml_v1.run_configuration import ENGINE
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.engines.azure_ml_v1.removal import V1Removal
     from jobs.engines.azure_ml_v1.session import Session
 
 
@@ -44,13 +43,6 @@ class V1Runs(CloudRuns):
         """Make the handle of an id; does not look whether there is such a run."""
         handle = super().handle(run_id)
         return msgspec.structs.replace(handle, engine=ENGINE)
-
-    @property
-    def removal(self) -> V1Removal:
-        """Removal of the runs with their blobs."""
-        from jobs.engines.azure_ml_v1.removal import V1Removal
-
-        return V1Removal(self)
 
     def details(self, run: str, number: int) -> dict[str, Any] | None:
         return self.session.details(job_name(run, number))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -13,9 +12,6 @@ from msgspec import Struct
 from jobs.contracts.spec import DatasetVersion, RunHandle, RunRecord, RunState, RunStatus
 from jobs.host.processes import remains
 from jobs.runs.store import RunStore
-
-if TYPE_CHECKING:
-    from jobs.engines.local.removal import LocalRemoval
 
 # Runs that are looked at before a version is removed, the newest first.
 NUM_RUNS = 200
@@ -64,13 +60,6 @@ class LocalRuns(RunStore):
             if wanted in ((each.dataset.name, each.dataset.digest) for each in inputs):
                 return status.id
         return None
-
-    @property
-    def removal(self) -> LocalRemoval:
-        """Removal of the runs' folders."""
-        from jobs.engines.local.removal import LocalRemoval
-
-        return LocalRemoval(self)
 
     def tasks(self, record: RunRecord) -> Mapping[int, str]:
         """Name each rank's task in TensorFlow's cluster; empty under another launcher."""
