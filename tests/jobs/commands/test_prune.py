@@ -11,10 +11,15 @@ import msgspec
 import pytest
 
 from jobs.contracts.spec import DatasetVersion, InputSpec, ResumePoint
+from jobs.datasets import datasets as data
+from jobs.datasets.datasets import Datasets
+from jobs.engines.local.runs import LocalRuns
 from jobs.host.private import open_lock, try_lock
 from jobs.images import unused
 from jobs.images.runtimes import FINISHED
 from jobs.runs.supervision import take_lock
+from tests.fakes.blob_store import MemoryStore
+from tests.folders import make_folder
 from tests.jobs.commands.test_removal import du
 
 DIGITS = DatasetVersion(name="digits", version=1, digest="d" * 64, files=1, bytes=4)
@@ -242,3 +247,35 @@ def test_a_damaged_record_keeps_what_it_may_name(launching, prune):
     found, _ = prune("-y")
     assert found[folder.name] == "a run's record cannot be read"
     assert folder.exists()
+
+
+class TestDatasets:
+    @pytest.fixture
+    def versions(self, launching, cache, monkeypatch):
+        store = MemoryStore()
+        monkeypatch.setattr(data, "open_data_store", lambda _, sas_file=None: store)
+        for number, content in enumerate((b"one", b"two", b"three"), 1):
+            make_folder(launching.folder / str(number), {"a": content})
+            assert launching.type("data", "push", str(number), "d").code == 0
+        return [Datasets(store).resolve(f"d@{number}").pinned() for number in (1, 2, 3)]
+
+    def test_old_versions_go_that_no_run_reads_if_that_is_asked_for(
+        self, launching, versions, prune
+    ):
+        given = InputSpec(dataset=versions[1], mode="download")
+        launching.add_run(inputs={"d": given})
+        assert "d@1" not in prune("--older", "0s", "-y")[0]
+        found, told = prune("--older", "0s", "--datasets", "-y")
+        assert {name: found[name] for name in ("d@1", "d@2", "d@3")} == {
+            "d@1": None,
+            "d@2": "read by a run that stays",
+            "d@3": "the newest version",
+        }
+        assert told["removed"] is True
+        left = launching.type("data", "ls", "--json").json()
+        assert [each["version"] for each in left] == [3, 2]
+
+    def test_they_stay_where_others_may_read_them(self, launching, cache, monkeypatch):
+        monkeypatch.setattr(LocalRuns, "has_own_records", False)
+        typed = launching.type("prune", "--datasets", "-y")
+        assert (typed.code, "error: others may need versions" in typed.err) == (3, True)
