@@ -44,3 +44,16 @@ def bytes_per_s(text: str) -> int:
         message = f"invalid rate `{text}`: type bytes per second, e.g. 500k or 20M"
         raise typer.BadParameter(message)
     return rate
+
+
+def seconds(given: str | float) -> float:
+    """Parse a duration: 90s, 30m, 12h, 30d."""
+    from jobs.host.units import parse_duration
+
+    if not isinstance(given, str):  # the default
+        return given
+    duration_s = parse_duration(given)
+    if duration_s is None:
+        message = f"invalid duration `{given}`: type a number and a unit, e.g. 30d"
+        raise typer.BadParameter(message)
+    return duration_s

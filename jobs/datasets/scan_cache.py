@@ -204,12 +204,24 @@ def lock_work(folder: Path) -> IO[bytes]:
 
 def sweep() -> None:
     """Remove leftovers of killed commands from the cache, and states not used for long."""
-    for work in cache_folder().glob(f"{WORK_PREFIX}*"):
-        if _age_s(work) > _NEW_WORK_S and _is_left(work):
-            shutil.rmtree(work, ignore_errors=True)
-    for state in cache_folder().glob("*.sqlite"):
-        if _age_s(state) > _OLD_STATE_S:
-            state.unlink(missing_ok=True)
+    for each in old_files(_OLD_STATE_S):
+        drop(each)
+
+
+def old_files(old_s: float) -> list[Path]:
+    """List leftovers of killed commands, and states not used for so long."""
+    folder = cache_folder()
+    work = [each for each in folder.glob(f"{WORK_PREFIX}*") if _age_s(each) > _NEW_WORK_S]
+    states = [each for each in folder.glob("*.sqlite") if _age_s(each) > old_s]
+    return [*filter(_is_left, work), *states]
+
+
+def drop(path: Path) -> None:
+    """Remove a leftover or a state."""
+    if path.name.startswith(WORK_PREFIX):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _is_left(work: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
     DatasetVersion,
     Environment,
@@ -124,6 +125,44 @@ class Runs(Protocol):
         ...
 
 
+class Removal(Protocol):
+    """Removal of an environment's runs, and the marks that protect them. Everything may block."""
+
+    def started_here(self) -> Sequence[str]:
+        """List the ids of the runs that this machine started, newest first."""
+        ...
+
+    def records(self, after: str, damaged: list[LaunchError]) -> Iterator[RunRecord]:
+        """Yield the records of all runs that are newer than an id (all when empty), newest first.
+
+        Errors of records that cannot be read are added to `damaged`.
+        """
+        ...
+
+    def is_kept(self, handle: RunHandle) -> bool:
+        """Tell whether the run is marked, so that it is not removed."""
+        ...
+
+    def keep(self, handle: RunHandle, *, is_kept: bool) -> None:
+        """Mark the run, or take the mark away."""
+        ...
+
+    def size(self, handles: Sequence[RunHandle]) -> int:
+        """Count the bytes that a removal of the runs frees: here, or in the blob store."""
+        ...
+
+    def cut_off(self) -> Sequence[RunHandle]:
+        """List the runs whose removal was cut off."""
+        ...
+
+    def remove(self, handle: RunHandle) -> None:
+        """Remove a run that is over and all that it left; goes on where a removal was cut off.
+
+        Raises Refused for a run that may still change.
+        """
+        ...
+
+
 class Engine(Protocol):
     """Place to run jobs. Everything but `plan` may block on the disk or the network.
 
@@ -138,6 +177,11 @@ class Engine(Protocol):
     @property
     def store(self) -> Runs:
         """Runs of the environment."""
+        ...
+
+    @property
+    def removal(self) -> Removal:
+        """Removal of the runs."""
         ...
 
     def plan(self, spec: JobSpec) -> Plan:

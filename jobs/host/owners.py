@@ -50,6 +50,15 @@ def why_foreign(*paths: Path) -> str | None:
     return None
 
 
+def foreign_owner(path: Path) -> str | None:
+    """Name the user whose a path is if that is another one; None if it is ours, or is not there."""
+    try:
+        uid = path.lstat().st_uid
+    except OSError:
+        return None
+    return None if os.name != "posix" or uid in _our_uids() else _user(uid)
+
+
 def owner_of(path: Path) -> str:
     """Name the user whose a path is, with the uid."""
     return _user(path.stat().st_uid)

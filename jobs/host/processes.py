@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Collection
@@ -189,3 +190,24 @@ def send_to_group(group: int, number: signal.Signals) -> None:
 
 def _is_same(known: Process, seen: Process | None) -> bool:
     return seen is not None and (seen.pid, seen.start) == (known.pid, known.start)
+
+
+def names_in_use(folder: Path) -> set[str]:
+    """Name what lies in a folder and is run, loaded or named by a process of this user."""
+    wanted = re.compile(re.escape(os.fsencode(folder)) + rb"/([^/\0\s:;\"']+)")
+    found: set[str] = set()
+    for pid in read_table():
+        for kind in ("cmdline", "environ", "maps"):
+            for text in _read_list(pid, kind):
+                found.update(map(os.fsdecode, wanted.findall(text)))
+    return found
+
+
+def supervised_folders() -> list[Path]:
+    """List the folders of all runs of this user that a supervisor looks after."""
+    found: set[Path] = set()
+    for pid in read_table():
+        words = read_words(pid)
+        if b"jobs.engines.local.supervisor" in words[:-2]:
+            found.add(Path(os.fsdecode(words[-2])))
+    return sorted(found)

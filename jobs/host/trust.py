@@ -33,6 +33,12 @@ def is_trusted(project: Path) -> bool:
     return listed is not None and listed == _owners(project)
 
 
+def trusted_projects() -> list[Path]:
+    """List the projects of this machine whose programs may be started, and this launch's own."""
+    listed = (Path(each) for each in _read_list())
+    return [INSTALLED, *(each for each in listed if each != INSTALLED and is_trusted(each))]
+
+
 def trust(project: Path) -> Path:
     """List a project as trusted while its owners stay unchanged; gives the list's file.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.host.cache import Report, cache_root, content_key, exclusive, run_logged
 from jobs.images.package_index import find_certificates, find_settings
-from jobs.images.runtimes import FINISHED, find_uv, is_finished, uv_environment
+from jobs.images.runtimes import FINISHED, find_uv, is_finished, mark_used, uv_environment
 from jobs.rank.layer import layer_command, source
 
 PIP_LOCK = "images/pip.txt"
@@ -45,6 +45,7 @@ def build_layer(
     in the file, EnvironmentFailure with the last lines of pip.
     """
     if is_finished(root):
+        mark_used(root)
         return root
     with exclusive(root.with_name(f"{root.name}.lock"), what="this layer", report=report) as lock:
         if is_finished(root):

@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
@@ -122,7 +123,14 @@ def runtime_python(image: str, project: Path) -> Path:
         require_python(image)
         message = f"image `{image}` is not installed on this machine"
         raise EnvironmentFailure(message, hint=f"launch image install {image}")
+    mark_used(root)
     return root / "bin" / "python"
+
+
+def mark_used(root: Path) -> None:
+    """Keep the time of a runtime's or layer's last use, for `launch prune`."""
+    with suppress(OSError):
+        os.utime(root / FINISHED)
 
 
 def describe(image: str, project: Path) -> ImageState:

@@ -85,8 +85,11 @@ EVERY_COMMAND = [
         "rerun",
         "diff",
     ),
-    *("report", "shell", "schema", "doctor", "completion"),
-    *(f"image {each}" for each in ("install", "build", "push", "promote", "path", "ls")),
+    *("keep", "rm", "prune", "report", "shell", "schema", "doctor", "completion"),
+    *(
+        f"image {each}"
+        for each in ("init", "lock", "install", "build", "push", "promote", "path", "ls")
+    ),
     *(f"model {each}" for each in ("register", "ls", "show", "fetch", "copy")),
     *(f"data {each}" for each in ("prepare", "pack", "synthesize", "push", "pull", "ls")),
     *(f"data {each}" for each in ("show", "diff", "copy", "rm", "register")),

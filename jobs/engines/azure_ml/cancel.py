@@ -25,7 +25,7 @@ def cancel_run(runs: CloudRuns, handle: RunHandle) -> None:
     """End a run for good; see `Engine.cancel`."""
     from jobs.engines.azure_ml.submission import cancel_job
 
-    if _may_go_on(runs, handle):
+    if may_go_on(runs, handle):
         try:
             runs.blobs.create(cancel_mark(handle.id), b"")
         except EnvironmentFailure as error:
@@ -59,7 +59,8 @@ def close_intent(runs: CloudRuns, handle: RunHandle) -> None:
             raise EnvironmentFailure(message, hint=f"launch cancel {handle.id}, when it is done")
 
 
-def _may_go_on(runs: CloudRuns, handle: RunHandle) -> bool:
+def may_go_on(runs: CloudRuns, handle: RunHandle) -> bool:
+    """Tell whether the run, or another attempt of it, may run from now on."""
     try:
         retry = runs.record(handle).plan.spec.retry
         last = runs.attempts(handle)[-1]

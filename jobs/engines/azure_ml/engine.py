@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jobs.datasets.records import DatasetRecord
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.preparation_logs import BuildNews
+    from jobs.engines.azure_ml.removal import CloudRemoval
     from jobs.engines.azure_ml.runs import CloudRuns
     from jobs.engines.base import CodeListing
 
@@ -42,6 +43,13 @@ class AzureMlEngine:
         from jobs.engines.azure_ml.runs import CloudRuns
 
         return CloudRuns(self.environment, credential=self._credential)
+
+    @property
+    def removal(self) -> CloudRemoval:
+        """Removal of the runs with their jobs and blobs."""
+        from jobs.engines.azure_ml.removal import CloudRemoval
+
+        return CloudRemoval(self.store)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the request that `submit` will send; see `Engine.plan`."""

@@ -136,7 +136,7 @@ class CloudRuns:
         for name in self.local.names():
             if wanted.is_too_old(name):
                 break
-            if name > oldest and name not in seen and self._is_meant(name):
+            if name > oldest and name not in seen and self.is_meant(name):
                 try:
                     spec = read_record(self.runs / name).plan.spec
                     if wanted.takes_job(spec.name, spec.experiment, spec.tags):
@@ -248,7 +248,7 @@ class CloudRuns:
         yield from listed_runs(pages)
 
     def _beginning_with(self, prefix: str) -> Iterator[str]:
-        here = {name for name in self.local.names() if self._is_meant(name)}
+        here = {name for name in self.local.names() if self.is_meant(name)}
         for listed in self.listed():
             here.discard(listed.run)
             if listed.run.startswith(prefix):
@@ -256,11 +256,6 @@ class CloudRuns:
             elif listed.run < prefix:
                 break  # ids begin with their time
         yield from sorted(name for name in here if name.startswith(prefix))
-
-    def _is_meant(self, name: str) -> bool:
-        run_dir = self.runs / name
-        is_there = is_run(name) and (run_dir / "run.json").exists()
-        return is_there and read_intent(run_dir) is not None
 
     def _bring_record(self, handle: RunHandle) -> None:
         """Have `run.json` here: another machine may have made the run."""
@@ -374,6 +369,17 @@ class CloudRuns:
         """Name no task: Azure ML deals them."""
         del record
         return {}
+
+    def forget(self, handle: RunHandle) -> None:
+        """Forget what was read of a run that was removed."""
+        self._records.pop(handle.id, None)
+        self.statuses.forget(handle)
+
+    def is_meant(self, name: str) -> bool:
+        """Tell whether a run's submission is under way, or was cut off."""
+        run_dir = self.runs / name
+        is_there = is_run(name) and (run_dir / "run.json").exists()
+        return is_there and read_intent(run_dir) is not None
 
     def places(self, handle: RunHandle) -> list[tuple[str, str]]:
         """Name the addresses and folders of the run and its results."""

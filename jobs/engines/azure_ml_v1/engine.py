@@ -11,6 +11,7 @@ from jobs.engines.azure_ml.engine import AzureMlEngine
 from jobs.jobfile.resolve import require_cluster
 
 if TYPE_CHECKING:
+    from jobs.engines.azure_ml_v1.removal import V1Removal
     from jobs.engines.azure_ml_v1.runs import V1Runs
 
 
@@ -23,6 +24,13 @@ class AzureMlV1Engine(AzureMlEngine):
         from jobs.engines.azure_ml_v1.runs import V1Runs
 
         return V1Runs(self.environment, credential=self._credential)
+
+    @property
+    def removal(self) -> V1Removal:
+        """Removal of the runs with their blobs."""
+        from jobs.engines.azure_ml_v1.removal import V1Removal
+
+        return V1Removal(self.store)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the run configuration that `submit` will send; see `Engine.plan`."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from re import Pattern
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -47,6 +48,9 @@ from jobs.runs.logs import read_logs
 from jobs.runs.store import is_over
 from jobs.runs.supervision import Handover
 
+if TYPE_CHECKING:
+    from jobs.engines.local.removal import LocalRemoval
+
 KILL_TIMEOUT_S = 5.0
 
 
@@ -71,6 +75,13 @@ class LocalEngine:
         self._num_gpus = num_gpus
         self.store = LocalRuns.of(environment)
         self._runtime = runtime
+
+    @property
+    def removal(self) -> LocalRemoval:
+        """Removal of the runs' folders."""
+        from jobs.engines.local.removal import LocalRemoval
+
+        return LocalRemoval(self.store)
 
     def plan(self, spec: JobSpec) -> Plan:
         """Give the request that the gang's supervisor will read; see `Engine.plan`."""

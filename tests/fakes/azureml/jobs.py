@@ -45,9 +45,13 @@ class Jobs(ArmService):
         return answer(self.show(job), 201)
 
     def _update(self, job: Job, body: dict[str, Any]) -> Reply:
-        """The same again is no second job; another under its name is refused."""
+        """The same again is no second job; another under its name is refused.
+
+        What Azure shows of a job may be sent back, as the SDK's archive does.
+        """
+        shown = self.show(job)["properties"]
         for key in {*job.body, *body} - set(MUTABLE):
-            if job.body.get(key) != body.get(key):
+            if body.get(key) not in (job.body.get(key), shown.get(key)):
                 message = (
                     "A job with this name already exists. If you are trying to submit a new job, "
                     "use a different name. If you are trying to update an existing job, the "

@@ -58,7 +58,7 @@ def described(launching, line):
 
 
 def test_verbs_are_offered(launching):
-    assert complete(launching, "launch r") == ["run", "rerun", "report"]
+    assert complete(launching, "launch r") == ["run", "rm", "rerun", "report"]
     assert complete(launching, "launch data p") == ["prepare", "pack", "push", "pull"]
 
 
