@@ -23,6 +23,7 @@ EngineName = Literal["buildah", "podman", "docker"]
 # Those that also run what they have.
 RUNNERS: tuple[EngineName, ...] = ("podman", "docker")
 QUERY_TIMEOUT_S = 60.0
+FIRST_START_TIMEOUT_S = 600.0  # podman without root may copy the image for the user
 PULL_TIMEOUT_S = 4 * 3600.0  # tens of GB over a slow line
 _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?")
 
@@ -147,10 +148,13 @@ class ContainerEngine:
         found = answer.stdout.decode(errors="replace").strip().removeprefix("sha256:")
         return f"sha256:{found}" if re.fullmatch(r"[0-9a-f]{64}", found) else None
 
-    def try_program(self, reference: str, command: Sequence[str], *, needs: str) -> None:
+    def try_program(
+        self, reference: str, command: Sequence[str], *, options: Sequence[str], needs: str
+    ) -> None:
         """Run a command in a container of an image. Raises EnvironmentFailure where it fails."""
-        options = ["--rm", "--pull=never", "--network=none", f"--entrypoint={command[0]}"]
-        answer = self._ask(["run", *options, reference, *command[1:]])
+        fixed = ["--rm", "--pull=never", "--network=none", f"--entrypoint={command[0]}"]
+        words = ["run", *fixed, *options, reference, *command[1:]]
+        answer = self._ask(words, timeout_s=FIRST_START_TIMEOUT_S)
         if answer.returncode:
             hint = f"ranks need {needs}; try: {self.name} run --rm -it {reference}"
             raise self._failure(answer, f"cannot run ranks in {reference}", hint=hint)

@@ -30,8 +30,9 @@ MODULE = re.compile(rf"(?:{'|'.join(ISLANDS)})(?:\.\w+)+")
 STARTED = re.compile(rf"-m ((?:{'|'.join(ISLANDS)})(?:\.\w+)+)")
 NAMED_PAGE = re.compile(r"(?<![\w./-])docs/[\w./-]+\.md")
 TEST = re.compile(r"test_\w+(?:\.py)?")
-# `images/<name>`, `{cloud,local}`, `*.py`, `images/NAME`, `docs/adr/NNNN-title.md` stand for many.
-PLACEHOLDER = re.compile(r"[<>{}*]|(?<![A-Za-z])[A-Z]{4,}(?![A-Za-z.])")
+# `images/<name>`, `{cloud,local}`, `*.py`, `images/NAME`, `docs/adr/NNNN-title.md` stand for many,
+# `images/mine` for the reader's own.
+PLACEHOLDER = re.compile(r"[<>{}*]|(?<![A-Za-z])[A-Z]{4,}(?![A-Za-z.])|^images/mine\b")
 
 
 @dataclass(frozen=True)

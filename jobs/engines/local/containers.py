@@ -108,12 +108,17 @@ def run_argv(
         words += ["--userns=keep-id"]
     words += [f"--user={user[0]}:{user[1]}", f"--env={MARK}={run_dir}"]
     words += ["--ipc=host"] if request.shm_size is None else [f"--shm-size={request.shm_size}"]
-    if num_gpus:
-        is_podman = program.name == "podman"
-        words += ["--device=nvidia.com/gpu=all"] if is_podman else ["--gpus=all"]
+    words += gpu_options(program.name, num_gpus)
     words += [f"--volume={path}:{path}:{mode}" for path, mode in mounts.items()]
     words += [f"--workdir={run_dir}", f"--entrypoint={PYTHON}", request.image]
     return [*words, "-I", "-S", "-c", _TAKE_ENVIRONMENT, *argv]
+
+
+def gpu_options(program: str, num_gpus: int) -> list[str]:
+    """Give the options that show all GPUs to a container: podman knows them by CDI."""
+    if not num_gpus:
+        return []
+    return ["--device=nvidia.com/gpu=all"] if program == "podman" else ["--gpus=all"]
 
 
 def rank_environ(environ: Mapping[str, str]) -> dict[str, str]:
@@ -206,7 +211,12 @@ def make_ready(image: str) -> None:
     if not engine.has(image):
         with step(f"{image}: fetched by {engine.name}"):
             engine.pull(image)
-    engine.try_program(image, [PYTHON, "-I", "-S", "-c", _TRIAL], needs=f"{PYTHON} of 3.9 or newer")
+    engine.try_program(
+        image,
+        [PYTHON, "-I", "-S", "-c", _TRIAL],
+        options=gpu_options(engine.name, count_gpus()),
+        needs=f"{PYTHON} of 3.9 or newer",
+    )
 
 
 def image_id(image: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from jobs.engines.local.containers import (
     ContainerRequest,
     container_request,
     find_program,
+    make_ready,
     rank_environ,
     run_argv,
 )
@@ -143,3 +145,50 @@ def test_a_name_of_the_stack_stands_for_its_reference(tmp_path: Path) -> None:
     environment = msgspec.structs.replace(make_environment(tmp_path), images={"mine": IMAGE})
     engine = LocalEngine(environment)
     assert [engine.image_reference(each) for each in ("mine", "pytorch")] == [IMAGE, "pytorch"]
+
+
+def test_an_image_is_fetched_once_and_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = fake_container_engine.install(tmp_path / "bin", "podman")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr("jobs.engines.local.containers.count_gpus", lambda: 1)
+    make_ready(IMAGE)
+    (tmp_path / "bin" / "images.json").write_text(json.dumps([IMAGE]))
+    make_ready(IMAGE)
+    trial = ["run", "--rm", "--pull=never", "--network=none", "--entrypoint=python3"]
+    trial += ["--device=nvidia.com/gpu=all", IMAGE, "-I", "-S", "-c"]
+    calls = [each["arguments"] for each in fake_container_engine.calls(program)]
+    assert [call[:-1] if call[0] == "run" else call for call in calls] == [
+        ["image", "inspect", IMAGE],
+        ["pull", "--quiet", IMAGE],
+        trial,
+        ["image", "inspect", IMAGE],
+        trial,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fails", "message", "hint"),
+    [
+        (
+            "pull",
+            f"podman cannot fetch {IMAGE}: fake podman was told to fail",
+            "podman login ghcr.io, if access was refused; or correct `image:`",
+        ),
+        (
+            "run",
+            f"podman cannot run ranks in {IMAGE}: fake podman was told to fail",
+            f"ranks need python3 of 3.9 or newer; try: podman run --rm -it {IMAGE}",
+        ),
+    ],
+)
+def test_an_image_that_cannot_run_ranks_is_refused_in_the_words_of_the_engine(
+    fails: str, message: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_container_engine.install(tmp_path / "bin", "podman")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("FAKE_ENGINE_FAILS", fails)
+    with pytest.raises(EnvironmentFailure) as caught:
+        make_ready(IMAGE)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
