@@ -139,7 +139,7 @@ def promote(
 ) -> None:
     """Copy a pinned image to another stack's registry; prints the setting that pins its digest."""
     source, target = options.open_environment(stack, env), options.open_target(to)
-    reference = _pinned(name, source, target.stack)
+    reference = _pinned(name, source)
     console.say(f"importing {reference} into the registry of stack {target.stack}")
     pinned = options.open_engine(target).import_image(reference, source)
     if target.images.get(name) == pinned:
@@ -150,12 +150,13 @@ def promote(
     console.out(f"  trainyard:images:\n    {name}: {pinned}")
 
 
-def _pinned(name: str, environment: Environment, target: str) -> str:
+def _pinned(name: str, environment: Environment) -> str:
     from jobs.contracts.errors import LaunchError, NotFound
 
     if environment.registry is None:
         message = f"stack `{environment.stack}` has no registry: it runs images of this machine"
-        raise LaunchError(message, hint=f"launch image push {name} -s {target}")
+        hint = f"launch image push {name} -s STACK sends one from this machine to stack STACK"
+        raise LaunchError(message, hint=hint)
 
     if reference := environment.images.get(name):
         return reference

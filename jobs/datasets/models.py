@@ -19,11 +19,11 @@ from jobs.datasets.datasets import Datasets
 from jobs.datasets.lineage import Lineage
 from jobs.datasets.making import SILENT, Pushed, Reports
 from jobs.datasets.paths import disk_errors
-from jobs.datasets.records import DatasetRecord
+from jobs.datasets.records import MODELS, DatasetRecord
 from jobs.host.files import write_file
 from jobs.host.progress import Progress, silent
 
-PREFIX = "_models/"
+PREFIX = f"{MODELS}/"
 # In a fetched folder: the record, and the model's files.
 RECORD_FILE, FILES = "model.json", "files"
 _REF = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,62})(@0*(?P<version>[1-9][0-9]{0,8}))?")

@@ -20,6 +20,8 @@ from jobs.datasets.lineage import Lineage
 from jobs.host.parallel import parallel
 
 RECORDS = "_datasets"
+# Below it lie registered models, in a layout of their own records.
+MODELS = "_models"
 Kind = TypeVar("Kind")
 StoreUrl = Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9.:/_-]{1,200}$(?!\n)")]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -310,7 +312,11 @@ def _require_own(record: DatasetRecord, blob: str, blob_of: Callable[[str, int],
 
 def _is_prefix(prefix: str) -> bool:
     is_inside = not {".", ".."} & set(prefix.split("/")) and "\\" not in prefix
-    return is_inside and prefix.endswith("/") and not prefix.startswith(("/", f"{RECORDS}/"))
+    return (
+        is_inside
+        and prefix.endswith("/")
+        and not prefix.startswith(("/", f"{RECORDS}/", f"{MODELS}/"))
+    )
 
 
 def _parse(content: bytes, blob: str, kind: type[Kind]) -> Kind:

@@ -11,7 +11,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.datasets.file_list import FileList, send_list, work_folder, work_table, write_list
 from jobs.datasets.making import Pushed
 from jobs.datasets.paths import DatasetFile, check_path
-from jobs.datasets.records import RECORDS, DatasetRecord, Records, check_name
+from jobs.datasets.records import MODELS, RECORDS, DatasetRecord, Records, check_name
 from jobs.datasets.scan import digest
 from jobs.host.parallel import in_order
 from jobs.host.progress import Counter, Progress, silent
@@ -27,7 +27,7 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
     """
     check_name(name)
     prefix = prefix.strip("/") + "/"
-    if prefix == "/" or prefix.split("/")[0] == RECORDS:
+    if prefix == "/" or prefix.split("/")[0] in (RECORDS, MODELS):
         message = f"`{prefix}` cannot become a dataset: it is not a folder in the container `data`"
         raise LaunchError(message, hint="launch data register NAME PREFIX, e.g. raw/photos")
     owner = _owner(store, prefix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.client
 import os
 import secrets
@@ -15,9 +16,15 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from azure.core.exceptions import ResourceExistsError
-from azure.storage.blob import BlobServiceClient, ContainerClient, generate_container_sas
+from azure.storage.blob import (
+    BlobServiceClient,
+    ContainerClient,
+    ContentSettings,
+    generate_container_sas,
+)
 
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.messages import Reply, Request
@@ -122,6 +129,10 @@ class Blobs:
 
     def handle(self, request: Request) -> Reply:
         """Forward a request as it is: its signature covers nearly every byte."""
+        if request.method == "PUT" and "x-ms-blob-type" in request.headers:
+            source = request.headers.get("x-ms-copy-source")
+            if source is not None:
+                return self._put_from_url(request, source)
         headers = {
             name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP
         }
@@ -146,6 +157,28 @@ class Blobs:
         if request.method == "HEAD":
             kept["Content-Length"] = response.getheader("Content-Length") or "0"
         return Reply(status=response.status, body=body, headers=kept)
+
+    def _put_from_url(self, request: Request, source: str) -> Reply:
+        """Put Blob From URL, which Azurite does not have: reads the source by the SAS in its URL."""
+        parts = urlsplit(source)
+        if not self.knows(parts.netloc) or "sig=" not in parts.query:
+            return blob_refusal(404, "CannotVerifyCopySource", "The source cannot be read.")
+        found = self._clients[parts.netloc.removesuffix(SUFFIX)].get_blob_client(
+            *unquote(parts.path).lstrip("/").split("/", 1)
+        )
+        if not found.exists():
+            return blob_refusal(404, "CannotVerifyCopySource", "The source does not exist.")
+        content = found.download_blob().readall()
+        md5 = hashlib.md5(content, usedforsecurity=False).digest()
+        if request.headers.get("x-ms-source-content-md5") != base64.b64encode(md5).decode():
+            return blob_refusal(400, "Md5Mismatch", "The MD5 of the source is another one.")
+        target = self._clients[request.host.removesuffix(SUFFIX)].get_blob_client(
+            *unquote(request.path).lstrip("/").split("/", 1)
+        )
+        settings = ContentSettings(content_md5=bytearray(md5))
+        made = target.upload_blob(content, overwrite=True, content_settings=settings)
+        headers = {"ETag": made["etag"], "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+        return Reply(status=201, body=b"", headers=headers)
 
     def _take_connection(self) -> tuple[http.client.HTTPSConnection, bool]:
         """One that is idle, or a new one, and whether it is new."""

@@ -81,6 +81,7 @@ def test_a_dataset_goes_from_a_laptop_to_azure_and_back(
     assert again.err == "stack dev has the content of d@1 of stack local already, as d@1\n"
     there = launch.type("data", "copy", "d@1", "--to", "test.json")
     assert (there.code, there.out) == (0, "d@1\n"), there.err
+    assert there.err.endswith("; 3 files (10.2 MB) copied by the service\n")
     make_folder(launch.folder / "e", {**CONTENT, "a": b"ONE"})
     assert launch.type("data", "push", "e", "d").out == "d@2\n"
     back = launch.type("data", "copy", "d@2", "--to", local)

@@ -211,3 +211,16 @@ def test_the_list_needs_no_engine_and_says_when_one_does_not_answer(
     typed = launching.type_bare("image", "ls", "--json")
     assert [each["built"] for each in json.loads(typed.out)[0]["containers"]] == [None, None]
     assert "docker cannot list its images: fake docker was told to fail" in typed.err
+
+
+def test_promote_says_which_stack_has_no_registry(launching, project):
+    (launching.folder / "test.json").write_bytes(launching.env_file.read_bytes())
+    typed = launching.type(
+        "image", "promote", "pytorch", "--to", str(launching.folder / "test.json")
+    )
+    stack = launching.environment.stack
+    assert (typed.code, typed.out) == (2, "")
+    assert typed.err.startswith(
+        f"error: stack `{stack}` has no registry: it runs images of this machine\n"
+    )
+    assert "hint: launch image push pytorch -s STACK sends one" in typed.err

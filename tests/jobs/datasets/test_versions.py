@@ -295,7 +295,9 @@ class TestRegister:
         assert raw.blobs["raw/p/a"] == b"one"
         assert datasets.versions() == []
 
-    @pytest.mark.parametrize("prefix", ["", "/", "_datasets", "_datasets/photos", "nothing"])
+    @pytest.mark.parametrize(
+        "prefix", ["", "/", "_datasets", "_datasets/photos", "_models/net", "nothing"]
+    )
     def test_a_prefix_without_data_is_refused(self, datasets, raw, prefix):
         with pytest.raises(LaunchError, match=r"cannot become a dataset|has no file under"):
             datasets.register("photos", prefix)
