@@ -60,7 +60,7 @@ def close_intent(runs: CloudRuns, handle: RunHandle) -> None:
 
 
 def may_go_on(runs: CloudRuns, handle: RunHandle) -> bool:
-    """Tell whether the run, or another attempt of it, may run from now on."""
+    """Tell whether another attempt of the run may be started."""
     try:
         retry = runs.record(handle).plan.spec.retry
         last = runs.attempts(handle)[-1]

@@ -91,7 +91,7 @@ class CloudRemoval:
         if gone.exists():
             delete(run_dir)  # brought anew since the removal was cut off
         else:
-            if may_go_on(runs, handle):
+            if not runs.status(handle).state.is_terminal() or may_go_on(runs, handle):
                 message = f"{handle.id} is not over, or may be started again"
                 raise Refused(message, hint=not_over(handle.id).hint)
             put_away(run_dir)

@@ -71,3 +71,29 @@ def _blobs(azure: FakeAzure, run: str) -> list[str]:
     account, container = storage["account"], storage["containers"]["runs"]
     prefixes = (f"{run}/", f"checkpoints/{run}/")
     return [name for each in prefixes for name in azure.blobs.names(account, container, each)]
+
+
+def test_prune_removes_old_runs_of_this_machine(azure: FakeAzure, tmp_path: Path) -> None:
+    launch = AzureLaunch(azure, tmp_path)
+    # Whatever the real cache holds is no concern of a test.
+    launch.environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    job = launch.write_job(PROGRAM, code=".", outputs={"model": {}})
+    first, second = _run(launch, "run", job), _run(launch, "run", job, "--set", "name=second")
+    other = AzureLaunch(azure, _made(tmp_path / "other"))
+    other.environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    words = ("prune", "--older", "0s", "--keep", "1", "--json", "-y")
+    told = json.loads(other.type(*words).out)
+    assert (told["goes"], told["stays"], told["bytes"]) == ([], [], 0)
+
+    typed = launch.type(*words)
+    assert typed.code == 0, typed.err
+    told = json.loads(typed.out)
+    assert [each["name"] for each in told["goes"]] == [first]
+    assert {each["name"]: each["reason"] for each in told["stays"]} == {second: "of the newest 1"}
+    assert (_blobs(azure, first), bool(_blobs(azure, second))) == ([], True)
+    assert [each.name for each in launch.run_dirs()] == [second]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
