@@ -70,7 +70,7 @@ def test_options_are_offered_once_a_dash_is_typed(launching):
 
 
 def test_the_datasets_that_can_be_made_and_the_formats_of_shards_are_offered(launching):
-    made = ["digits", "mnist", "hymenoptera", "coco", "imagenet"]
+    made = ["digits", "mnist", "keras-mnist", "hymenoptera", "coco", "imagenet"]
     assert complete(launching, "launch data prepare ") == made
     assert complete(launching, "launch data synthesize i") == ["imagenet"]
     assert complete(launching, "launch data pack --format t") == ["tar", "tfrecord"]
