@@ -27,6 +27,11 @@ PEER = (
 )
 OWN = 'Traceback (most recent call last):\n  File "/a/train.py", line 7, in f\nValueError: boom'
 
+AT_ITS_END = (
+    "Fatal Python error: Aborted\n\nThread 0x7f (most recent call first):\n  <no Python frame>\n"
+    "\nExtension modules: numpy.linalg._umath_linalg, torch._C (total: 2)"
+)
+
 
 def report(rank: int, **known: Any) -> RankReport:
     return RankReport(**{"rank": rank, "host": "h", "stage": "command", **known})
@@ -151,6 +156,10 @@ def test_early_success_is_named_when_the_rest_lost_it() -> None:
         ({"exit_code": 5, "traceback": OWN}, "exit code 5: ValueError: boom (train.py:7)"),
         ({"signal": signal.SIGTERM}, "killed by SIGTERM: terminated"),
         (
+            {"signal": signal.SIGABRT, "traceback": AT_ITS_END},
+            "killed by SIGABRT: aborted after the script's end",
+        ),
+        (
             {"signal": signal.SIGKILL, "out_of_memory": True},
             "out of memory: the kernel killed it (SIGKILL) because memory ran out",
         ),
@@ -168,6 +177,12 @@ def test_first_line_says_rank_host_and_cause(known: dict[str, Any], line: str) -
     error = root_cause([ended(2, 1.0, **known)], stopped_s=None)
     assert error is not None
     assert summary_line(error) == f"rank 2 on h: {line}"
+
+
+def test_the_traceback_of_a_crash_ends_before_the_list_of_modules() -> None:
+    error = root_cause([ended(0, 1.0, signal=signal.SIGABRT, traceback=AT_ITS_END)], stopped_s=None)
+    assert error is not None
+    assert error.traceback == AT_ITS_END.partition("\n\nExt")[0]
 
 
 def diverging(rank: int, at_s: float, *, who: int, extra: str = "") -> RankReport:
