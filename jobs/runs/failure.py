@@ -36,9 +36,10 @@ PREEMPTED = re.compile(r"^preempted: ", re.MULTILINE)
 SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
 DIVERGED = re.compile(r"^training has diverged: (?P<how>(?:.*? rank (?P<rank>\d+) )?.*)")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
-# Whose last line is of these spoke to no rank.
+# Whose last line is of these spoke to no rank: what joins ranks words a refusal as its own error.
 ELSEWHERE = re.compile(
-    r"^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
+    r"^ConnectionRefusedError\b"
+    r"|^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
     r"|pymongo|paramiko|concurrent\.futures)\."
 )
 LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps to less by itself

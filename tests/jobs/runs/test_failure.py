@@ -74,6 +74,15 @@ def test_rank_that_lost_somebody_else_than_a_rank_failed_by_itself(line: str) ->
     assert cause_of(guilty, later) == (0, "uncaught exception", f"{line} (train.py:7)")
 
 
+def test_rank_whose_debugger_does_not_listen_failed_while_the_other_waited() -> None:
+    line = "ConnectionRefusedError: [Errno 111] Connection refused"
+    text = OWN.replace("ValueError: boom", line)
+    waiting = ended(0, 3.0, signal=signal.SIGTERM, stopped_s=2.0)
+    refused = ended(1, 1.0, exit_code=1, traceback=text, traceback_s=1.0)
+    found = cause_of(waiting, refused, stopped_s=2.0)
+    assert found == (1, "uncaught exception", f"{line} (train.py:7)")
+
+
 def test_group_of_exceptions_is_told_by_its_name_and_place() -> None:
     group = (
         "  + Exception Group Traceback (most recent call last):\n"
