@@ -20,6 +20,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     trainer = Trainer(arguments)
     accuracy = trainer.train()
+    trainer.require_equal_weights()
     trainer.save(Path(os.environ.get("TRAINYARD_OUTPUT_MODEL", "model")))
     if dist.get_rank() == 0:
         print(trainer.sample(Reviews(3, seed=3)))

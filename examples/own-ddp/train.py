@@ -76,6 +76,11 @@ def main() -> None:
         if rank == 0:
             print(f"epoch {epoch}: loss {mean.item():.4f}, accuracy {accuracy:.4f}")
 
+    weights = sum(each.detach().double().sum() for each in network.parameters())
+    of_ranks = [torch.zeros_like(weights) for _ in range(world_size)]
+    dist.all_gather(of_ranks, weights)
+    if torch.stack(of_ranks).unique().numel() != 1:
+        raise SystemExit("error: ranks hold different weights")
     if rank == 0:
         folder = Path(os.environ.get("TRAINYARD_OUTPUT_MODEL", "model"))
         folder.mkdir(parents=True, exist_ok=True)

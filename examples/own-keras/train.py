@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-import horovod.tensorflow as hvd
+import horovod.keras as hvd
 import keras
 import numpy as np
 
@@ -18,13 +18,6 @@ def make_clouds(num_points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     centres = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]], dtype=np.float32)
     points = centres[clouds] + generator.normal(scale=0.35, size=(num_points, 2))
     return points.astype(np.float32), clouds
-
-
-class AveragingAdam(keras.optimizers.Adam):
-    """Adam that averages the gradients of all ranks before it applies them."""
-
-    def apply(self, grads: list, trainable_variables: list | None = None) -> None:
-        super().apply([hvd.allreduce(grad) for grad in grads], trainable_variables)
 
 
 class Log(keras.callbacks.Callback):
@@ -59,22 +52,25 @@ def main() -> None:
     model = keras.Sequential(
         [keras.Input((2,)), keras.layers.Dense(32, "tanh"), keras.layers.Dense(4)]
     )
-    model.set_weights(hvd.broadcast_object(model.get_weights(), root_rank=0))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # XLA knows none of Horovod's operations.
-    model.compile(AveragingAdam(options.lr), loss, metrics=["accuracy"], jit_compile=False)
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(options.lr))
+    model.compile(optimizer, loss, metrics=["accuracy"])
     model.fit(
         points,
         clouds,
         batch_size=options.batch_size // hvd.size(),
         epochs=options.epochs,
         validation_data=test,
-        callbacks=[Log()],
+        callbacks=[
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback(),
+            Log(),  # after the average
+        ],
         verbose=2 if hvd.rank() == 0 else 0,
     )
 
-    weights = sum(float(each.sum(dtype="float64")) for each in model.get_weights())
-    if len(set(hvd.allgather_object(weights))) != 1:
+    weights = sum(each.sum(dtype="float64") for each in model.get_weights())
+    if np.unique(hvd.allgather(np.array([weights]))).size != 1:
         raise SystemExit("error: ranks hold different weights")
     accuracy = model.evaluate(*test, verbose=0)[1]
     if hvd.rank() == 0:

@@ -32,7 +32,7 @@ def list_jobs(
 ) -> None:
     """List the jobs of the catalog with their requirements and arguments.
 
-    With a name: that job, and the commands that get its missing parts.
+    With a name: that job, the options of its program, and the commands that get its missing parts.
     """
     from jobs.jobfile.read import catalog_names, require_catalog_name
     from jobs.launching.catalog import job_text, jobs_text, next_commands
@@ -45,7 +45,7 @@ def list_jobs(
     elif name is None:
         console.out(jobs_text(found))
         console.say(
-            "`launch jobs NAME` shows all arguments, and the commands that get missing parts"
+            "`launch jobs NAME` shows the program's options, and the commands that get missing parts"
         )
     else:
         console.out(job_text(found[0]))
@@ -54,7 +54,7 @@ def list_jobs(
 
 def _describe(names: list[str], stack: str, env: Path | None) -> list[CatalogJob]:
     """Describe the jobs; warn where the stack cannot tell what is there."""
-    from jobs.jobfile.read import load_job
+    from jobs.jobfile.read import load_job, options_of_job
     from jobs.launching.catalog import dataset_names, describe_job
 
     engine = datasets = None
@@ -65,7 +65,10 @@ def _describe(names: list[str], stack: str, env: Path | None) -> list[CatalogJob
             console.warn("the blob store is not up: datasets marked (?) may be there or not")
     except LaunchError as error:
         console.warn(f"{error.message}; hint: {error.hint}")
-    return [describe_job(load_job(each), engine, datasets) for each in names]
+    return [
+        describe_job(load_job(each), engine, datasets, options_of_job(each).values())
+        for each in names
+    ]
 
 
 app = make_app({"jobs": list_jobs})

@@ -24,7 +24,7 @@ def show(
     from jobs.runs.ending import fetch_command, main_figures, output_places
     from jobs.runs.figures import figures_of
     from jobs.runs.metrics import read_curves
-    from jobs.runs.outcome import attempts_of
+    from jobs.runs.outcome import advice, attempts_of
     from jobs.stacks.cost import spent, spent_text
 
     environment = options.open_priced(stack, env)
@@ -65,6 +65,7 @@ def show(
         ranks and show_text.ranks_table(ranks, store.tasks(record)),
         figures and show_text.figures_table(figures),
         error and error.traceback and error.traceback.rstrip(),
+        (remedy := advice(error)) and f"hint: {remedy}",
     ]
     for part in filter(None, parts):
         console.out(f"\n{part}")

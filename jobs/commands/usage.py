@@ -136,7 +136,11 @@ def as_launch_error(error: UsageError) -> LaunchError:
     if isinstance(error, NoSuchOption):
         meant = f" (did you mean {error.possibilities[0]}?)" if error.possibilities else ""
         unknown = mistake(f"no such option: {error.option_name}{meant}", ctx)
-        if ctx is not None and any(each.name == "arguments" for each in ctx.command.params):
+        takes = [each.name for each in ctx.command.params] if ctx is not None else []
+        if "overrides" in takes and (key := _job_key(error.option_name)):
+            unknown = mistake(f"no such option: {error.option_name}", ctx)
+            unknown.hint = f"--set {key}=VALUE sets the key of the job"
+        if "arguments" in takes:
             unknown.hint = f"{unknown.hint}; options of a script stand behind `--`"
         return unknown
     if isinstance(error, BadOptionUsage) and ctx is not None:
@@ -149,6 +153,19 @@ def as_launch_error(error: UsageError) -> LaunchError:
         return mistake(f"argument {_name(error.param)}: {text}", ctx)
     # All that is left: words, but none that could name a command.
     return mistake("a command is missing", ctx)
+
+
+def _job_key(option: str) -> str | None:
+    """Find the key of the job file that an option names, if only in the singular."""
+    from msgspec import structs
+
+    from jobs.contracts.spec import JobFile
+
+    word = option.lstrip("-").replace("-", "_")
+    for field in structs.fields(JobFile):
+        if field.name in (word, f"{word}s"):
+            return f"{field.name}.KEY" if field.default_factory is dict else field.name
+    return None
 
 
 @contextmanager

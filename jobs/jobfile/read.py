@@ -121,6 +121,7 @@ def find_job(name: str) -> Path:
     if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
         path = _path(name, "JOB")
         if path.is_file():
+            _refuse_notebook(name)
             return path
         if path.is_dir():
             message = f"`{name}` is a folder, not a job file"
@@ -222,16 +223,16 @@ def _check_program(job: JobFile, root: Node) -> None:
     if job.chief and not job.parameter_servers:
         message = f"{_place(root, 'chief')}: a chief needs parameter servers to coordinate"
         raise LaunchError(message, hint="parameter_servers: 1, or remove `chief`")
-    _refuse_notebook(job, root)
-
-
-def _refuse_notebook(job: JobFile, root: Node) -> None:
-    """Refuse a notebook: to Python its JSON is one expression, and nothing is trained."""
     words = job.command or ()
     script = words[1] if len(words) > 1 and words[0].startswith("python") else job.script or ""
+    _refuse_notebook(script, _place(root, "script" if job.script else "command"))
+
+
+def _refuse_notebook(script: str, where: str = "") -> None:
+    """Refuse a notebook: to Python its JSON is one expression, and nothing is trained."""
     if script.lower().endswith(NOTEBOOK):
-        where = _place(root, "script" if job.script else "command")
-        message = f"{where}: `{script}` is a notebook, which Python cannot run"
+        place = f"{where}: " if where else ""
+        message = f"{place}`{script}` is a notebook, which Python cannot run"
         made = f"{script[: -len(NOTEBOOK)]}.py"
         hint = f"jupyter nbconvert --to script {shlex.quote(script)}, then name {made}"
         raise LaunchError(message, hint=hint)

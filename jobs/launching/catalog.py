@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -14,6 +14,7 @@ from jobs.contracts.spec import Environment, JobFile
 from jobs.engines.base import Engine
 from jobs.host import console
 from jobs.jobfile.arguments import Argument, to_argv
+from jobs.jobfile.program_options import Option
 from jobs.jobfile.read import LoadedJob
 from jobs.jobfile.resolve import resolve
 
@@ -40,6 +41,16 @@ class Need(Struct, frozen=True, kw_only=True):
     commands: tuple[tuple[str, str], ...]
 
 
+class ProgramOption(Struct, frozen=True, kw_only=True):
+    """An option of a job's program; `default` is None where it has none, `kind` names its type."""
+
+    name: str
+    kind: str
+    text: str
+    default: bool | int | float | str | None
+    choices: tuple[str, ...]
+
+
 class CatalogJob(Struct, frozen=True, kw_only=True):
     """A job of the catalog, as `launch jobs --json` gives it."""
 
@@ -51,10 +62,16 @@ class CatalogJob(Struct, frozen=True, kw_only=True):
     processes_per_node: int | str
     needs: tuple[Need, ...]
     args: dict[str, Argument]
+    options: tuple[ProgramOption, ...]
     outputs: tuple[str, ...]
 
 
-def describe_job(loaded: LoadedJob, engine: Engine | None, datasets: set[str] | None) -> CatalogJob:
+def describe_job(
+    loaded: LoadedJob,
+    engine: Engine | None,
+    datasets: set[str] | None,
+    options: Iterable[Option],
+) -> CatalogJob:
     """Describe a job; `datasets` are the names that the store has, None where nobody knows."""
     job = loaded.job
     references = (each.dataset or "" for each in job.inputs.values())
@@ -68,6 +85,7 @@ def describe_job(loaded: LoadedJob, engine: Engine | None, datasets: set[str] | 
         processes_per_node=job.processes_per_node,
         needs=(_image(loaded, engine), *(_dataset(name, datasets) for name in names)),
         args=job.args if isinstance(job.args, dict) else {},
+        options=tuple(map(_program_option, options)),
         outputs=tuple(job.outputs),
     )
 
@@ -92,9 +110,9 @@ def jobs_text(jobs: Sequence[CatalogJob]) -> str:
 
 
 def job_text(job: CatalogJob) -> str:
-    """Lay out one job as names and values."""
+    """Lay out one job as names and values, and below them the options of its program."""
     size = f"nodes {job.nodes}, processes per node {job.processes_per_node}"
-    return console.fields(
+    described = console.fields(
         [
             ("job", job.name),
             ("trains", job.description),
@@ -106,6 +124,7 @@ def job_text(job: CatalogJob) -> str:
             ("outputs", ", ".join(job.outputs)),
         ]
     )
+    return "\n".join([described, "options", *_option_lines(job.options)])
 
 
 def next_commands(job: CatalogJob, stack: Sequence[str]) -> str:
@@ -114,6 +133,35 @@ def next_commands(job: CatalogJob, stack: Sequence[str]) -> str:
     start = shlex.join(["launch", "run", job.name, *stack])
     another = shlex.join(["launch", "run", job.name, *stack, "--set", _assignment(job)])
     return console.tree("next", [*missing, ("start it", start), ("change an argument", another)])
+
+
+def _program_option(option: Option) -> ProgramOption:
+    default = option.default if isinstance(option.default, bool | int | float | str) else None
+    return ProgramOption(
+        name=option.name,
+        kind=option.kind,
+        text=option.text,
+        default=default,
+        choices=option.choices,
+    )
+
+
+def _option_lines(options: Sequence[ProgramOption]) -> list[str]:
+    """Lay out the options, in lines of at most WIDTH columns."""
+    indent = max((len(option.name) for option in options), default=0) + 4
+    lines: list[str] = []
+    for option in options:
+        text = textwrap.wrap(_option_text(option), WIDTH - indent)
+        lines += [f"  {option.name}".ljust(indent) + text[0]]
+        lines += [" " * indent + line for line in text[1:]]
+    return lines
+
+
+def _option_text(option: ProgramOption) -> str:
+    default = str(option.default).lower() if isinstance(option.default, bool) else option.default
+    asides = [", ".join(option.choices)] if option.choices else []
+    asides += [] if default is None else [f"default {default}"]
+    return f"{option.text} ({'; '.join(asides)})" if asides else option.text
 
 
 def _assignment(job: CatalogJob) -> str:

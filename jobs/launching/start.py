@@ -21,6 +21,7 @@ from jobs.runs.figures import figures_of
 from jobs.runs.metrics import read_curves
 from jobs.runs.outcome import (
     COLOURS,
+    advice,
     attempts_of,
     commands_while_on,
     exit_code,
@@ -112,6 +113,8 @@ def say_summary(
     text = explanation(error) if error is not None else ""
     if text:
         console.say(text)
+    if remedy := advice(error):
+        console.say(f"\nhint: {remedy}")
     attempts = attempts_of(status.id, engine.store.events(handle))
     if cost := spent(status, attempts, with_list_prices(engine.environment)):
         console.say(f"cost: {spent_text(cost)}")

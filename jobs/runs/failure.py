@@ -36,12 +36,17 @@ PREEMPTED = re.compile(r"^preempted: ", re.MULTILINE)
 SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
 DIVERGED = re.compile(r"^training has diverged: (?P<how>(?:.*? rank (?P<rank>\d+) )?.*)")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
-# Whose last line is of these spoke to no rank.
+# Whose last line is of these spoke to no rank: what joins ranks words a refusal as its own error.
 ELSEWHERE = re.compile(
-    r"^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
+    r"^ConnectionRefusedError\b"
+    r"|^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
     r"|pymongo|paramiko|concurrent\.futures)\."
 )
 LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps to less by itself
+# faulthandler's last line; its word for a main thread whose Python has ended; ours for that.
+MODULES = re.compile(r"\n+Extension modules: .*")
+NO_FRAME = "<no Python frame>"
+AT_EXIT = "after the script's end"
 GROUP = re.compile(r"^ *\| (?P<last>[A-Za-z_][\w.]*(: .*)?)\r?$", re.MULTILINE)
 FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 
@@ -237,12 +242,13 @@ def describe(report: RankReport) -> RankError:
         # It was on its way out with a traceback when it was told to stop.
         report = structs.replace(report, exit_code=1, signal=None)
     cause, message = _cause(report)
+    traceback = MODULES.sub("", report.traceback) if report.traceback else None
     return RankError(
         rank=report.rank,
         host=report.host,
         cause=cause,
         message=message[:LONGEST_MESSAGE],
-        traceback=report.traceback[-LONGEST_TRACEBACK:] if report.traceback else None,
+        traceback=traceback[-LONGEST_TRACEBACK:] if traceback else None,
         exit_code=report.shell_exit_code,
     )
 
@@ -279,10 +285,10 @@ def _cause(report: RankReport) -> tuple[str, str]:
 
 
 def _place(traceback: str) -> str:
-    """Name the innermost frame, which faulthandler puts first, Python last."""
+    """Name the innermost frame, which faulthandler puts first, Python last; or that none was left."""
     frames = FRAME.findall(traceback)
     if not frames:
-        return ""
+        return f" {AT_EXIT}" if NO_FRAME in traceback else ""
     file, line = frames[0] if traceback.startswith("Fatal Python error") else frames[-1]
     return f" ({file.rpartition('/')[2]}:{line})"
 

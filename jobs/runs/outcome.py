@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,6 +13,7 @@ from msgspec import Struct
 from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import RankError, RunState, RunStatus
 from jobs.host.console import Style, duration_text, tree
+from jobs.runs.failure import AT_EXIT
 from jobs.runs.store import RunEvent
 
 EXIT_CODES = {
@@ -35,6 +37,8 @@ COLOURS: dict[RunState, Style] = {
     RunState.LOST: "red",
     RunState.CANCELLED: "magenta",
 }
+
+MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<name>[\w.]+)'")
 
 
 def exit_code(status: RunStatus, *, passthrough: bool = False) -> int:
@@ -69,6 +73,23 @@ def explanation(error: RankError | None) -> str:
     if error is None:
         return ""
     return (error.traceback or error.message.partition("\n")[2]).rstrip()
+
+
+def advice(error: RankError | None) -> str:
+    """Give the remedy for a failure whose remedy is known; empty for every other."""
+    if error is None:
+        return ""
+    if missing := MISSING_MODULE.match(error.message):
+        return (
+            f"neither the image nor the job's code has `{missing['name']}`; in the job file, "
+            "`requirements: FILE` adds packages and `code: FOLDER` adds modules"
+        )
+    if error.message.endswith(AT_EXIT):
+        return (
+            "a script that uses torch.distributed ends with "
+            "`torch.distributed.destroy_process_group()`"
+        )
+    return ""
 
 
 def next_commands(

@@ -11,6 +11,8 @@ from jobs.runs.figures import Figure, value_text
 from jobs.runs.outcome import headline, run_time_s
 from jobs.runs.report import RunReport
 
+NO_METRICS = "has no metrics to draw; a script writes them to metrics.jsonl (docs/run-directory.md)"
+
 
 class _Column(Struct, frozen=True):
     """A column; on a narrow terminal the one with the lowest `goes` is left out first."""
@@ -74,7 +76,7 @@ def remarks(reports: Sequence[RunReport]) -> list[str]:
         if report.status.state.is_terminal() and report.status.exit_code != 0:
             found.append(headline(report.status, report.error))
         if not report.curves:
-            found.append(f"{report.status.id} has no metrics to draw")
+            found.append(f"{report.status.id} {NO_METRICS}")
     return found
 
 

@@ -76,6 +76,14 @@ class Trainer:
         rows = [(reviews.text(i), f"{each:.0%}") for i, each in enumerate(praise)]
         return tabulate(rows, ("review", "praise"))
 
+    def require_equal_weights(self) -> None:
+        """Compare the weights of all ranks; end the program where they differ."""
+        weights = sum(each.detach().double().sum() for each in self.model.parameters())
+        of_ranks = [torch.zeros_like(weights) for _ in range(self.world_size)]
+        dist.all_gather(of_ranks, weights)
+        if torch.stack(of_ranks).unique().numel() != 1:
+            raise SystemExit("error: ranks hold different weights")
+
     def save(self, folder: Path) -> None:
         """Write weights and configuration; rank 0 alone."""
         if self.rank == 0:

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.commands import data_programs
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.jobfile.read import catalog_names, load_job
+from jobs.jobfile.read import catalog_names, load_job, options_of_job
 from jobs.launching import catalog
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.launching import FakeEngine
@@ -16,6 +16,13 @@ DIGITS = """\
 digits                      small CNN on handwritten digits (the demo's job)
                             needs image pytorch, dataset digits
                             takes epochs=8 batch-size=64 seed=1 strategy=horovod
+"""
+
+OPTIONS = """\
+  seed                 of weights, order, augmentation and dropout (default 1)
+  log-every            steps between two lines of training metrics (default 10)
+  checkpoint-dir       folder of the checkpoints, resumed from if it holds one;
+                       else the run's own
 """
 
 
@@ -78,7 +85,8 @@ def test_one_job_is_shown_with_the_commands_that_get_what_is_missing(typing, mon
     having(monkeypatch)
     monkeypatch.chdir(typing.folder)
     typed = typing.type_bare("jobs", "digits", "--env", "environment.json")
-    assert (typed.code, typed.out) == (
+    described, options = typed.out.split("options\n")
+    assert (typed.code, described) == (
         0,
         "job       digits\n"
         "trains    small CNN on handwritten digits (the demo's job)\n"
@@ -90,6 +98,8 @@ def test_one_job_is_shown_with_the_commands_that_get_what_is_missing(typing, mon
         "args      --epochs 8 --batch-size 64 --seed 1 --strategy horovod\n"
         "outputs   model\n",
     )
+    assert options.startswith(OPTIONS)
+    assert max(map(len, options.splitlines())) <= 80
     assert typed.err == (
         "next\n"
         "├── make the dataset    launch data prepare digits --to data/digits\n"
@@ -97,6 +107,29 @@ def test_one_job_is_shown_with_the_commands_that_get_what_is_missing(typing, mon
         "├── start it            launch run digits --env environment.json\n"
         "└── change an argument  launch run digits --env environment.json --set args.epochs=8\n"
     )
+
+
+def test_json_gives_the_options_of_the_program(typing, monkeypatch):
+    having(monkeypatch)
+    found = typing.type("jobs", "digits", "--json").json()["options"]
+    assert [each["name"] for each in found] == list(options_of_job("digits"))
+    by_name = {each["name"]: each for each in found}
+    assert [by_name["device"], by_name["checkpoint-every"]] == [
+        {
+            "name": "device",
+            "kind": "choice",
+            "text": "device to compute on",
+            "default": "auto",
+            "choices": ["auto", "cpu", "cuda"],
+        },
+        {
+            "name": "checkpoint-every",
+            "kind": "int",
+            "text": "steps between two checkpoints; else one an epoch",
+            "default": None,
+            "choices": [],
+        },
+    ]
 
 
 def test_a_name_that_the_catalog_lacks_is_told_with_the_nearest(typing):
@@ -135,7 +168,7 @@ def test_every_job_says_what_it_trains_and_every_dataset_can_be_prepared(name):
     job = load_job(name).job
     assert 20 < len(job.description or "") <= 80 - 28
     for each in job.inputs.values():
-        words = catalog.PREPARED[each.dataset]
+        words = catalog.PREPARED[each.dataset or ""]
         assert words[0] in get_args(prepare_names())
 
 

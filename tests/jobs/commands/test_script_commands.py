@@ -71,6 +71,20 @@ def test_an_option_of_the_script_before_the_dashes_is_told_where_it_belongs(laun
     assert "unexpected argument: epochs; `digits` is not a script" in typed.err
 
 
+@pytest.mark.parametrize(
+    ("option", "assignment"),
+    [("--name", "name"), ("--tag", "tags.KEY"), ("--experiment", "experiment")],
+)
+def test_an_option_named_like_a_key_of_the_job_is_told_how_it_is_set(typing, option, assignment):
+    typed = typing("run", "train.py", option, "x")
+    assert (typed.code, typed.err) == (
+        2,
+        f"error: no such option: {option}\n\n"
+        f"hint: --set {assignment}=VALUE sets the key of the job; "
+        "options of a script stand behind `--`\n",
+    )
+
+
 def test_init_writes_a_job_file_that_plans_as_the_script_does(launching, typing):
     typed = typing("init", "train.py", script_words=["--epochs", "3"])
     assert (typed.code, typed.out) == (0, "job.yaml\n")

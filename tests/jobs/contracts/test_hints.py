@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,7 +70,9 @@ def test_no_text_of_launch_names_a_stack_to_who_has_a_file(source, text):
     assert told.startswith(OWNERS) or not re.search(r"launch [^;,`]*-s X", told), source
 
 
-def test_what_is_typed_with_a_file_ends_with_a_hint_for_it(tmp_path, capsys):
+def test_what_is_typed_with_a_file_ends_with_a_hint_for_it(tmp_path, capsys, monkeypatch):
+    # The hint names pulumi as this shell finds it.
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     file = tmp_path / "dev.json"
     with socket.create_server(("127.0.0.1", 0)) as store:
         storage = Storage(

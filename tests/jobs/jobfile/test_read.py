@@ -455,6 +455,17 @@ def test_a_notebook_is_refused_with_the_way_to_a_program(folder, program, place)
     )
 
 
+def test_a_notebook_in_place_of_a_job_is_refused_with_the_way_to_a_program(folder):
+    notebook = folder / "Train.ipynb"
+    notebook.write_text('{"cells": []}')
+    with pytest.raises(LaunchError) as error:
+        load_job(str(notebook))
+    assert (error.value.message, error.value.hint) == (
+        f"`{notebook}` is a notebook, which Python cannot run",
+        f"jupyter nbconvert --to script {notebook}, then name {notebook.with_suffix('.py')}",
+    )
+
+
 def test_a_trainer_of_the_users_own_is_never_replaced_by_ours(folder):
     (folder / "trainer").mkdir()
     (folder / "trainer" / "mine.py").write_text("")

@@ -27,6 +27,11 @@ PEER = (
 )
 OWN = 'Traceback (most recent call last):\n  File "/a/train.py", line 7, in f\nValueError: boom'
 
+AT_ITS_END = (
+    "Fatal Python error: Aborted\n\nThread 0x7f (most recent call first):\n  <no Python frame>\n"
+    "\nExtension modules: numpy.linalg._umath_linalg, torch._C (total: 2)"
+)
+
 
 def report(rank: int, **known: Any) -> RankReport:
     return RankReport(**{"rank": rank, "host": "h", "stage": "command", **known})
@@ -67,6 +72,15 @@ def test_rank_that_lost_somebody_else_than_a_rank_failed_by_itself(line: str) ->
     guilty = ended(0, 1.0, exit_code=1, traceback=text, traceback_s=1.0)
     later = ended(1, 2.0, exit_code=1, traceback=OWN, traceback_s=2.0)
     assert cause_of(guilty, later) == (0, "uncaught exception", f"{line} (train.py:7)")
+
+
+def test_rank_whose_debugger_does_not_listen_failed_while_the_other_waited() -> None:
+    line = "ConnectionRefusedError: [Errno 111] Connection refused"
+    text = OWN.replace("ValueError: boom", line)
+    waiting = ended(0, 3.0, signal=signal.SIGTERM, stopped_s=2.0)
+    refused = ended(1, 1.0, exit_code=1, traceback=text, traceback_s=1.0)
+    found = cause_of(waiting, refused, stopped_s=2.0)
+    assert found == (1, "uncaught exception", f"{line} (train.py:7)")
 
 
 def test_group_of_exceptions_is_told_by_its_name_and_place() -> None:
@@ -151,6 +165,10 @@ def test_early_success_is_named_when_the_rest_lost_it() -> None:
         ({"exit_code": 5, "traceback": OWN}, "exit code 5: ValueError: boom (train.py:7)"),
         ({"signal": signal.SIGTERM}, "killed by SIGTERM: terminated"),
         (
+            {"signal": signal.SIGABRT, "traceback": AT_ITS_END},
+            "killed by SIGABRT: aborted after the script's end",
+        ),
+        (
             {"signal": signal.SIGKILL, "out_of_memory": True},
             "out of memory: the kernel killed it (SIGKILL) because memory ran out",
         ),
@@ -168,6 +186,12 @@ def test_first_line_says_rank_host_and_cause(known: dict[str, Any], line: str) -
     error = root_cause([ended(2, 1.0, **known)], stopped_s=None)
     assert error is not None
     assert summary_line(error) == f"rank 2 on h: {line}"
+
+
+def test_the_traceback_of_a_crash_ends_before_the_list_of_modules() -> None:
+    error = root_cause([ended(0, 1.0, signal=signal.SIGABRT, traceback=AT_ITS_END)], stopped_s=None)
+    assert error is not None
+    assert error.traceback == AT_ITS_END.partition("\n\nExt")[0]
 
 
 def diverging(rank: int, at_s: float, *, who: int, extra: str = "") -> RankReport:

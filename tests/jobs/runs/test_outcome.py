@@ -7,6 +7,7 @@ from jobs.contracts.spec import RankError, RunState, RunStatus
 from jobs.runs.outcome import (
     EXIT_CODES,
     AttemptBrief,
+    advice,
     attempts_of,
     exit_code,
     explanation,
@@ -102,6 +103,28 @@ def test_passthrough_gives_the_jobs_own_code_where_it_has_one(state, own, code):
 )
 def test_the_first_line_says_state_rank_host_cause_and_words(given, error, text):
     assert headline(given, error) == text
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        (
+            "ModuleNotFoundError: No module named 'tabulate.x' (train.py:3)",
+            "neither the image nor the job's code has `tabulate.x`; in the job file, "
+            "`requirements: FILE` adds packages and `code: FOLDER` adds modules",
+        ),
+        (
+            "aborted after the script's end",
+            "a script that uses torch.distributed ends with "
+            "`torch.distributed.destroy_process_group()`",
+        ),
+        ("ValueError: No module named 'tabulate'", ""),
+    ],
+)
+def test_a_failure_whose_remedy_is_known_comes_with_it(message, remedy):
+    error = RankError(rank=0, host="h", cause="x", message=message, traceback=None, exit_code=1)
+    assert advice(error) == remedy
+    assert not advice(None)
 
 
 def test_the_explanation_is_the_traceback_else_the_message():

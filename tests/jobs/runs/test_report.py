@@ -18,7 +18,7 @@ from jobs.runs.charts import check_format, draw_report, headings, panel_names, r
 from jobs.runs.figures import Figure
 from jobs.runs.metrics import Curve
 from jobs.runs.report import Figures, RunReport, as_json
-from jobs.runs.report_text import remarks, report_table
+from jobs.runs.report_text import NO_METRICS, remarks, report_table
 from jobs.runs.store import read_error, read_status
 from tests.fakes.gangs import make_spec
 from trainer.common.metrics import Metrics
@@ -222,7 +222,7 @@ class TestRows:
             ["RUN", "NAME", "STATE", "RANKS", "TIME"],
             [RUN_ID.format(1), "digits", "completed", "2", "42", "s"],
         ]
-        assert remarks([report]) == [f"{RUN_ID.format(1)} has no metrics to draw"]
+        assert remarks([report]) == [f"{RUN_ID.format(1)} {NO_METRICS}"]
 
     def test_json_has_the_fields_of_a_run_and_its_figures(self, tmp_path):
         report = read_report(make_run(tmp_path, summary={"strategy": "ddp"}))
@@ -392,7 +392,7 @@ class TestCommand:
         assert typed.code == 0
         assert typed.err.splitlines() == [
             f"{run_dir.name} failed after 42 s: rank 1 on box: exit code 3: ValueError: no such thing",
-            f"{run_dir.name} has no metrics to draw",
+            f"{run_dir.name} {NO_METRICS}",
         ]
         assert not (run_dir / "report.png").exists()
         assert launching.type("report", "--json").json()["picture"] is None
