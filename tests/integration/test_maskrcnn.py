@@ -272,7 +272,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
             1,
             "error: --backbone-weights is not given, and training from scratch has to be asked for",
         ),
-        (["--data", str(cut), *scratch, *small], 1, ".jpg` is no whole picture"),
+        (["--data", str(cut), *scratch, *small], 1, ".jpg` is not a complete picture"),
         (
             ["--data", str(shapes), *scratch, "--batch-per-rank", "500", *small],
             1,

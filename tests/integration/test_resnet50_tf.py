@@ -144,7 +144,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
             (
                 [TINY, [framework, "plain", "--data", str(broken), *small], {}],
                 1,
-                f"error: `{torn}` is no whole picture",
+                f"error: `{torn}` is not a complete picture",
             )
             for framework in ("tf", "keras")
         ),

@@ -135,14 +135,14 @@ def test_the_doctor_shuts_what_older_versions_left_open(tmp_path, monkeypatch):
 
     # A project that nobody named could name any folder of ours.
     assert [check.found for check in doctor.check_folders(project, "local")] == [
-        f"others could enter {folders[0]}: closed to them now"
+        f"other users could enter {folders[0]}: closed to them now"
     ]
     trust.trust(store.root)
     assert list(doctor.check_folders(project, "local")) == [
         Check(
             part="folders",
             health=Health.NOTE,
-            found=f"others could enter {workspace}, {store.folder}: closed to them now",
+            found=f"other users could enter {workspace}, {store.folder}: closed to them now",
         )
     ]
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 3

@@ -58,7 +58,9 @@ def test_what_no_decoder_is_to_see_is_refused_by_its_header() -> None:
     assert list(said) == list(hostile_pictures())
     assert took_s < 1.0
     for name, messages in said.items():
-        assert [each.partition(": ")[0] for each in messages] == ["`x` is no whole picture"] * 2
+        assert [each.partition(": ")[0] for each in messages] == [
+            "`x` is not a complete picture"
+        ] * 2
         assert ["pixels" in each for each in messages] == [name.startswith("huge")] * 2
 
 
@@ -78,10 +80,10 @@ def test_a_file_that_is_named_to_predict_and_a_grid_s_pictures_are_held_to_it(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "x.png").write_bytes(huge_png())
-    with pytest.raises(TrainingError, match="no whole picture"):
+    with pytest.raises(TrainingError, match="not a complete picture"):
         decode_rgb(tmp_path / "x.png", "x.png", formats=None)
     hostile = Prediction(picture=huge_png(), predicted="a", share=1.0, true="b")
-    with pytest.raises(TrainingError, match="`a picture of b` is no whole picture"):
+    with pytest.raises(TrainingError, match="`a picture of b` is not a complete picture"):
         write_grid(tmp_path / "grid.png", [hostile])
 
 

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,7 +79,8 @@ class Session:
             return
         for pipe in (process.stdin, process.stdout):
             assert pipe
-            pipe.close()
+            with suppress(OSError):  # a question that a dead process did not read
+                pipe.close()
         process.wait()
         if self._talk:
             self._talk.close()

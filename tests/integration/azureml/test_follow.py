@@ -255,7 +255,7 @@ def test_a_deleted_workspace_ends_what_is_followed(launch: AzureLaunch) -> None:
     launch.azure.delete_workspace()
     followed = launch.type("logs", "-f", run)
     assert followed.code == 100
-    assert f"{run} lost: the workspace `mlw-trainyard-dev` is gone" in followed.err
+    assert f"{run} lost: the workspace `mlw-trainyard-dev` was deleted" in followed.err
 
 
 def test_ten_thousand_runs_are_listed_by_the_page(launch: AzureLaunch) -> None:

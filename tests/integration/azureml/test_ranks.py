@@ -245,10 +245,10 @@ def test_a_store_that_refuses_fails_no_training_and_is_told_once(ranks: Ranks) -
         "trained",
         "warning: earlier metrics cannot be read: the store cannot deliver "
         f"`{run}/metrics.jsonl`: {why}",
-        f"warning: the record of this rank's end cannot be stored: {why}",
         "warning: not all results reached the store: the rest is lost with this node",
         "warning: results do not reach the store: the store cannot deliver "
         f"`{run}/outputs/x`: {why} ({mends}); training goes on",
+        f"warning: the record of this rank's end cannot be stored: {why}",
     ]
 
 

@@ -225,7 +225,7 @@ def test_azure_silent_about_a_job_is_said_and_the_same_again_goes_on(launch: Azu
     )
     typed = launch.type("run", job, *DETACHED)
     assert typed.code == 1
-    assert re.search(r"whether Azure ML has \d{8}-\d{6}-\w{4} is not known", typed.err)
+    assert re.search(r"it is unknown whether Azure ML has \d{8}-\d{6}-\w{4}", typed.err)
     launch.azure.troubles.clear()
     again = launch.type("run", job, *DETACHED)
     assert again.code == 0, again.err
@@ -250,7 +250,9 @@ def test_ctrl_c_while_the_job_is_sent_says_that_it_may_be_on(launch: AzureLaunch
     (run_dir,) = launch.run_dirs()
     run = run_dir.name
     assert (ended.code, ended.out) == (130, "")
-    assert f"interrupted: whether Azure ML has {run} is not known; the same again " in ended.err
+    assert (
+        f"interrupted: it is unknown whether Azure ML has {run}; type the same again " in ended.err
+    )
     assert f"launch cancel {run} ends it" in ended.err
     again = launch.type("run", job, *DETACHED)
     assert (again.code, again.out) == (0, f"{run}\n")
@@ -325,7 +327,7 @@ def test_a_refusal_of_what_may_be_on_withdraws_nothing(
     typed = launch.type("run", job, *DETACHED)
     if (crash, times) != ("after the reply", 1):
         assert typed.code == 1
-        assert f"whether Azure ML has {run_dir.name} is not known: " in typed.err
+        assert f"it is unknown whether Azure ML has {run_dir.name}: " in typed.err
         assert '--role "AzureML Data Scientist"' in typed.err
         launch.azure.troubles.clear()
         typed = launch.type("run", job, *DETACHED)
