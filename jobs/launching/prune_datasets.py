@@ -31,7 +31,7 @@ def find_datasets(
     datasets = Datasets.of(engine.environment)
     versions = datasets.versions(damaged=damaged)
 
-    def read() -> set[str] | None:
+    def read(going: Collection[str]) -> set[str] | None:
         unread = list(damaged)
         digests = digests_read(engine.removal.records("", unread), going)
         return None if unread else digests
@@ -41,14 +41,15 @@ def find_datasets(
             return _why_read(record, age, digests)
         return "the newest version"
 
-    def take(record: DatasetRecord) -> bool:
-        if why_stays(record, read()) is not None:
-            return False
+    def take(record: DatasetRecord) -> str | None:
+        # The runs that were to go are gone by now: one that is there, stays.
+        if (reason := why_stays(record, read(()))) is not None:
+            return reason
         datasets.remove(datasets.plan_removal(record.ref))
         engine.withdraw_dataset(record.pinned())
-        return True
+        return None
 
-    digests = read()
+    digests = read(going)
     counts = Counter(each.digest for each in versions)
     return [
         Leftover(

@@ -10,10 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, ResumePoint
 from jobs.datasets import datasets as data
 from jobs.datasets.datasets import Datasets
+from jobs.engines.local.engine import LocalEngine
+from jobs.engines.local.removal import LocalRemoval
 from jobs.engines.local.runs import LocalRuns
+from jobs.host import console
 from jobs.host.private import open_lock, try_lock
 from jobs.images import unused
 from jobs.images.runtimes import FINISHED
@@ -274,6 +278,46 @@ class TestDatasets:
         assert told["removed"] is True
         left = launching.type("data", "ls", "--json").json()
         assert [each["version"] for each in left] == [3, 2]
+
+    def test_a_run_that_is_kept_during_the_question_stays_with_all_that_it_read(
+        self, launching, versions, cache, monkeypatch
+    ):
+        given = {"d": InputSpec(dataset=versions[0], mode="download")}
+        run = launching.add_run(inputs=given)
+        folder = lay_input(launching, versions[0].digest)
+
+        def answer(_question):
+            engine = LocalEngine(launching.environment)
+            engine.removal.keep(engine.store.find(run), is_kept=True)
+            return True
+
+        monkeypatch.setattr(console, "confirm", answer)
+        typed = launching.type("prune", "--older", "0s", "--keep", "0", "--datasets")
+        assert typed.code == 0, typed.err
+        assert f"runs {run} stays: {run} is marked as kept\n" in typed.err
+        assert "datasets d@1 stays: read by a run that stays\n" in typed.err
+        assert f"inputs {folder.name} stays: a run that stays reads it\n" in typed.err
+        assert launching.run_folders() == [run]
+        assert folder.exists()
+        left = launching.type("data", "ls", "--json").json()
+        assert [each["version"] for each in left] == [3, 1]
+
+    def test_a_run_whose_removal_fails_stays_with_its_version(
+        self, launching, versions, cache, monkeypatch
+    ):
+        given = {"d": InputSpec(dataset=versions[0], mode="download")}
+        run = launching.add_run(inputs=given)
+
+        def fail(*_):
+            message = "the disk says no"
+            raise EnvironmentFailure(message)
+
+        monkeypatch.setattr(LocalRemoval, "remove", fail)
+        typed = launching.type("prune", "--older", "0s", "--keep", "0", "--datasets", "-y")
+        assert (typed.code, "error: the disk says no" in typed.err) == (1, True)
+        assert launching.run_folders() == [run]
+        left = launching.type("data", "ls", "--json").json()
+        assert [each["version"] for each in left] == [3, 1]
 
     def test_they_stay_where_others_may_read_them(self, launching, cache, monkeypatch):
         monkeypatch.setattr(LocalRuns, "has_own_records", False)
