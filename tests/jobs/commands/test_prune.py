@@ -13,7 +13,10 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, ResumePoint
 from jobs.datasets import datasets as data
+from jobs.datasets import models
 from jobs.datasets.datasets import Datasets
+from jobs.datasets.lineage import InputUsed, Lineage
+from jobs.datasets.models import Models
 from jobs.engines.local.engine import LocalEngine
 from jobs.engines.local.removal import LocalRemoval
 from jobs.engines.local.runs import LocalRuns
@@ -258,6 +261,7 @@ class TestDatasets:
     def versions(self, launching, cache, monkeypatch):
         store = MemoryStore()
         monkeypatch.setattr(data, "open_data_store", lambda _, sas_file=None: store)
+        monkeypatch.setattr(models, "open_data_store", lambda _: store)
         for number, content in enumerate((b"one", b"two", b"three"), 1):
             make_folder(launching.folder / str(number), {"a": content})
             assert launching.type("data", "push", str(number), "d").code == 0
@@ -278,6 +282,34 @@ class TestDatasets:
         assert told["removed"] is True
         left = launching.type("data", "ls", "--json").json()
         assert [each["version"] for each in left] == [3, 2]
+
+    def test_a_version_stays_that_a_models_record_names(self, launching, versions, prune):
+        used = InputUsed(dataset="d", version=1, digest=versions[0].digest)
+        lineage = Lineage(
+            run="20260101-000000-0001",
+            stack="local",
+            job="net",
+            output="model",
+            inputs={"train": used},
+            code_digest=None,
+            commit=None,
+            is_changed=False,
+            image="python",
+            image_digest=None,
+            figures={},
+        )
+        registered = Models.of(launching.environment).register(
+            launching.folder / "3", "net", lineage
+        )
+        assert registered.dataset.lineage == lineage
+        found, _ = prune("--older", "0s", "--datasets", "-y")
+        assert {name: found[name] for name in ("d@1", "d@2", "d@3")} == {
+            "d@1": "named by a model's record",
+            "d@2": None,
+            "d@3": "the newest version",
+        }
+        left = launching.type("data", "ls", "--json").json()
+        assert [each["version"] for each in left] == [3, 1]
 
     def test_a_run_that_is_kept_during_the_question_stays_with_all_that_it_read(
         self, launching, versions, cache, monkeypatch
