@@ -66,7 +66,7 @@ def test_a_record_that_lies_of_what_it_is_is_refused_by_name(
     store.blobs[blob] = json.dumps(said).encode()
     records = Records(store)
     read = records.removed if kind else records.record
-    with pytest.raises(EnvironmentFailure, match=f"`{blob}` cannot be (read|believed)"):
+    with pytest.raises(EnvironmentFailure, match=f"`{blob}` (cannot be read|is invalid)"):
         read("good", 1)
 
 
