@@ -17,6 +17,10 @@ class Below:
         self._store = store
         self._prefix = prefix
 
+    def full_name(self, name: str) -> str:
+        """Give the name that a blob has in its container."""
+        return self._prefix + name
+
     def list(self, prefix: str) -> Iterator[Blob]:
         """See BlobStore."""
         for blob in self._store.list(self._prefix + prefix):

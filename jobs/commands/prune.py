@@ -72,8 +72,8 @@ def prune(
         console.say("nothing was removed")
         return
     errors, left = _take(going) if is_removing else ([], [])
-    for each in left:
-        console.warn(f"{each.kind} {each.name} stays: it is in use by now")
+    for each, reason in left:
+        console.warn(f"{each.kind} {each.name} stays: {reason}")
         num_bytes -= sizes[id(each)]
     if json:
         console.out_json(_told(found, sizes, num_bytes, is_removed=is_removing))
@@ -106,16 +106,19 @@ def _find(environment: Environment, age: Age, *, with_datasets: bool) -> list[Le
     return found
 
 
-def _take(going: Iterable[Leftover]) -> tuple[list[LaunchError], list[Leftover]]:
-    """Remove one after the other; gives the errors, and all that is still there."""
+def _take(going: Iterable[Leftover]) -> tuple[list[LaunchError], list[tuple[Leftover, str]]]:
+    """Remove one after the other: runs before what they read.
+
+    Gives the errors, and all that stays after all, with the reasons.
+    """
     from jobs.contracts.errors import LaunchError
 
     errors: list[LaunchError] = []
-    left: list[Leftover] = []
+    left: list[tuple[Leftover, str]] = []
     for each in going:
         try:
-            if not each.take():
-                left.append(each)
+            if (reason := each.take()) is not None:
+                left.append((each, reason))
         except LaunchError as error:
             errors.append(error)
     return errors, left

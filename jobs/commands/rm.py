@@ -50,6 +50,7 @@ def remove(
     if not yes and not console.confirm(f"Remove {number} for good?"):
         console.say("nothing was removed")
         return
+    require_removable(engine, handles, is_again=True)  # what changed during the question
     for each in handles:
         engine.removal.remove(each)
     if json:

@@ -20,7 +20,7 @@ from jobs.datasets.file_list import FileList, fetch_list, work_folder
 from jobs.datasets.making import SILENT, Making, Pushed, Reports
 from jobs.datasets.paths import DatasetFile, check_space, disk_errors
 from jobs.datasets.records import CopiedFrom, DatasetRecord
-from jobs.datasets.scan_cache import cache_folder
+from jobs.datasets.scan_cache import COPY_PREFIX, cache_folder, copy_lock
 from jobs.host.private import locked, make_folder
 from jobs.host.progress import Counter
 from jobs.host.units import now_in_seconds
@@ -141,8 +141,8 @@ class _VersionCopy:
         receiving = Counter(missing.files, missing.bytes, self._reports.reading)
         sending = Counter(missing.files, missing.bytes, self._reports.sending)
         above = cache_folder() if cache_folder().is_dir() else work
-        folder = above / f"copy-{self._source.record.digest}"
-        with disk_errors(folder), locked(folder.with_suffix(".lock")):
+        folder = above / f"{COPY_PREFIX}{self._source.record.digest}"
+        with disk_errors(folder), locked(copy_lock(folder)):
             for batch in _batches(missing):
                 make_folder(folder)
                 check_space(folder, sum(file.bytes for file in batch), self._source.record.ref)

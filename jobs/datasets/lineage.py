@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -9,7 +10,8 @@ from msgspec import Meta, Struct
 from jobs.contracts.spec import Name, PathPart, Positive
 
 # Written by whoever may write to the store, and printed: no control characters, no long texts.
-_Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,500}$(?!\n)")]
+_TEXT = re.compile(r"^[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,500}$(?!\n)")
+_Text = Annotated[str, Meta(pattern=_TEXT.pattern)]
 _Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
 
@@ -44,3 +46,8 @@ class Lineage(Struct, frozen=True, kw_only=True):
     image: _Text
     image_digest: _Text | None
     figures: dict[_Text, float]
+
+
+def fits(text: str) -> bool:
+    """Tell whether a lineage may name a figure so."""
+    return _TEXT.search(text) is not None

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from jobs.blobs.below import Below
 from jobs.blobs.store import BlobStore
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import DatasetVersion, PathPart, Positive
@@ -173,8 +174,8 @@ class Records:
         content = self._store.read(blob)
         if content is None:
             return None
-        removed = _parse(content, blob, RemovedRecord)
-        _require_own(removed.record, blob, removed_name)
+        removed = _parse(content, self._full_name(blob), RemovedRecord)
+        self._require_own(removed.record, blob, removed_name)
         return removed
 
     def with_digest(self, name: str, digest: str, shelf: Shelf) -> DatasetRecord | None:
@@ -191,7 +192,7 @@ class Records:
         """Write the record under the next free number, and ignore the number that it has.
 
         Gives the record and True; or the version that somebody else made of the same content
-        meanwhile, and False.
+        meanwhile, and False. Raises EnvironmentFailure for a record that nobody could read.
         """
         while True:
             shelf = self.shelf(wanted.name)
@@ -200,7 +201,7 @@ class Records:
                 return there, False
             record = msgspec.structs.replace(wanted, version=shelf.next_version)
             blob = record_name(record.name, record.version)
-            if self._store.create(blob, msgspec.json.encode(record)):
+            if self._store.create(blob, self._encoded(record, blob)):
                 return record, True
 
     def _shelves(self, prefix: str) -> dict[str, Shelf]:
@@ -215,9 +216,36 @@ class Records:
         content = self._store.read(blob)
         if content is None:
             return None
-        record = _parse(content, blob, DatasetRecord)
-        _require_own(record, blob, record_name)
+        record = _parse(content, self._full_name(blob), DatasetRecord)
+        self._require_own(record, blob, record_name)
         return record
+
+    def _encoded(self, record: DatasetRecord, blob: str) -> bytes:
+        """Encode a record; raises EnvironmentFailure for one that nobody could read again."""
+        content = msgspec.json.encode(record)
+        try:
+            msgspec.json.decode(content, type=DatasetRecord)
+        except msgspec.MsgspecError as error:
+            message = f"`{self._full_name(blob)}` would be invalid, and was not written: {error}"
+            raise EnvironmentFailure(message, hint="look for a long or odd name there") from None
+        return content
+
+    def _full_name(self, blob: str) -> str:
+        return self._store.full_name(blob) if isinstance(self._store, Below) else blob
+
+    def _require_own(
+        self, record: DatasetRecord, blob: str, blob_of: Callable[[str, int], str]
+    ) -> None:
+        """Raise EnvironmentFailure where a record says what it cannot be: anybody may have written it."""
+        is_own = (
+            blob_of(record.name, record.version) == blob
+            and _DIGEST.fullmatch(record.digest)
+            and min(record.files, record.bytes) >= 0
+            and (record.prefix is None or _is_prefix(record.prefix))
+        )
+        if not is_own:
+            message = f"`{self._full_name(blob)}` is invalid: `launch` did not write it"
+            raise Unreadable(message, hint="check who may write to the container `data`")
 
     def _read_or_error(self, blob: str) -> DatasetRecord | Unreadable | None:
         try:
@@ -295,19 +323,6 @@ def _shelf(matches: Sequence[re.Match[str]]) -> Shelf:
         listed=frozenset(each["listed"] for each in matches if each["listed"]),
         leaving=frozenset(each["leaving"] for each in matches if each["leaving"]),
     )
-
-
-def _require_own(record: DatasetRecord, blob: str, blob_of: Callable[[str, int], str]) -> None:
-    """Raise EnvironmentFailure where a record says what it cannot be: anybody may have written it."""
-    is_own = (
-        blob_of(record.name, record.version) == blob
-        and _DIGEST.fullmatch(record.digest)
-        and min(record.files, record.bytes) >= 0
-        and (record.prefix is None or _is_prefix(record.prefix))
-    )
-    if not is_own:
-        message = f"`{blob}` is invalid: `launch` did not write it"
-        raise Unreadable(message, hint="check who may write to the container `data`")
 
 
 def _is_prefix(prefix: str) -> bool:

@@ -24,6 +24,8 @@ from jobs.host.private import open_lock, try_lock
 RACY_NS = 2_000_000_000
 # The folder of a command that is under way.
 WORK_PREFIX = "work-"
+# The folder of files that a copy has received and not sent yet; its lock lies beside it.
+COPY_PREFIX = "copy-"
 _LOCK = "lock"
 # Below this age a folder may not have its lock yet.
 _NEW_WORK_S = 60
@@ -209,25 +211,53 @@ def sweep() -> None:
 
 
 def old_files(old_s: float) -> list[Path]:
-    """List leftovers of killed commands, and states not used for so long."""
+    """List leftovers of killed commands, and states and copies not used for so long."""
     folder = cache_folder()
     work = [each for each in folder.glob(f"{WORK_PREFIX}*") if _age_s(each) > _NEW_WORK_S]
     states = [each for each in folder.glob("*.sqlite") if _age_s(each) > old_s]
-    return [*filter(_is_left, work), *states]
+    copies = [
+        each
+        for each in folder.glob(f"{COPY_PREFIX}*")
+        if each.is_dir() and _age_s(each) > old_s and _is_free(copy_lock(each))
+    ]
+    return [*filter(_is_left, work), *states, *copies]
 
 
 def drop(path: Path) -> None:
     """Remove a leftover or a state."""
     if path.name.startswith(WORK_PREFIX):
         shutil.rmtree(path, ignore_errors=True)
+    elif path.name.startswith(COPY_PREFIX):
+        _drop_copy(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _is_left(work: Path) -> bool:
-    """Tell whether nobody holds the folder's lock; False on a disk that has no locks."""
+def copy_lock(folder: Path) -> Path:
+    """Give the lock file of a copy's folder; it stays, as somebody may wait for it."""
+    return folder.with_suffix(".lock")
+
+
+def _drop_copy(folder: Path) -> None:
     try:
-        with (work / _LOCK).open("rb") as file:
+        lock = open_lock(copy_lock(folder))
+    except OSError:
+        return
+    try:
+        if try_lock(lock, without_locks=False):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _is_left(work: Path) -> bool:
+    return _is_free(work / _LOCK)
+
+
+def _is_free(lock: Path) -> bool:
+    """Tell whether nobody holds a lock; False on a disk that has no locks."""
+    try:
+        with lock.open("r+b") as file:
             return try_lock(file.fileno(), without_locks=False)
     except FileNotFoundError:
         return True

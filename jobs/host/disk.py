@@ -22,15 +22,15 @@ _BLOCK_BYTES = 512  # of st_blocks, on every file system
 class Leftover(Struct, frozen=True, kw_only=True):
     """A thing on the disk that `launch prune` looks at.
 
-    `stays` is the reason why it is kept. `take` removes it unless it is in use by now, and tells
-    whether it did. `num_bytes` is set where the thing is not on this machine's disk.
+    `stays` is the reason why it is kept. `take` removes it, or gives the reason why it stays after
+    all. `num_bytes` is set where the thing is not on this machine's disk.
     """
 
     kind: str
     name: str
     paths: tuple[Path, ...]
     stays: str | None
-    take: Callable[[], bool]
+    take: Callable[[], str | None]
     num_bytes: int | None = None
 
     @property

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -95,30 +96,26 @@ def _leftover(
     need: Callable[[], Need],
     below: frozenset[str] = frozenset(),
 ) -> Leftover:
-    def take() -> bool:
+    def take() -> str | None:
         lock = open_lock(path.with_name(f"{path.name.removesuffix(_WORK)}.lock"))
         try:
-            if not try_lock(lock, without_locks=False) or why_needed(path, need(), below):
-                return False
+            if not try_lock(lock, without_locks=False):
+                return "it is in use by now"
+            if reason := why_needed(path, need(), below):
+                return reason
             gone = put_away(path)
         finally:
             os.close(lock)
         delete(gone)
         path.with_name(f"{path.name}.log").unlink(missing_ok=True)
-        return True
+        return None
 
     if path.name.startswith(REMOVED):  # its removal was cut off
-        return Leftover(kind=kind, name=path.name, paths=(path,), stays=None, take=_delete(path))
+        return Leftover(
+            kind=kind, name=path.name, paths=(path,), stays=None, take=partial(delete, path)
+        )
     stays = why_needed(path, first, below)
     return Leftover(kind=kind, name=path.name, paths=(path,), stays=stays, take=take)
-
-
-def _delete(path: Path) -> Callable[[], bool]:
-    def take() -> bool:
-        delete(path)
-        return True
-
-    return take
 
 
 def _folders(parent: Path) -> list[Path]:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from jobs.contracts.spec import RunHandle
-from jobs.datasets.lineage import InputUsed, Lineage
+from jobs.datasets.lineage import InputUsed, Lineage, fits
 from jobs.engines.base import Runs
 from jobs.runs.code import travelling
 from jobs.runs.report import read_report
@@ -28,7 +28,11 @@ def lineage_of(handle: RunHandle, output: str, store: Runs) -> Lineage:
         )
         for name, each in sorted(spec.inputs.items())
     }
-    figures = {each.label: each.last for each in report.metrics if math.isfinite(each.last)}
+    figures = {
+        each.label: each.last
+        for each in report.metrics
+        if math.isfinite(each.last) and fits(each.label)
+    }
     return Lineage(
         run=handle.id,
         stack=spec.stack,

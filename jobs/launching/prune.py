@@ -20,7 +20,7 @@ from jobs.host import trust
 from jobs.host.disk import REMOVED, Leftover, age_s, delete, put_away, put_back
 from jobs.host.owners import foreign_owner
 from jobs.host.private import open_lock, try_lock
-from jobs.launching.removal import is_over, resumers
+from jobs.launching.removal import is_over, refusal, resumers
 from jobs.runs.outcome import parse_time
 from jobs.runs.removal import removed_folder
 from jobs.runs.store import read_record
@@ -28,6 +28,7 @@ from jobs.runs.store import read_record
 RUNS, INPUTS, BLOCKS, DIGESTS = "runs", "inputs", "blocks", "digests"
 # `WORKSPACE/inputs`: a dataset's files, or what a stream needs of them; and one that is not whole.
 _INPUT = re.compile(r"(\.?)([0-9a-f]{64})(\.stream)?(\.partial)?")
+IN_USE = "it is in use by now"
 _CACHE_MARKER = "trainyard-cache"
 
 
@@ -47,7 +48,7 @@ def find_runs(engine: Engine, age: Age, damaged: list[LaunchError]) -> list[Left
     names = removal.started_here()
     resumed = resumers(removal.records(names[-1], damaged)) if names else {}
     going: set[str] = set()
-    found = [_run(engine, each, None) for each in removal.cut_off()]
+    found = [_run(engine, each, None, is_cut_off=True) for each in removal.cut_off()]
     num_over = 0
     for name in names:
         handle = engine.store.handle(name)
@@ -84,15 +85,17 @@ def _ended_s(engine: Engine, handle: RunHandle) -> float:
     return parse_time(status.ended or status.created).timestamp()
 
 
-def _run(engine: Engine, handle: RunHandle, stays: str | None) -> Leftover:
-    def take() -> bool:
-        if engine.removal.is_kept(handle):  # by now
-            return False
+def _run(
+    engine: Engine, handle: RunHandle, stays: str | None, *, is_cut_off: bool = False
+) -> Leftover:
+    def take() -> str | None:
         try:
+            if not is_cut_off and (refused := _refused_by_now(engine, handle)):
+                return str(refused)
             engine.removal.remove(handle)
-        except Refused:
-            return False
-        return True
+        except Refused as error:
+            return str(error)
+        return None
 
     run_dir = Path(handle.run_dir)
     is_here = engine.store.has_own_records
@@ -106,6 +109,12 @@ def _run(engine: Engine, handle: RunHandle, stays: str | None) -> Leftover:
         take=take,
         num_bytes=None if is_here else engine.removal.size([handle]),
     )
+
+
+def _refused_by_now(engine: Engine, handle: RunHandle) -> LaunchError | None:
+    # Successors go first: one that is still there stays.
+    resumed = resumers(engine.removal.records(handle.id, []))
+    return refusal(engine, handle, going=(), resumed=resumed)
 
 
 # --- What runs read -----------------------------------------------------------------------------
@@ -122,9 +131,10 @@ def find_inputs(
         return []
 
     def read(unread: list[LaunchError]) -> set[str]:
-        return digests_read(engine.removal.records("", unread), going)
+        # When something is taken, what was to go is gone: a run that is there, stays.
+        return digests_read(engine.removal.records("", unread), ())
 
-    digests = read(damaged)
+    digests = digests_read(engine.removal.records("", damaged), going)
     found: list[Leftover] = []
     for path in paths:
         if path.name.startswith(REMOVED):
@@ -161,27 +171,27 @@ def digests_read(records: Iterable[RunRecord], going: Collection[str]) -> set[st
 
 def _take_input(
     path: Path, lock_file: Path, digest: str, read: Callable[[list[LaunchError]], set[str]]
-) -> bool:
+) -> str | None:
     lock = open_lock(lock_file)
     try:
         if not try_lock(lock, without_locks=False):
-            return False  # somebody receives it
+            return IN_USE  # somebody receives it
         gone = put_away(path)
         # A run that was made since looks for the folder after it has its record: it is met here, or
         # it finds no folder and waits for the lock.
         unread: list[LaunchError] = []
-        if digest in read(unread) or unread:
+        is_read = digest in read(unread)
+        if is_read or unread:
             put_back(gone)
-            return False
+            return "a run that stays reads it" if is_read else "a run's record cannot be read"
     finally:
         os.close(lock)
     delete(gone)
-    return True
+    return None
 
 
-def _take_removed(path: Path) -> bool:
+def _take_removed(path: Path) -> None:
     delete(path)
-    return True
 
 
 def find_blocks(engine: Engine, age: Age) -> list[Leftover]:
@@ -242,10 +252,9 @@ def _live_images() -> set[str]:
 def _several(
     kind: str, paths: list[Path], stays: str | None, drop: Callable[[Path], None]
 ) -> list[Leftover]:
-    def take() -> bool:
+    def take() -> None:
         for path in paths:
             drop(path)
-        return True
 
     if not paths:
         return []

@@ -36,12 +36,18 @@ def refusal(
     return None
 
 
-def require_removable(engine: Engine, handles: Collection[RunHandle]) -> None:
-    """Raise the first reason why one of the runs cannot be removed; the others are printed."""
+def require_removable(
+    engine: Engine, handles: Collection[RunHandle], *, is_again: bool = False
+) -> None:
+    """Raise the first reason why one of the runs cannot be removed; the others are printed.
+
+    Damaged records are told the first time only.
+    """
     damaged: list[LaunchError] = []
     going = {each.id for each in handles}
     resumed = resumers(engine.removal.records(min(going), damaged))
-    console.warn_damaged(damaged)
+    if not is_again:
+        console.warn_damaged(damaged)
     checked = [refusal(engine, each, going=going, resumed=resumed) for each in handles]
     refused = [each for each in checked if each is not None]
     for error in refused[1:]:

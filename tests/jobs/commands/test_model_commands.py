@@ -84,6 +84,37 @@ def test_a_model_is_registered_with_its_lineage(launching, stores):
     assert f"commit         {'c' * 40}, with changes" in text
 
 
+@pytest.mark.parametrize("label", ["bell\a", "long" * 200, "lines\nof"])
+def test_a_figure_whose_name_no_record_may_hold_is_left_out(launching, stores, label):
+    run_id = run(launching, weights=b"w1")
+    summary = {f"test_{label}": 1.0, "test_accuracy": 0.9}
+    (launching.workspace / "runs" / run_id / "summary.json").write_text(json.dumps(summary))
+    typed = launching.type("model", "register", run_id)
+    assert (typed.code, typed.out) == (0, "net@1\n")
+    shown = launching.type("model", "show", "net", "--json")
+    assert shown.json()["lineage"]["figures"] == {"test accuracy": 0.9}
+
+
+def test_a_record_that_nobody_could_read_is_not_written(launching, stores, monkeypatch):
+    run_id = run(launching, weights=b"w1")
+    monkeypatch.setattr("jobs.launching.lineage.fits", lambda _: True)
+    summary = {"test_bell\a": 1.0}
+    (launching.workspace / "runs" / run_id / "summary.json").write_text(json.dumps(summary))
+    typed = launching.type("model", "register", run_id)
+    assert typed.code == 1
+    blob = "_models/_datasets/net/1.json"
+    assert f"error: `{blob}` would be invalid, and was not written: " in typed.err
+    assert blob not in stores["local"].blobs
+    assert launching.type("model", "ls").err == "no model yet\n\nhint: launch model register RUN\n"
+
+
+def test_a_damaged_record_is_named_by_its_place_in_the_container(launching, stores):
+    launching.type("model", "register", run(launching, weights=b"w1"))
+    stores["local"].blobs["_models/_datasets/net/1.json"] = b"{"
+    typed = launching.type("model", "ls")
+    assert "`_models/_datasets/net/1.json` cannot be read: " in typed.err
+
+
 def test_equal_content_is_one_version_and_other_content_another(launching, stores):
     first = run(launching, weights=b"w1")
     assert launching.type("model", "register", first).out == "net@1\n"

@@ -10,10 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import DatasetVersion, InputSpec, ResumePoint
 from jobs.datasets import datasets as data
+from jobs.datasets import models
 from jobs.datasets.datasets import Datasets
+from jobs.datasets.lineage import InputUsed, Lineage
+from jobs.datasets.models import Models
+from jobs.engines.local.engine import LocalEngine
+from jobs.engines.local.removal import LocalRemoval
 from jobs.engines.local.runs import LocalRuns
+from jobs.host import console
 from jobs.host.private import open_lock, try_lock
 from jobs.images import unused
 from jobs.images.runtimes import FINISHED
@@ -254,6 +261,7 @@ class TestDatasets:
     def versions(self, launching, cache, monkeypatch):
         store = MemoryStore()
         monkeypatch.setattr(data, "open_data_store", lambda _, sas_file=None: store)
+        monkeypatch.setattr(models, "open_data_store", lambda _: store)
         for number, content in enumerate((b"one", b"two", b"three"), 1):
             make_folder(launching.folder / str(number), {"a": content})
             assert launching.type("data", "push", str(number), "d").code == 0
@@ -274,6 +282,74 @@ class TestDatasets:
         assert told["removed"] is True
         left = launching.type("data", "ls", "--json").json()
         assert [each["version"] for each in left] == [3, 2]
+
+    def test_a_version_stays_that_a_models_record_names(self, launching, versions, prune):
+        used = InputUsed(dataset="d", version=1, digest=versions[0].digest)
+        lineage = Lineage(
+            run="20260101-000000-0001",
+            stack="local",
+            job="net",
+            output="model",
+            inputs={"train": used},
+            code_digest=None,
+            commit=None,
+            is_changed=False,
+            image="python",
+            image_digest=None,
+            figures={},
+        )
+        registered = Models.of(launching.environment).register(
+            launching.folder / "3", "net", lineage
+        )
+        assert registered.dataset.lineage == lineage
+        found, _ = prune("--older", "0s", "--datasets", "-y")
+        assert {name: found[name] for name in ("d@1", "d@2", "d@3")} == {
+            "d@1": "named by a model's record",
+            "d@2": None,
+            "d@3": "the newest version",
+        }
+        left = launching.type("data", "ls", "--json").json()
+        assert [each["version"] for each in left] == [3, 1]
+
+    def test_a_run_that_is_kept_during_the_question_stays_with_all_that_it_read(
+        self, launching, versions, cache, monkeypatch
+    ):
+        given = {"d": InputSpec(dataset=versions[0], mode="download")}
+        run = launching.add_run(inputs=given)
+        folder = lay_input(launching, versions[0].digest)
+
+        def answer(_question):
+            engine = LocalEngine(launching.environment)
+            engine.removal.keep(engine.store.find(run), is_kept=True)
+            return True
+
+        monkeypatch.setattr(console, "confirm", answer)
+        typed = launching.type("prune", "--older", "0s", "--keep", "0", "--datasets")
+        assert typed.code == 0, typed.err
+        assert f"runs {run} stays: {run} is marked as kept\n" in typed.err
+        assert "datasets d@1 stays: read by a run that stays\n" in typed.err
+        assert f"inputs {folder.name} stays: a run that stays reads it\n" in typed.err
+        assert launching.run_folders() == [run]
+        assert folder.exists()
+        left = launching.type("data", "ls", "--json").json()
+        assert [each["version"] for each in left] == [3, 1]
+
+    def test_a_run_whose_removal_fails_stays_with_its_version(
+        self, launching, versions, cache, monkeypatch
+    ):
+        given = {"d": InputSpec(dataset=versions[0], mode="download")}
+        run = launching.add_run(inputs=given)
+
+        def fail(*_):
+            message = "the disk says no"
+            raise EnvironmentFailure(message)
+
+        monkeypatch.setattr(LocalRemoval, "remove", fail)
+        typed = launching.type("prune", "--older", "0s", "--keep", "0", "--datasets", "-y")
+        assert (typed.code, "error: the disk says no" in typed.err) == (1, True)
+        assert launching.run_folders() == [run]
+        left = launching.type("data", "ls", "--json").json()
+        assert [each["version"] for each in left] == [3, 1]
 
     def test_they_stay_where_others_may_read_them(self, launching, cache, monkeypatch):
         monkeypatch.setattr(LocalRuns, "has_own_records", False)

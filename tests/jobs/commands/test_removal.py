@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 from jobs.contracts.spec import ResumePoint
+from jobs.engines.local.engine import LocalEngine
+from jobs.host import console
 from jobs.host.disk import num_freed
 from jobs.runs.supervision import take_lock
 from tests.contract.test_old_files import workspace as old_workspace
@@ -50,6 +52,20 @@ def test_rm_asks_and_names_what_goes(launching):
     assert f"{run}  digits  " in typed.err
     assert "Remove 1 run for good?" in typed.err
     assert "hint: add --yes to answer every question with yes" in typed.err
+
+
+def test_a_run_that_is_kept_during_the_question_stays(launching, monkeypatch):
+    run = launching.add_run()
+
+    def answer(_question):
+        engine = LocalEngine(launching.environment)
+        engine.removal.keep(engine.store.find(run), is_kept=True)
+        return True
+
+    monkeypatch.setattr(console, "confirm", answer)
+    typed = launching.type("rm", run)
+    assert (typed.code, launching.run_folders()) == (3, [run])
+    assert f"error: {run} is marked as kept\n" in typed.err
 
 
 def test_a_run_that_is_not_over_is_refused_with_all_that_were_named(launching):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 import msgspec
 import pytest
@@ -11,7 +12,8 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets import copy as copying
 from jobs.datasets.datasets import Datasets
 from jobs.datasets.making import Reports
-from jobs.datasets.scan_cache import cache_folder
+from jobs.datasets.scan_cache import cache_folder, copy_lock, drop, old_files
+from jobs.host.private import locked
 from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
@@ -187,3 +189,18 @@ def test_what_a_killed_copy_left_here_is_checked(source, target, environment, tm
     assert copy(source, target, environment).dataset.ref == "d@1"
     assert list(cache_folder().glob("copy-*/*")) == []
     check(target, tmp_path, "d@1")
+
+
+def test_what_a_killed_copy_received_is_swept_when_it_is_old_and_nobody_holds_it():
+    left, held, bare, new = (cache_folder() / f"copy-{each * 64}" for each in "abcd")
+    for folder in (left, held, bare, new):
+        make_folder(folder, {"x": b"x"})
+        copy_lock(folder).touch()
+        if folder is not new:
+            os.utime(folder, (0, 0))
+    copy_lock(bare).unlink()
+    with locked(copy_lock(held)):
+        assert sorted(old_files(3600.0)) == [left, bare]
+        for folder in (left, bare, held):  # held: since it was listed
+            drop(folder)
+    assert sorted(each for each in cache_folder().glob("copy-*") if each.is_dir()) == [held, new]
