@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ RESERVED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 RESERVED_PREFIX = "TRAINYARD_"
 TRAINER = "trainer"
 NOTEBOOK = ".ipynb"
+NOTEBOOK_PROGRAMS = ("jupyter", "papermill")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +225,19 @@ def _check_program(job: JobFile, root: Node) -> None:
     if job.chief and not job.parameter_servers:
         message = f"{_place(root, 'chief')}: a chief needs parameter servers to coordinate"
         raise LaunchError(message, hint="parameter_servers: 1, or remove `chief`")
-    words = job.command or ()
-    script = words[1] if len(words) > 1 and words[0].startswith("python") else job.script or ""
-    _refuse_notebook(script, _place(root, "script" if job.script else "command"))
+    if job.script:
+        _refuse_notebook(job.script, _place(root, "script"))
+    if job.command and not _takes_notebooks(job.command):
+        for word in job.command:
+            _refuse_notebook(word, _place(root, "command"))
+
+
+def _takes_notebooks(command: Sequence[str]) -> bool:
+    """Tell whether the program, or the module after `-m`, is one that executes notebooks."""
+    programs = [Path(command[0]).name]
+    if "-m" in command[:-1]:
+        programs.append(command[command.index("-m") + 1])
+    return any(re.split(r"[-.]", each)[0] in NOTEBOOK_PROGRAMS for each in programs)
 
 
 def _refuse_notebook(script: str, where: str = "") -> None:
