@@ -80,14 +80,25 @@ def load_job(
         message = f"unexpected argument: {arguments[0]}; `{name}` is not a script"
         raise LaunchError(message, hint="--set args.KEY=VALUE changes an argument of a job")
     path = find_job(name)
-    sentences: tuple[str, ...] = ()
-    if is_script(path):
-        written = write_job(path, name, arguments)
-        root, sentences = parse_yaml(written.text, f"the job of {name}"), written.sentences
-    else:
-        root = read_tree(path, name)
-    loaded = load_tree(override(root, overrides, options), name, path.parent)
-    return replace(loaded, sentences=sentences)
+    if not is_script(path):
+        root = override(read_tree(path, name), overrides, options)
+        return load_tree(root, name, path.parent)
+    written = write_job(path, name, arguments)
+    decided = parse_yaml(written.text, f"the job of {name}")
+    loaded = load_tree(override(decided, overrides, options), name, path.parent)
+    first, *others = written.sentences
+    told = f"{first}{_changes(decode_job(decided), loaded.job)}"
+    return replace(loaded, sentences=(told, *others))
+
+
+def _changes(decided: JobFile, job: JobFile) -> str:
+    """Word what the command line changed of the image, launcher and size that a script got."""
+    keys = ["image", "launcher", "processes_per_node"]
+    if decided.processes_per_node == 1:  # it said "one process", not one per GPU
+        keys.insert(2, "nodes")
+    changed = [key for key in keys if getattr(job, key) != getattr(decided, key)]
+    told = [f"{key} {getattr(job, key)}" for key in changed]
+    return f"; the command line changes this: {', '.join(told)}" if told else ""
 
 
 def load_tree(root: Node, name: str, folder: Path) -> LoadedJob:

@@ -40,7 +40,9 @@ class Reading:
     image: str
     sentences: tuple[str, ...]
     # By the version of Keras that has them.
-    keras: Mapping[int, tuple[KerasName, ...]] = field(default_factory=dict[int, tuple[KerasName, ...]])
+    keras: Mapping[int, tuple[KerasName, ...]] = field(
+        default_factory=dict[int, tuple[KerasName, ...]]
+    )
 
 
 _TF = "tensorflow.distribute"
