@@ -313,7 +313,7 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
         return None
     code = (folder / _path(job.code or ".", source, folder)).resolve()
     if not code.is_dir():
-        what = "is no folder" if code.exists() else "is not there"
+        what = "is not a folder" if code.exists() else "is not there"
         message = f"{source}: the folder `code: {job.code}` {what} ({code})"
         raise LaunchError(message, hint="paths are relative to the job file")
     if job.code is None and code in (Path.home(), Path(code.anchor)):

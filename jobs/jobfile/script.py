@@ -116,7 +116,7 @@ KINDS = (
     Kind(names=("tensorflow",), uses="TensorFlow", image="tensorflow"),
     Kind(names=("keras",), uses="Keras", image="tensorflow"),
 )
-UNKNOWN = Kind(names=(), uses="no framework that is known", image="pytorch")
+UNKNOWN = Kind(names=(), uses="no known framework", image="pytorch")
 # Such a script starts one process a GPU by itself, unless it reads its rank from the environment.
 _SPAWNING = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK"})

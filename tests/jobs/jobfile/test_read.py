@@ -417,7 +417,7 @@ def test_a_script_is_found_inside_the_code_that_is_named(folder):
         ),
         (
             RUNS + "code: train.py\n",
-            "job.yaml: the folder `code: train.py` is no folder ({folder}/train.py)",
+            "job.yaml: the folder `code: train.py` is not a folder ({folder}/train.py)",
             "paths are relative to the job file",
         ),
         (
