@@ -34,7 +34,7 @@ def why_no_region(name: str) -> str:
     key = re.sub(r"[\W_]", "", name.lower())
     near = [key] if key in REGIONS else difflib.get_close_matches(key, REGIONS, n=1)
     hint = near[0] if near else "a name that `az account list-locations` prints, westeurope say"
-    return f"{name!r} is no region of Azure; hint: {hint}"
+    return f"{name!r} is not a region of Azure; hint: {hint}"
 
 
 def _table(text: str) -> Mapping[str, Region]:

@@ -148,7 +148,7 @@ def read_engine(settings: Path) -> str:
     try:
         content = yaml.safe_load(settings.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        message = f"{settings.name} is no YAML: {error}"
+        message = f"{settings.name} is not valid YAML: {error}"
         raise EnvironmentFailure(message, hint="mend it") from error
     config = cast("dict[str, Any]", content).get("config") if isinstance(content, dict) else None
     return str(cast("dict[str, Any]", config or {}).get("trainyard:engine", ""))

@@ -113,7 +113,7 @@ def _require_files(folder: Path, handle: RunHandle, output: str) -> None:
 
     if not folder.is_dir() or not any(folder.iterdir()):
         message = f"{handle.id} wrote no file to its output `{output}`"
-        raise NotFound(message, hint=f"launch fetch {handle.id} brings what it wrote")
+        raise NotFound(message, hint=f"launch fetch {handle.id} downloads its outputs")
 
 
 def list_versions(

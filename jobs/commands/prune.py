@@ -26,8 +26,8 @@ def prune(
         typer.Option(
             metavar="DURATION",
             parser=quantities.seconds,
-            show_default="30d",
-            help="Minimum age: since the end of a run, the last use of a file.",
+            show_default=False,
+            help="Minimum age: since the end of a run, the last use of a file; 30d by default.",
         ),
     ] = 30 * 86400.0,
     keep: Annotated[

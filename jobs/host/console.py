@@ -39,7 +39,7 @@ def out(text: str = "") -> None:
 
 
 def say(text: str = "") -> None:
-    """Write a line of talk to stderr."""
+    """Write a message to stderr."""
     _write(sys.stderr, text, "\n")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-# Image -> the image for scripts whose names it lacks, and the Keras that has them.
-OTHER_IMAGE = {"tensorflow": ("tensorflow-keras2", 2), "tensorflow-keras2": ("tensorflow", 3)}
+# Version of Keras -> the image that has it.
+IMAGE_OF_KERAS = {2: "tensorflow-keras2", 3: "tensorflow"}
 _PLACES_2 = (
     "keras.backend.set_session",
     "keras.layers.experimental",
@@ -21,18 +22,32 @@ _METHODS_2 = ("evaluate_generator", "fit_generator", "predict_generator", "reset
 _OPTIMIZERS = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
 
 
-def other_keras_note(image: str, script: str, source: str) -> str | None:
-    """Write what a plan says of a script that the other TensorFlow image is made for."""
-    if image not in OTHER_IMAGE:
+class KerasName(NamedTuple):
+    """A name that only one Keras has, and where it stands."""
+
+    file: str
+    line: int
+    name: str
+
+
+def other_keras_note(
+    image: str, script: str, found: Mapping[int, Sequence[KerasName]]
+) -> str | None:
+    """Write what a plan says of a script that the other TensorFlow image is made for.
+
+    `found` are the names of each Keras, the script's own first.
+    """
+    if image not in IMAGE_OF_KERAS.values():
         return None
-    other, version = OTHER_IMAGE[image]
-    found = keras2_names(source) if version == 2 else keras3_names(source)
-    if not found:
+    version, other = next(each for each in IMAGE_OF_KERAS.items() if each[1] != image)
+    names = found.get(version, ())
+    if not names:
         return None
-    line, name = found[0]
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    file, line, name = names[0]
+    place = f"line {line}" if file == script else f"{file}, line {line}"
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return (
-        f"{script} uses names of Keras {version} that `{image}` lacks (line {line}: {name}{more}); "
+        f"{script} uses names of Keras {version} that `{image}` lacks ({place}: {name}{more}); "
         f"hint: image: {other}"
     )
 

@@ -43,7 +43,7 @@ def _unknown(where: str, key: str, name: str, known: list[str]) -> LaunchError:
         message = f"{where}: `setup` runs once on each node, so `${{{shown}}}` has no value there"
         return LaunchError(message, hint="use it in `args`, `env` or `command`")
     if name.startswith("secret"):
-        message = f"{where}: `${{{shown}}}`: a secret is no placeholder, it would show in `ps`"
+        message = f"{where}: `${{{shown}}}`: a secret is not a placeholder, it would show in `ps`"
         return LaunchError(message, hint="`secrets: {TOKEN: its-name}`; read the variable TOKEN")
     kind, _, rest = name.partition(".")
     message = f"{where}: the placeholder `${{{shown}}}` is unknown"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ RESERVED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 RESERVED_PREFIX = "TRAINYARD_"
 TRAINER = "trainer"
 NOTEBOOK = ".ipynb"
+NOTEBOOK_PROGRAMS = ("jupyter", "papermill")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +80,25 @@ def load_job(
         message = f"unexpected argument: {arguments[0]}; `{name}` is not a script"
         raise LaunchError(message, hint="--set args.KEY=VALUE changes an argument of a job")
     path = find_job(name)
-    sentences: tuple[str, ...] = ()
-    if is_script(path):
-        written = write_job(path, name, arguments)
-        root, sentences = parse_yaml(written.text, f"the job of {name}"), written.sentences
-    else:
-        root = read_tree(path, name)
-    loaded = load_tree(override(root, overrides, options), name, path.parent)
-    return replace(loaded, sentences=sentences)
+    if not is_script(path):
+        root = override(read_tree(path, name), overrides, options)
+        return load_tree(root, name, path.parent)
+    written = write_job(path, name, arguments)
+    decided = parse_yaml(written.text, f"the job of {name}")
+    loaded = load_tree(override(decided, overrides, options), name, path.parent)
+    first, *others = written.sentences
+    told = f"{first}{_changes(decode_job(decided), loaded.job)}"
+    return replace(loaded, sentences=(told, *others))
+
+
+def _changes(decided: JobFile, job: JobFile) -> str:
+    """Word what the command line changed of the image, launcher and size that a script got."""
+    keys = ["image", "launcher", "processes_per_node"]
+    if decided.processes_per_node == 1:  # it said "one process", not one per GPU
+        keys.insert(2, "nodes")
+    changed = [key for key in keys if getattr(job, key) != getattr(decided, key)]
+    told = [f"{key} {getattr(job, key)}" for key in changed]
+    return f"; the command line changes this: {', '.join(told)}" if told else ""
 
 
 def load_tree(root: Node, name: str, folder: Path) -> LoadedJob:
@@ -223,9 +236,19 @@ def _check_program(job: JobFile, root: Node) -> None:
     if job.chief and not job.parameter_servers:
         message = f"{_place(root, 'chief')}: a chief needs parameter servers to coordinate"
         raise LaunchError(message, hint="parameter_servers: 1, or remove `chief`")
-    words = job.command or ()
-    script = words[1] if len(words) > 1 and words[0].startswith("python") else job.script or ""
-    _refuse_notebook(script, _place(root, "script" if job.script else "command"))
+    if job.script:
+        _refuse_notebook(job.script, _place(root, "script"))
+    if job.command and not _takes_notebooks(job.command):
+        for word in job.command:
+            _refuse_notebook(word, _place(root, "command"))
+
+
+def _takes_notebooks(command: Sequence[str]) -> bool:
+    """Tell whether the program, or the module after `-m`, is one that executes notebooks."""
+    programs = [Path(command[0]).name]
+    if "-m" in command[:-1]:
+        programs.append(command[command.index("-m") + 1])
+    return any(re.split(r"[-.]", each)[0] in NOTEBOOK_PROGRAMS for each in programs)
 
 
 def _refuse_notebook(script: str, where: str = "") -> None:
@@ -290,7 +313,7 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
         return None
     code = (folder / _path(job.code or ".", source, folder)).resolve()
     if not code.is_dir():
-        what = "is no folder" if code.exists() else "is not there"
+        what = "is not a folder" if code.exists() else "is not there"
         message = f"{source}: the folder `code: {job.code}` {what} ({code})"
         raise LaunchError(message, hint="paths are relative to the job file")
     if job.code is None and code in (Path.home(), Path(code.anchor)):

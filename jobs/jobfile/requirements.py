@@ -47,7 +47,7 @@ def _lines(path: Path, place: str) -> Iterator[str]:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"the requirements `{place}` are no UTF-8 text (byte {error.start})"
+        message = f"the requirements `{place}` are not UTF-8 text (byte {error.start})"
         raise LaunchError(message, hint="save the file as UTF-8") from None
     if len(content) > MOST_BYTES:
         message = f"the requirements `{place}` have more than {MOST_BYTES >> 20} MB"
@@ -108,7 +108,7 @@ def _inside(folder: Path, path: Path, name: str, place: str | None = None) -> Pa
         raise LaunchError(
             message, hint="copy it into that folder, or name a larger one: `code: ..`"
         )
-    message = f"{where}`{name}` is no file of {folder}"
+    message = f"{where}`{name}` is not a file in {folder}"
     raise LaunchError(message, hint=f"ls {shlex.quote(str(folder))}")
 
 

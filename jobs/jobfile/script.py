@@ -8,12 +8,12 @@ import tokenize
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Launcher
-from jobs.jobfile.keras_names import keras2_names
+from jobs.jobfile.keras_names import IMAGE_OF_KERAS, KerasName, keras2_names, keras3_names
 
 MOST_BYTES = 1 << 20
 MOST_FILES = 200
@@ -39,6 +39,10 @@ class Reading:
     kind: Kind
     image: str
     sentences: tuple[str, ...]
+    # By the version of Keras that has them.
+    keras: Mapping[int, tuple[KerasName, ...]] = field(
+        default_factory=dict[int, tuple[KerasName, ...]]
+    )
 
 
 _TF = "tensorflow.distribute"
@@ -112,13 +116,12 @@ KINDS = (
     Kind(names=("tensorflow",), uses="TensorFlow", image="tensorflow"),
     Kind(names=("keras",), uses="Keras", image="tensorflow"),
 )
-UNKNOWN = Kind(names=(), uses="no framework that is known", image="pytorch")
+UNKNOWN = Kind(names=(), uses="no known framework", image="pytorch")
 # Such a script starts one process a GPU by itself, unless it reads its rank from the environment.
 _SPAWNING = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK"})
 _VARIABLES = _RANK_VARIABLES | {"TF_CONFIG"}
 _SPAWNED = Kind(names=(), uses="processes that it starts itself", image="pytorch")
-_IMAGE_OF_KERAS_2 = "tensorflow-keras2"
 
 
 def read_script(path: Path, name: str) -> Reading:
@@ -131,8 +134,12 @@ def read_script(path: Path, name: str) -> Reading:
     sources = [script, *others]
     names = {each for source in sources for each in source.names}
     foreign = frozenset(each for each in names if each.partition(".")[0] not in local)
-    keras_2 = [each for source in sources for each in source.keras_2]
-    return decide(foreign, name, keras_2=keras_2[0] if keras_2 else None)
+    keras = {
+        version: tuple(each for source in sources for each in source.keras[version])
+        for version in IMAGE_OF_KERAS
+    }
+    keras_2 = keras[2][0].name if keras[2] else None
+    return replace(decide(foreign, name, keras_2=keras_2), keras=keras)
 
 
 def decide(names: frozenset[str], script: str, *, keras_2: str | None = None) -> Reading:
@@ -143,8 +150,8 @@ def decide(names: frozenset[str], script: str, *, keras_2: str | None = None) ->
     if kind.uses == _TORCH and spawns:
         kind = _SPAWNED
     image, because = kind.image, ""
-    if keras_2 is not None and image == "tensorflow":
-        image, because = _IMAGE_OF_KERAS_2, f" and `{keras_2}`, which Keras 2 has and Keras 3 lacks"
+    if keras_2 is not None and image == IMAGE_OF_KERAS[3]:
+        image, because = IMAGE_OF_KERAS[2], f" and `{keras_2}`, which Keras 2 has and Keras 3 lacks"
     size = "one process" if kind.launcher == "none" else "one process per GPU"
     sentences = [
         f"{script} uses {kind.uses}{because}: image {image}, launcher {kind.launcher}, {size}"
@@ -168,11 +175,11 @@ def decide(names: frozenset[str], script: str, *, keras_2: str | None = None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """A parsed file: the dotted names that it uses, those that it imports, those of Keras 2."""
+    """A parsed file: the dotted names that it uses, those that it imports, those of one Keras."""
 
     names: frozenset[str]
     imports: frozenset[str]
-    keras_2: tuple[str, ...]
+    keras: Mapping[int, tuple[KerasName, ...]]
 
 
 def _content(path: Path, name: str) -> bytes:
@@ -197,7 +204,10 @@ def _parse(content: bytes, name: str) -> _Source:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Python thinks of a script's escapes
             tree = ast.parse(text)
-            keras_2 = tuple(found for _, found in keras2_names(text))
+            keras = {
+                version: tuple(KerasName(name, *each) for each in find(text))
+                for version, find in ((2, keras2_names), (3, keras3_names))
+            }
     except SyntaxError as error:
         place = f"{name}:{error.lineno}" if error.lineno else name
         raise _no_python(place, error.msg) from None
@@ -207,7 +217,7 @@ def _parse(content: bytes, name: str) -> _Source:
         raise _no_python(name, "nested too deeply") from None
     bound, imports = _bindings(tree)
     names = set(imports) | set(_attributes(tree, bound)) | set(_variables(tree))
-    return _Source(names=frozenset(names), imports=imports, keras_2=keras_2)
+    return _Source(names=frozenset(names), imports=imports, keras=keras)
 
 
 def _no_python(place: str, reason: str) -> LaunchError:
@@ -272,7 +282,8 @@ def _imported(path: Path, script: _Source) -> tuple[frozenset[str], list[_Source
                     continue
                 seen.add(file)
                 with suppress(LaunchError):  # such a file fails when it is imported, if ever
-                    other = _parse(_content(file, file.name), file.name)
+                    place = file.relative_to(root).as_posix()
+                    other = _parse(_content(file, place), place)
                     found.append(other)
                     waiting.append((file, other))
     return frozenset(local), found

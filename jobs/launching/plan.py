@@ -83,15 +83,25 @@ def plan_on(
 
 
 def _script_notes(job: JobFile, spec: JobSpec) -> tuple[str, ...]:
-    from jobs.jobfile.keras_names import OTHER_IMAGE, other_keras_note
+    """Say what a script and the files that it imports need of the other TensorFlow image."""
+    from jobs.jobfile.keras_names import IMAGE_OF_KERAS, other_keras_note
+    from jobs.jobfile.script import read_script
+    from jobs.jobfile.written import is_script
 
-    if job.image not in OTHER_IMAGE or job.script is None or spec.code is None:
+    words = spec.command[:2]
+    if spec.code is None or job.image not in IMAGE_OF_KERAS.values() or len(words) < 2:
+        return ()
+    folder, script = Path(spec.code).resolve(), words[1]
+    if not Path(words[0]).name.startswith("python") or not is_script(Path(script)):
+        return ()
+    path = (folder / script).resolve()
+    if not path.is_relative_to(folder):
         return ()
     try:
-        source = Path(spec.code, job.script).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        reading = read_script(path, script)
+    except LaunchError:  # a script that Python does not take says so itself, when it runs
         return ()
-    note = other_keras_note(job.image, job.script, source)
+    note = other_keras_note(job.image, script, reading.keras)
     return (note,) if note else ()
 
 

@@ -134,7 +134,7 @@ def explain(lines: Sequence[str], requirements: str) -> tuple[str, str] | None:
         if pins:
             kept = ", ".join(f"`{each}`" for each in dict.fromkeys(pins))
             message = f"{requirements} asks for {told}, and the image has {kept}"
-            hint = "name no other version of it, or make an image of your own (docs/images.md)"
+            hint = "name no other version of it, or make an image of your own (docs/adding-an-image.md)"
             return message, hint
         return f"{requirements}: its packages do not fit each other: {told}", "change a version"
     if "DO NOT MATCH THE HASHES" in text:

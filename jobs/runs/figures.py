@@ -20,8 +20,10 @@ _MORE = re.compile(
     r"|rouge[0-9l]*|r2|psnr|ssim|ndcg|mrr|reward|return|score"
 )
 _LESS = re.compile(r"loss|error|err|nll|perplexity|ppl|mae|mse|rmse|wer|cer|fid|bpc|bpb|entropy")
-# Words of what a training is not judged by.
-_ASIDE = re.compile(r"lr|time|rate|seconds|minutes|hours|ms|memory|gb|mb|epoch|step|throughput")
+# Words of what a training is not judged by, whatever else a name says (`score_time`), and of what
+# it is not judged by alone (`error_rate`, `loss_epoch`).
+_COST = re.compile(r"(run)?time|seconds?|minutes|hours|ms|memory|gb|mb|throughput")
+_ASIDE = re.compile(rf"lr|rate|epoch|step|per|{_COST.pattern}")
 _WORDS = re.compile(r"[a-z0-9]+")
 
 
@@ -74,6 +76,8 @@ def goal_of(curve: Curve) -> Goal | None:
     if curve.goal is not None:
         return curve.goal
     words = _words(curve.name)
+    if any(map(_COST.fullmatch, words)):
+        return None
     if any(map(_LESS.fullmatch, words)):  # `top1_error`
         return "min"
     return "max" if any(map(_MORE.fullmatch, words)) else None
@@ -127,7 +131,7 @@ def _figure(curve: Curve) -> Figure:
 def _order(curve: Curve) -> tuple[bool, bool, int]:
     words = _words(curve.name)
     goal = goal_of(curve)
-    is_aside = goal is None and ("per" in words or any(map(_ASIDE.fullmatch, words)))
+    is_aside = goal is None and any(map(_ASIDE.fullmatch, words))
     is_of_training = any(word in ("train", "training") for word in (curve.split, *words))
     kind = 2 if goal is None else 0 if goal == "max" else 1
     return is_aside, is_of_training, kind

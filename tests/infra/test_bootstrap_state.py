@@ -178,7 +178,7 @@ def test_without_az_it_says_what_to_install(capsys, monkeypatch):
         (
             "--location",
             "West Europe",
-            "'West Europe' is no region of Azure; hint: westeurope",
+            "'West Europe' is not a region of Azure; hint: westeurope",
         ),
         ("--group", "admins", "'admins' is not an id such as 11111111-2222-3333-4444-555555555555"),
     ],

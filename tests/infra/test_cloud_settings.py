@@ -131,8 +131,8 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
     ("change", "problem"),
     [
         ({"engine": "azure"}, 'engine: "azure" is not one of: local, azureml'),
-        ({"location": "West Europe"}, "location: 'West Europe' is no region of Azure; hint: westeurope"),
-        ({"location": "westeuorpe"}, "location: 'westeuorpe' is no region of Azure; hint: westeurope"),
+        ({"location": "West Europe"}, "location: 'West Europe' is not a region of Azure; hint: westeurope"),
+        ({"location": "westeuorpe"}, "location: 'westeuorpe' is not a region of Azure; hint: westeurope"),
         ({"name": "y"}, 'name: "y" is not a valid name (2 to 8 small letters and digits, a letter first: it begins names)'),
         ({"name": "windows"}, "name: Azure allows no name with `windows` in it"),
         ({"owner": "ada"}, 'owner: "ada" is not a valid mail address'),

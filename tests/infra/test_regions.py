@@ -15,8 +15,10 @@ def test_a_region_is_known_with_its_zones_and_its_pair():
 
 
 def test_a_wrong_name_is_answered_with_the_nearest_region():
-    assert why_no_region("West Europe") == "'West Europe' is no region of Azure; hint: westeurope"
-    assert why_no_region("westeurop") == "'westeurop' is no region of Azure; hint: westeurope"
+    assert (
+        why_no_region("West Europe") == "'West Europe' is not a region of Azure; hint: westeurope"
+    )
+    assert why_no_region("westeurop") == "'westeurop' is not a region of Azure; hint: westeurope"
     assert why_no_region("atlantis").endswith(
         "hint: a name that `az account list-locations` prints, westeurope say"
     )

@@ -286,7 +286,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
         (
             ["--data", str(shapes), "--backbone-weights", "other.pth", *small],
             1,
-            "error: `other.pth` is no such backbone",
+            "error: `other.pth` is not such a backbone",
         ),
         (["--predict", str(picture), "--weights", "."], 1, "error: `.` holds no checkpoint of"),
         (

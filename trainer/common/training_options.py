@@ -16,7 +16,7 @@ PrecisionName = Literal["fp32", "bf16", "fp16"]
 class TrainingOptions:
     """Seed, metrics and checkpoints; a program's own options extend it."""
 
-    seed: Annotated[int, "of weights, order, augmentation and dropout"] = 1
+    seed: Annotated[int, "random seed of weights, order, augmentation and dropout"] = 1
     log_every: Annotated[int, "steps between two lines of training metrics"] = 10
     checkpoint_dir: Annotated[
         Path | None, "folder of the checkpoints, resumed from if it holds one; else the run's own"

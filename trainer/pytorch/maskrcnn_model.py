@@ -196,7 +196,7 @@ def load_backbone(network: MaskRCNN, path: Path) -> None:
     try:
         body.load_state_dict({key: value for key, value in tensors.items() if key[:3] != "fc."})
     except RuntimeError as error:
-        message = f"`{path}` is no such backbone: {str(error).splitlines()[-1].strip()}"
+        message = f"`{path}` is not such a backbone: {str(error).splitlines()[-1].strip()}"
         raise TrainingError(
             message, hint="a ResNet classifier's weights, and its --backbone"
         ) from None

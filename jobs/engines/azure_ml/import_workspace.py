@@ -83,7 +83,7 @@ def _parse_id(resource_id: str) -> Environment:
     """Make as much of the environment as the id says."""
     parts = _WORKSPACE_ID.fullmatch(resource_id.strip())
     if parts is None:
-        message = f"`{resource_id}` is no workspace's resource id"
+        message = f"`{resource_id}` is not the resource id of a workspace"
         hint = "az ml workspace show --name NAME --resource-group GROUP --query id --output tsv"
         raise LaunchError(message, hint=hint)
     containers = Containers(data="", runs="")

@@ -19,7 +19,8 @@ digits                      small CNN on handwritten digits (the demo's job)
 """
 
 OPTIONS = """\
-  seed                 of weights, order, augmentation and dropout (default 1)
+  seed                 random seed of weights, order, augmentation and dropout
+                       (default 1)
   log-every            steps between two lines of training metrics (default 10)
   checkpoint-dir       folder of the checkpoints, resumed from if it holds one;
                        else the run's own

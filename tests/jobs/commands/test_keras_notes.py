@@ -26,3 +26,16 @@ def test_the_plan_names_the_image_that_the_script_needs(launching, image, source
     assert [note for note in typed.json()["notes"] if "Keras" in note] == notes
     if notes:
         assert f"note      {NOTE}\n" in launching.type("plan", job).out
+
+
+@pytest.mark.parametrize(
+    "program", ["script: train.py", "command: [python3, train.py, --epochs, '1']"]
+)
+def test_what_the_script_imports_beside_it_is_read_too(launching, program):
+    (launching.folder / "train.py").write_text("import net\n")
+    (launching.folder / "net.py").write_text(OLD)
+    job = launching.write_job(f"name: old\nimage: tensorflow\n{program}\ncode: .\n")
+    notes = launching.type("plan", job, "--json").json()["notes"]
+    assert [note for note in notes if "Keras" in note] == [
+        NOTE.replace("(line 2", "(net.py, line 2")
+    ]

@@ -168,3 +168,17 @@ def test_a_script_is_planned_alike_on_azure(launching, typing, engine):
     spec = of_script.json()["spec"]
     assert spec == of_file.json()["spec"]
     assert (spec["command"], spec["launcher"]) == (["python", "train.py", "--epochs", "3"], "torch")
+
+
+def test_what_the_command_line_changes_of_a_scripts_job_is_said(launching):
+    (launching.folder / "train.py").write_text("import torch\n")
+    words = ("--set", "image=tensorflow", "--set", "launcher=horovod", "--processes-per-node", "2")
+    typed = launching.type("plan", "train.py", *words)
+    assert typed.err.splitlines()[0] == (
+        "train.py uses torch: image pytorch, launcher none, one process; the command line changes "
+        "this: image tensorflow, launcher horovod, processes_per_node 2"
+    )
+    same = launching.type("plan", "train.py", "--set", "image=pytorch")
+    assert (
+        same.err.splitlines()[0] == "train.py uses torch: image pytorch, launcher none, one process"
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.jobfile.keras_names import keras2_names, keras3_names, other_keras_note
+from jobs.jobfile.keras_names import KerasName, keras2_names, keras3_names, other_keras_note
 
 OLD = """\
 import tensorflow as tf
@@ -63,15 +63,24 @@ def test_what_is_no_python_has_no_names(text):
     assert keras2_names(text) == keras3_names(text) == []
 
 
+def found(source, file="train.py"):
+    names = {2: keras2_names(source), 3: keras3_names(source)}
+    return {key: [KerasName(file, *each) for each in value] for key, value in names.items()}
+
+
 def test_the_note_names_the_line_and_the_image_that_runs_the_script():
-    assert other_keras_note("tensorflow", "train.py", OLD) == (
+    assert other_keras_note("tensorflow", "train.py", found(OLD)) == (
         "train.py uses names of Keras 2 that `tensorflow` lacks "
         "(line 3: keras.optimizers.legacy and 10 more); hint: image: tensorflow-keras2"
     )
-    assert other_keras_note("tensorflow-keras2", "train.py", NEW) == (
+    assert other_keras_note("tensorflow-keras2", "train.py", found(NEW)) == (
         "train.py uses names of Keras 3 that `tensorflow-keras2` lacks "
         "(line 3: keras.ops and 1 more); hint: image: tensorflow"
     )
-    assert other_keras_note("tensorflow", "train.py", NEW) is None
-    assert other_keras_note("tensorflow-keras2", "train.py", OLD) is None
-    assert other_keras_note("pytorch", "train.py", OLD) is None
+    assert other_keras_note("tensorflow-keras2", "train.py", found(NEW, "net/a.py")) == (
+        "train.py uses names of Keras 3 that `tensorflow-keras2` lacks "
+        "(net/a.py, line 3: keras.ops and 1 more); hint: image: tensorflow"
+    )
+    assert other_keras_note("tensorflow", "train.py", found(NEW)) is None
+    assert other_keras_note("tensorflow-keras2", "train.py", found(OLD)) is None
+    assert other_keras_note("pytorch", "train.py", found(OLD)) is None

@@ -72,7 +72,7 @@ def test_what_can_be_filled_and_what_is_none_of_ours_is_taken_as_written(folder:
         ),
         (
             "args: {key: '${secrets.TOKEN}'}",
-            "job.yaml:7:13: `${secrets.TOKEN}`: a secret is no placeholder, it would show in `ps`",
+            "job.yaml:7:13: `${secrets.TOKEN}`: a secret is not a placeholder, it would show in `ps`",
             "`secrets: {TOKEN: its-name}`; read the variable TOKEN",
         ),
         (

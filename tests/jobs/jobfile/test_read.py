@@ -417,7 +417,7 @@ def test_a_script_is_found_inside_the_code_that_is_named(folder):
         ),
         (
             RUNS + "code: train.py\n",
-            "job.yaml: the folder `code: train.py` is no folder ({folder}/train.py)",
+            "job.yaml: the folder `code: train.py` is not a folder ({folder}/train.py)",
             "paths are relative to the job file",
         ),
         (
@@ -445,7 +445,13 @@ def test_a_path_that_leads_nowhere_is_refused(folder, text, message, hint):
 
 @pytest.mark.parametrize(
     ("program", "place"),
-    [("script: Train.ipynb", "job.yaml:3:1"), ("command: [python3, Train.ipynb]", "job.yaml:3:1")],
+    [
+        ("script: Train.ipynb", "job.yaml:3:1"),
+        ("command: [python3, Train.ipynb]", "job.yaml:3:1"),
+        ("command: [python3, -u, Train.ipynb]", "job.yaml:3:1"),
+        ("command: [/usr/bin/python3, -m, trace, Train.ipynb]", "job.yaml:3:1"),
+        ("command: [env, A=1, python, Train.ipynb]", "job.yaml:3:1"),
+    ],
 )
 def test_a_notebook_is_refused_with_the_way_to_a_program(folder, program, place):
     (folder / "Train.ipynb").write_text('{"cells": []}')
@@ -453,6 +459,16 @@ def test_a_notebook_is_refused_with_the_way_to_a_program(folder, program, place)
         f"{place}: `Train.ipynb` is a notebook, which Python cannot run",
         "jupyter nbconvert --to script Train.ipynb, then name Train.py",
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["papermill, Train.ipynb, out.ipynb", "/opt/bin/jupyter-nbconvert, Train.ipynb", "python, -m, jupyter, execute, Train.ipynb"],
+)  # fmt: skip
+def test_a_program_that_executes_notebooks_may_have_one(folder, words):
+    (folder / "Train.ipynb").write_text('{"cells": []}')
+    (folder / "job.yaml").write_text(f"{HEAD}command: [{words}]\ncode: .\n")
+    assert load_job("job.yaml").job.command == tuple(words.split(", "))
 
 
 def test_a_notebook_in_place_of_a_job_is_refused_with_the_way_to_a_program(folder):

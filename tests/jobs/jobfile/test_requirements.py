@@ -48,7 +48,7 @@ def test_files_that_decide_are_what_it_includes_and_the_archives_that_it_names(t
     [
         ("-e .", "`-e .`: the layer is shared by runs, so it has no editable package", "setup: [pip install .]"),
         ("-r ../secret.txt", "`../secret.txt` is outside the folder that travels (FOLDER)", "copy it into that folder, or name a larger one: `code: ..`"),
-        ("-rmissing.txt", "`missing.txt` is no file of FOLDER", "ls FOLDER"),
+        ("-rmissing.txt", "`missing.txt` is not a file in FOLDER", "ls FOLDER"),
         ("-r https://host/r.txt", "`-r https://host/r.txt` lies outside the job's folder", "copy the file beside the job file"),
         ("/etc/passwd", "`/etc/passwd` is outside the folder that travels (FOLDER)", "copy it into that folder, or name a larger one: `code: ..`"),
         ("x @ file:///etc/passwd", "`/etc/passwd` is outside the folder that travels (FOLDER)", "copy it into that folder, or name a larger one: `code: ..`"),

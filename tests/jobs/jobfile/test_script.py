@@ -15,7 +15,7 @@ TF_WORKERS = ("tf.distribute", "tensorflow", "tensorflow")
 DDP = ("torch.distributed", "pytorch", "torch")
 TORCH = ("torch", "pytorch", "none")
 DDP_TEXT = "from torch.distributed import init_process_group"
-NOTHING = ("no framework that is known", "pytorch", "none")
+NOTHING = ("no known framework", "pytorch", "none")
 
 SCRIPTS = {
     "import horovod.torch as hvd": HVD_TORCH,
@@ -151,7 +151,7 @@ def test_what_was_decided_is_said_with_the_way_to_change_it(folder):
         "--set launcher=torch --processes-per-node gpu",
     )
     assert reading(folder, "import os").sentences == (
-        "train.py uses no framework that is known: image pytorch, launcher none, one process",
+        "train.py uses no known framework: image pytorch, launcher none, one process",
         "if that is wrong: --set image=... --set launcher=...",
     )
 

@@ -33,6 +33,9 @@ def curve(label: str, *values: float, goal=None) -> Curve:
         (["train_loss", "val_loss", "epoch_time"], "val_loss"),
         (["top1_error", "error_rate", "loss"], "top1_error"),
         (["x", "lr"], "x"),
+        (["eval_loss", "eval_runtime", "eval_samples_per_second"], "eval_loss"),
+        (["x", "runtime", "score_time", "samples_per_second"], "x"),
+        (["train_loss", "val score_time"], "train_loss"),
         (["lr"], "lr"),
     ],
 )
@@ -76,6 +79,7 @@ def test_what_the_program_declares_is_the_main_figure():
         *(("accuracy", "max"), ("top5", "max"), ("mAP50", "max"), ("box_ap", "max")),
         *(("loss", "min"), ("val-RMSE", "min"), ("top1_error", "min"), ("error_rate", "min")),
         *(("lr", None), ("apples", None), ("images_per_s", None)),
+        *(("score_time", None), ("loss_seconds", None), ("loss_epoch", "min"), ("runtime", None)),
     ],
 )
 def test_a_name_tells_which_way_is_better(name, goal):

@@ -121,7 +121,7 @@ def parse_size(text: str) -> int:
     unit = _UNITS.get(match[2].lower()) if match else None
     num_bytes = int(float(match[1]) * unit) if match and unit else 0
     if num_bytes < 1:
-        message = f"`{text}` is no size"
+        message = f"invalid size `{text}`"
         raise TrainingError(message, hint="a number and a unit, as 128MiB")
     return num_bytes
 

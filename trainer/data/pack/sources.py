@@ -106,7 +106,7 @@ def look_at_files(samples: Samples) -> FileFacts:
             message = f"`{sample.path}` cannot be read: {error.strerror}"
             raise TrainingError(message, hint="get the file again") from None
         if not stat.S_ISREG(found.st_mode):
-            message = f"`{sample.path}` is no file"
+            message = f"`{sample.path}` is not a file"
             raise TrainingError(message, hint="take it out of the folder")
         sizes.append(found.st_size)
         facts = f"{sample.path}\0{found.st_size} {found.st_mtime_ns} {sample.label}\n"

@@ -169,7 +169,7 @@ class BlockCache:
             return
         for entry in self._folder.iterdir():
             if entry.name not in _OWN and not _SET.fullmatch(entry.name):
-                message = f"`{self._folder}` is no cache: it holds `{entry.name}`"
+                message = f"`{self._folder}` is not a cache: it holds `{entry.name}`"
                 raise FileExistsError(errno.EEXIST, message)
         marker.touch(mode=0o600)
 

@@ -261,7 +261,7 @@ def rename_both(folder):
     [
         (lambda folder: shutil.rmtree(folder / "train"), "no folder `.*train`"),
         (lambda folder: shutil.rmtree(folder / "val/b"), "other classes in train than in val: b"),
-        (lambda folder: os.mkfifo(folder / "train/a/x.jpg"), r"x\.jpg` is no file"),
+        (lambda folder: os.mkfifo(folder / "train/a/x.jpg"), r"x\.jpg` is not a file"),
         (lambda folder: (folder / "train/a/x.jpg").symlink_to("no"), r"x\.jpg` cannot be read"),
         (
             lambda folder: (folder / "train/a/x.jpg").touch(),
@@ -418,7 +418,7 @@ def test_sizes_are_read_with_their_unit(text, num_bytes):
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "0", "1TB", "1 2", "1e9", "0.1"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(TrainingError, match="is no size"):
+    with pytest.raises(TrainingError, match="invalid size"):
         parse_size(text)
 
 
