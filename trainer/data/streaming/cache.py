@@ -111,7 +111,8 @@ class BlockCache:
         try:
             trailer = _TRAILER.pack(_MAGIC, len(content), zlib.crc32(content))
             _write_all(file, content + trailer)
-            os.rename(temporary, path)  # noqa: PTH104 - both are texts here
+            with self._alone():  # else who counts the blocks may see it under neither name
+                os.rename(temporary, path)  # noqa: PTH104 - both are texts here
             self._remember(block, os.fstat(file).st_ino)
         except OSError as error:
             _remove(temporary)
