@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from jobs.host.files import sync_folder
 
 # The new name of a folder that is being removed: no list shows it, and the next `prune` finds it.
 REMOVED = ".removed-"
+IN_USE = "it is in use by now"
 _BLOCK_BYTES = 512  # of st_blocks, on every file system
 
 
@@ -37,6 +39,12 @@ class Leftover(Struct, frozen=True, kw_only=True):
     def bytes(self) -> int:
         """Bytes that its removal frees."""
         return num_freed(self.paths) if self.num_bytes is None else self.num_bytes
+
+
+def cut_off(kind: str, path: Path) -> Leftover:
+    """Make the leftover of a removal that was cut off after its renaming."""
+    take = partial(delete, path)
+    return Leftover(kind=kind, name=path.name, paths=(path,), stays=None, take=take)
 
 
 def num_freed(paths: Iterable[Path]) -> int:

@@ -7,14 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError
 from jobs.host.cache import cache_root
-from jobs.host.disk import REMOVED, Leftover, age_s, delete, put_away
+from jobs.host.disk import IN_USE, REMOVED, Leftover, age_s, cut_off, delete, put_away
 from jobs.host.owners import foreign_owner
 from jobs.host.private import open_lock, try_lock
 from jobs.images.runtimes import FINISHED, INSTALLED, horovod_key, list_images, runtime_key
@@ -100,7 +99,7 @@ def _leftover(
         lock = open_lock(path.with_name(f"{path.name.removesuffix(_WORK)}.lock"))
         try:
             if not try_lock(lock, without_locks=False):
-                return "it is in use by now"
+                return IN_USE
             if reason := why_needed(path, need(), below):
                 return reason
             gone = put_away(path)
@@ -111,9 +110,7 @@ def _leftover(
         return None
 
     if path.name.startswith(REMOVED):  # its removal was cut off
-        return Leftover(
-            kind=kind, name=path.name, paths=(path,), stays=None, take=partial(delete, path)
-        )
+        return cut_off(kind, path)
     stays = why_needed(path, first, below)
     return Leftover(kind=kind, name=path.name, paths=(path,), stays=stays, take=take)
 

@@ -17,7 +17,7 @@ from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import RunHandle, RunRecord
 from jobs.engines.base import Engine
 from jobs.host import trust
-from jobs.host.disk import REMOVED, Leftover, age_s, delete, put_away, put_back
+from jobs.host.disk import IN_USE, REMOVED, Leftover, age_s, cut_off, delete, put_away, put_back
 from jobs.host.owners import foreign_owner
 from jobs.host.private import open_lock, try_lock
 from jobs.launching.removal import is_over, refusal, resumers
@@ -28,7 +28,6 @@ from jobs.runs.store import read_record
 RUNS, INPUTS, BLOCKS, DIGESTS = "runs", "inputs", "blocks", "digests"
 # `WORKSPACE/inputs`: a dataset's files, or what a stream needs of them; and one that is not whole.
 _INPUT = re.compile(r"(\.?)([0-9a-f]{64})(\.stream)?(\.partial)?")
-IN_USE = "it is in use by now"
 _CACHE_MARKER = "trainyard-cache"
 
 
@@ -138,10 +137,7 @@ def find_inputs(
     found: list[Leftover] = []
     for path in paths:
         if path.name.startswith(REMOVED):
-            take = partial(_take_removed, path)
-            found.append(
-                Leftover(kind=INPUTS, name=path.name, paths=(path,), stays=None, take=take)
-            )
+            found.append(cut_off(INPUTS, path))
         elif shape := _INPUT.fullmatch(path.name):
             stays = None
             if shape[2] in digests:
@@ -188,10 +184,6 @@ def _take_input(
         os.close(lock)
     delete(gone)
     return None
-
-
-def _take_removed(path: Path) -> None:
-    delete(path)
 
 
 def find_blocks(engine: Engine, age: Age) -> list[Leftover]:
