@@ -5,8 +5,10 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 BARE = "$(or $(PYTHON),python3)" -m
 BIN = .venv/bin
+# Options of `make prove-azure`: docs/prove-azure.md.
+PROVE ?=
 
-.PHONY: setup setup-v1 demo test check docs bench faults policy
+.PHONY: setup setup-v1 demo test check docs bench faults policy prove-azure
 
 setup:
 	@$(BARE) tools.setup
@@ -45,3 +47,6 @@ faults: setup
 
 policy: setup
 	$(BIN)/python -P -m tests.environments.policy
+
+prove-azure: setup
+	@$(BIN)/python -P -m tools.prove_azure $(PROVE)

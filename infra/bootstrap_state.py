@@ -4,7 +4,7 @@ A storage account and a key vault in a group of their own, before any stack exis
 declare the place of its own state. A step whose thing is there changes nothing, so the program can
 be started again after anything: a lost line, a `kill -9`, a colleague who did half of it.
 
-    python -m infra.bootstrap_state --name yard --location westeurope --allow-ip 203.0.113.7
+    python -m infra.bootstrap_state --name yard --location swedencentral --allow-ip 203.0.113.7
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bootstrap_state", description=DESCRIPTION)
     add = parser.add_argument
     add("--name", required=True, type=_name, help="begins every name: 2-11 of a-z0-9")
-    add("--location", required=True, type=_region, help="an Azure region, such as westeurope")
+    add("--location", required=True, type=_region, help="an Azure region, such as swedencentral")
     add(
         "--allow-ip",
         required=True,

@@ -8,6 +8,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# Tags that every resource has, and those of clusters alone beside them.
+TAGS = ("project", "stack", "stage", "owner")
+CLUSTER_TAG, MIN_NODES_TAG = "cluster", "min-nodes"
 # Of our own making, so that names of role assignments are equal on every run and nobody else's.
 _ASSIGNMENTS = uuid.UUID("5b9d7d3e-52c1-4d2b-9a54-6f0c6f1f7a10")
 
@@ -34,6 +37,7 @@ class Names:
     stack: str
     generation: int
     subscription_id: str
+    existing_group: str | None = None  # the id of a group that is there already
 
     @property
     def stage(self) -> str:
@@ -49,7 +53,7 @@ class Names:
     @property
     def resource_group(self) -> str:
         """The resource group of the stack."""
-        return f"rg-{self.prefix}-{self.stack}"
+        return self.group_id.rpartition("/")[2]
 
     @property
     def data_account(self) -> str:
@@ -82,6 +86,20 @@ class Names:
         return f"log-{self.prefix}-{self.stack}"
 
     @property
+    def audit(self) -> str:
+        """The Log Analytics workspace of the audit, whose lines are never dropped."""
+        return f"{self.log_analytics}-audit"
+
+    @property
+    def action_group(self) -> str:
+        """The receivers of alerts."""
+        return f"ag-{self.prefix}-{self.stack}"
+
+    def alert(self, name: str) -> str:
+        """Name the rule of an alert from its key in the stack."""
+        return f"alert-{self.prefix}-{self.stack}-{name}"
+
+    @property
     def app_insights(self) -> str:
         """The Application Insights component."""
         return f"appi-{self.prefix}-{self.stack}"
@@ -92,14 +110,18 @@ class Names:
         return f"vnet-{self.prefix}-{self.stack}"
 
     @property
-    def workspace_identity(self) -> str:
-        """The identity of the workspace."""
-        return f"id-{self.prefix}-{self.stack}-workspace"
+    def shared_subnet(self) -> str:
+        """The subnet of private endpoints in a network that other stacks may share."""
+        return f"snet-{self.prefix}-{self.stack}"
 
     @property
-    def cluster_identity(self) -> str:
-        """The identity of the clusters' nodes."""
-        return f"id-{self.prefix}-{self.stack}-cluster"
+    def workspace_identity(self) -> str:
+        """The identity of the workspace."""
+        return self.identity("workspace")
+
+    def identity(self, name: str) -> str:
+        """Name the identity of the workspace or of clusters from its key in the stack."""
+        return f"id-{self.prefix}-{self.stack}-{name}"
 
     @property
     def budget(self) -> str:
@@ -109,7 +131,8 @@ class Names:
     @property
     def group_id(self) -> str:
         """The resource group's id."""
-        return f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
+        own = f"rg-{self.prefix}-{self.stack}"
+        return self.existing_group or f"/subscriptions/{self.subscription_id}/resourceGroups/{own}"
 
     def id_of(self, type_: str, name: str) -> str:
         """Build the id of a resource in the group from its type and name."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from infra.skus import find_size
-
 if TYPE_CHECKING:
     # Each loads its own stack's libraries, and only one of them is there at a time.
     from infra.cloud.cluster import CloudCluster
@@ -42,6 +40,7 @@ def local_environment(stack: str, platform: LocalPlatform) -> dict[str, Any]:
         "key_vault": None,
         "clusters": {name: _local_cluster(cluster) for name, cluster in platform.clusters.items()},
         "images": dict(settings.images),
+        "network": None,
     }
 
 
@@ -63,11 +62,15 @@ def _local_cluster(cluster: LocalCluster) -> dict[str, Any]:
         "currency": None,
         "family": None,
         "price_as_of": None,
+        "secrets": None,
     }
 
 
 def cloud_environment(platform: CloudPlatform) -> dict[str, Any]:
-    """Build the output `environment` of a stack on Azure; plain text, known at preview."""
+    """Build the output `environment` of a stack on Azure.
+
+    Addresses are Azure's answers: a preview does not know those of resources that are not made.
+    """
     settings, names = platform.context.settings, platform.context.names
     return {
         "schema": SCHEMA,
@@ -79,7 +82,7 @@ def cloud_environment(platform: CloudPlatform) -> dict[str, Any]:
         "workspace": {
             "name": names.workspace,
             "id": platform.workspace.scope.id,
-            "endpoint": f"https://{settings.location}.api.azureml.ms",
+            "endpoint": platform.workspace.endpoint,
         },
         "storage": {
             "account": names.data_account,
@@ -91,13 +94,13 @@ def cloud_environment(platform: CloudPlatform) -> dict[str, Any]:
         "key_vault": {"uri": platform.vault.uri},
         "clusters": {name: _cloud_cluster(cluster) for name, cluster in platform.clusters.items()},
         "images": dict(settings.images),
+        "network": settings.network,
     }
 
 
 def _cloud_cluster(cluster: CloudCluster) -> dict[str, Any]:
     args = cluster.args.settings
-    size = find_size(args.size)
-    assert size
+    size = args.hardware
     return {
         "compute": cluster.compute_name,
         "size": args.size,
@@ -114,4 +117,5 @@ def _cloud_cluster(cluster: CloudCluster) -> dict[str, Any]:
         "currency": None,
         "family": size.family,
         "price_as_of": None,
+        "secrets": list(args.secrets or ()),
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.cloud.settings import STAGES, CloudSettings, parse_cloud, stage_of
 from infra.local.settings import LocalSettings, parse_local
-from infra.sections import SettingsError, open_sections
+from infra.models import PROJECT, SettingsError, decode_config
 
 ENGINES = ("local", "azureml")
 
@@ -33,13 +33,19 @@ def parse_settings(
     Raises SettingsError with every problem found.
     """
     problems: list[str] = []
-    top = open_sections(config, problems)
-    engine = top.take_choice("engine", ENGINES)
+    values = decode_config(config)
+    engine = values.get("engine")
+    if engine is None:
+        problems.append(f"{PROJECT}:engine: is missing")
     # A stack that does not say what it is for is judged by its name, so that the rest is judged too.
-    is_cloud = engine == "azureml" or (bool(problems) and stage_of(stack) in STAGES)
-    settings = (
-        parse_cloud(top, stack=stack, today=today) if is_cloud else parse_local(top, root=root)
-    )
-    if problems:
+    is_cloud = engine == "azureml" or (engine not in ENGINES and stage_of(stack) in STAGES)
+    if is_cloud:
+        subscription = config.get("azure-native:subscriptionId")
+        settings = parse_cloud(
+            values, stack=stack, subscription=subscription, today=today, problems=problems
+        )
+    else:
+        settings = parse_local(values, root=root, problems=problems)
+    if settings is None or problems:
         raise SettingsError(problems)
     return settings

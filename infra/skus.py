@@ -1,52 +1,59 @@
-"""Lists the VM sizes of clusters with their hardware and sources, and the retired ones.
+"""Finds VM sizes in the table of Azure's sizes, and says which are retired or going.
 
-Offered: Azure ML's page "What are compute targets" (learn.microsoft.com/azure/machine-learning/
-concept-compute-target, 2025-11-13) lists the series that clusters take; NC_A100_v4 and
-NCads_H100_v5 stand in Azure ML's own list of sizes (reference-managed-online-endpoints-vm-sku-list,
-2023-10-18). Figures: the page of each series, named with its own date in `source`. Families: that
-list, and Azure's Resource SKUs as published in Azure/karpenter-provider-azure (known_skus.yaml,
-2026-07-16). Retirements: sizes/lifecycle/retirements-and-capacity-restrictions (2026-09-24).
-What had no source has no row: constrained-vCPU sizes, for one.
+The table, `infra/tables/sizes.csv`, is made by tools/azure_tables.py, which names its sources.
+What retires is written here, from learn.microsoft.com/azure/virtual-machines/sizes/lifecycle/
+retirements-and-capacity-restrictions (2026-09-24). Which sizes a region and a subscription have is
+Azure's answer, not a table's; a size that the table lacks is declared in the stack's settings.
 """
 
 from __future__ import annotations
 
+import csv
 import difflib
+import functools
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from pathlib import Path
 
-CHECKED = "2026-11-21"
+from msgspec import Struct
+
 PAGES = "learn.microsoft.com/azure/virtual-machines/sizes"
 PREFIX = "Standard_"
+_TABLE = Path(__file__).with_name("tables") / "sizes.csv"
+# The last day of each family, and of single sizes. A new subscription cannot have them even now.
+_RETIRING: Mapping[str, str] = {
+    **dict.fromkeys(("standarddfamily", "standarddsfamily"), "2028-05-01"),
+    **dict.fromkeys(("standarddv2family", "standarddsv2family"), "2028-05-01"),
+    **dict.fromkeys(("standarddv2promofamily", "standarddsv2promofamily"), "2028-05-01"),
+    **dict.fromkeys(("standardffamily", "standardfsfamily", "standardfsv2family"), "2028-11-15"),
+    **dict.fromkeys(("standarddv3family", "standarddsv3family"), "2029-11-15"),
+    **dict.fromkeys(("standardev3family", "standardesv3family"), "2029-11-15"),
+    **dict.fromkeys(("standardeiv3family", "standardeisv3family"), "2029-11-15"),
+    **dict.fromkeys(("standardhbrsv2family", "standardhcsfamily"), "2027-05-31"),
+    **dict.fromkeys(("m192idms_v2", "m192ids_v2", "m192ims_v2", "m192is_v2"), "2027-03-31"),
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """One VM size.
+class Size(Struct, frozen=True, kw_only=True):
+    """One VM size, of the table or as a stack declares it.
 
     `family` is the name under which Azure ML counts its quota (compare without case), memory is
-    per node, `gpu_memory_gb` per GPU (0 without one), `network_gbps` is Ethernet to everywhere;
-    RDMA is InfiniBand between nodes, beside it. `retires` is the announced date after which the
-    size cannot be had any more; a new subscription cannot have it even now. `source` is the page
-    with the figures and that page's date, `checked` the day they were read.
+    per node, `gpu_memory_gb` per GPU (0 without one); RDMA is InfiniBand between nodes. `retires`
+    is the announced date after which the size cannot be had any more.
     """
 
     name: str
-    family: str
     vcpus: int
     gpus: int
-    gpu: str | None
-    gpu_memory_gb: int
-    memory_gb: float
     rdma: bool
-    network_gbps: float
-    retires: str | None
-    source: str
-    checked: str
+    family: str | None = None
+    gpu: str | None = None
+    gpu_memory_gb: int = 0
+    memory_gb: float | None = None
+    retires: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gone:
+class Gone(Struct, frozen=True, kw_only=True):
     """A size that is refused: why, and what takes its place."""
 
     name: str
@@ -55,301 +62,61 @@ class Gone:
     source: str
 
 
+@functools.cache
+def read_sizes() -> Mapping[str, Size]:
+    """Read the table: sizes by their names in small letters and without `Standard_`."""
+    with _TABLE.open(encoding="utf-8") as file:
+        rows = csv.DictReader(line for line in file if line[0] != "#")
+        sizes = [_size(row) for row in rows if _key(row["name"]) not in GONE]
+    return {_key(size.name): size for size in sizes}
+
+
+def _size(row: Mapping[str, str]) -> Size:
+    name, family = row["name"], row["family"]
+    return Size(
+        name=name,
+        family=family,
+        vcpus=int(row["vcpus"]),
+        memory_gb=float(row["memory_gb"]),
+        gpus=int(row["gpus"]),
+        gpu=row["gpu"] or None,
+        gpu_memory_gb=int(row["gpu_memory_gb"]),
+        rdma=row["rdma"] == "yes",
+        retires=_RETIRING.get(family.lower()) or _RETIRING.get(_key(name)),
+    )
+
+
 def find_size(name: str) -> Size | None:
     """Find the size that is meant, in any case and with or without `Standard_`."""
-    return _BY_KEY.get(_key(name))
+    return read_sizes().get(_key(name))
 
 
-def why_not(name: str) -> str:
-    """Explain why a size is not known, and what to write instead."""
+def why_not(name: str, *, is_declared: bool = False) -> str | None:
+    """Explain why clusters cannot have a size that the table lacks, and what to write instead.
+
+    None for a size that is declared, so that its hardware is known all the same.
+    """
     gone = GONE.get(_key(name))
     if gone is not None:
         return f"{gone.name} {gone.reason}; hint: {gone.successor}"
-    lasting = [key for key, size in _BY_KEY.items() if size.retires is None]
+    if is_declared:
+        return None if name.startswith(PREFIX) else f"{name!r} does not begin with {PREFIX}"
+    lasting = [key for key, size in read_sizes().items() if size.retires is None]
     near = difflib.get_close_matches(_key(name), lasting, n=1, cutoff=0.75)
-    hint = _BY_KEY[near[0]].name if near else "one of docs/azure.md#sizes"
-    return f"{name!r} is not a size that clusters can have; hint: {hint}"
+    hint = f"{read_sizes()[near[0]].name}, or" if near else "one of docs/azure.md#sizes, or"
+    return (
+        f"{name!r} is not in the table of sizes; hint: {hint} keep it and declare "
+        "its `gpus` and `vcpus` a node (`rdma: true` with InfiniBand)"
+    )
+
+
+def why_declared(size: Size, key: str) -> str:
+    """Explain why a declared figure is refused: the table has another one."""
+    return f"{size.name} has {json.dumps(getattr(size, key))} by the table; remove the key"
 
 
 def _key(name: str) -> str:
     return name.lower().removeprefix(PREFIX.lower())
-
-
-def _series(
-    page: str,
-    dated: str,
-    family: str,
-    *sizes: tuple[str, int, float, float],
-    gpus: tuple[int, ...] = (),
-    gpu: str | None = None,
-    gpu_memory_gb: int = 0,
-    rdma: bool = False,
-    retires: str | None = None,
-) -> Iterable[Size]:
-    """Build the rows of one page: (name, vCPUs, memory in GB, network in Gb/s), GPUs in order."""
-    for index, (name, vcpus, memory_gb, network_gbps) in enumerate(sizes):
-        yield Size(
-            name=PREFIX + name,
-            family=family,
-            vcpus=vcpus,
-            gpus=gpus[index] if gpus else 0,
-            gpu=gpu,
-            gpu_memory_gb=gpu_memory_gb,
-            memory_gb=memory_gb,
-            rdma=rdma,
-            network_gbps=network_gbps,
-            retires=retires,
-            source=f"{PAGES}/{page} ({dated})",
-            checked=CHECKED,
-        )
-
-
-def _table(*series: Iterable[Size]) -> Mapping[str, Size]:
-    return {size.name: size for rows in series for size in rows}
-
-
-SIZES: Mapping[str, Size] = _table(
-    _series(
-        "gpu-accelerated/ncast4v3-series",
-        "2024-07-31",
-        "standard NCASv3_T4 Family",
-        ("NC4as_T4_v3", 4, 28, 8),
-        ("NC8as_T4_v3", 8, 56, 8),
-        ("NC16as_T4_v3", 16, 110, 8),
-        ("NC64as_T4_v3", 64, 440, 32),
-        gpus=(1, 1, 1, 4),
-        gpu="T4",
-        gpu_memory_gb=16,
-    ),
-    _series(
-        "gpu-accelerated/nca100v4-series",
-        "2024-07-31",
-        "standardNCADSA100v4Family",
-        ("NC24ads_A100_v4", 24, 220, 20),
-        ("NC48ads_A100_v4", 48, 440, 40),
-        ("NC96ads_A100_v4", 96, 880, 80),
-        gpus=(1, 2, 4),
-        gpu="A100",
-        gpu_memory_gb=80,
-    ),
-    _series(
-        "gpu-accelerated/ncadsh100v5-series",
-        "2024-07-31",
-        "standardNCADSH100v5Family",
-        ("NC40ads_H100_v5", 40, 320, 40),
-        ("NC80adis_H100_v5", 80, 640, 80),
-        gpus=(1, 2),
-        gpu="H100",
-        gpu_memory_gb=94,
-    ),
-    _series(
-        "gpu-accelerated/ndasra100v4-series",
-        "2024-07-31",
-        "standard NDASv4_A100 Family",
-        ("ND96asr_v4", 96, 900, 24),
-        gpus=(8,),
-        gpu="A100",
-        gpu_memory_gb=40,
-        rdma=True,
-    ),
-    _series(
-        "gpu-accelerated/ndma100v4-series",
-        "2024-07-31",
-        "standard NDAMSv4_A100Family",
-        ("ND96amsr_A100_v4", 96, 1900, 24),
-        gpus=(8,),
-        gpu="A100",
-        gpu_memory_gb=80,
-        rdma=True,
-    ),
-    _series(
-        "gpu-accelerated/ndh100v5-series",
-        "2025-09-02",
-        # Azure ML's own name; virtual machines count the same size as standardNDSH100v5Family.
-        "standardNDv5H100Family",
-        ("ND96isr_H100_v5", 96, 1900, 80),
-        gpus=(8,),
-        gpu="H100",
-        gpu_memory_gb=80,
-        rdma=True,
-    ),
-    _series(
-        "gpu-accelerated/nd-h200-v5-series",
-        "2025-09-02",
-        "standardNDISRH200V5Family",
-        ("ND96isr_H200_v5", 96, 1850, 80),
-        gpus=(8,),
-        gpu="H200",
-        gpu_memory_gb=141,
-        rdma=True,
-    ),
-    _series(
-        "general-purpose/ddsv4-series",
-        "2026-03-10",
-        "standardDDSv4Family",
-        ("D2ds_v4", 2, 8, 5),
-        ("D4ds_v4", 4, 16, 10),
-        ("D8ds_v4", 8, 32, 12.5),
-        ("D16ds_v4", 16, 64, 12.5),
-        ("D32ds_v4", 32, 128, 16),
-        ("D48ds_v4", 48, 192, 24),
-        ("D64ds_v4", 64, 256, 30),
-    ),
-    _series(
-        "memory-optimized/eav4-series",
-        "2024-08-01",
-        "standardEAv4Family",
-        ("E2a_v4", 2, 16, 2),
-        ("E4a_v4", 4, 32, 4),
-        ("E8a_v4", 8, 64, 8),
-        ("E16a_v4", 16, 128, 10),
-        ("E20a_v4", 20, 160, 12),
-        ("E32a_v4", 32, 256, 16),
-        ("E48a_v4", 48, 384, 24),
-        ("E64a_v4", 64, 512, 32),
-        ("E96a_v4", 96, 672, 32),
-    ),
-    _series(
-        "compute-optimized/fx-series",
-        "2024-07-30",
-        "standardFXMDVSFamily",
-        ("FX4mds", 4, 84, 4),
-        ("FX12mds", 12, 252, 8),
-        ("FX24mds", 24, 504, 16),
-        ("FX36mds", 36, 756, 24),
-        ("FX48mds", 48, 1008, 32),
-    ),
-    _series(
-        "memory-optimized/m-series",
-        "2026-03-10",
-        "standardMSFamily",
-        ("M8ms", 8, 218.75, 2),
-        ("M16ms", 16, 437.5, 4),
-        ("M32ts", 32, 192, 8),
-        ("M32ls", 32, 256, 8),
-        ("M32ms", 32, 875, 8),
-        ("M64s", 64, 1024, 16),
-        ("M64ls", 64, 512, 16),
-        ("M64ms", 64, 1792, 16),
-        ("M128s", 128, 2048, 30),
-        ("M128ms", 128, 3892, 30),
-    ),
-    _series(
-        "high-performance-compute/hbv3-series",
-        "2025-11-24",
-        "standardHBv3Family",
-        ("HB120rs_v3", 120, 448, 40),
-        rdma=True,
-    ),
-    _series(
-        "high-performance-compute/hbv2-series",
-        "2025-11-24",
-        "standardHBrsv2Family",
-        ("HB120rs_v2", 120, 456, 40),
-        rdma=True,
-        retires="2027-05-31",
-    ),
-    _series(
-        "high-performance-compute/hc-series",
-        "2025-11-24",
-        "standardHCSFamily",
-        ("HC44rs", 44, 352, 40),
-        rdma=True,
-        retires="2027-05-31",
-    ),
-    _series(
-        "general-purpose/dv2-series",
-        "2026-03-10",
-        "standardDv2Family",
-        ("D1_v2", 1, 3.5, 0.75),
-        ("D2_v2", 2, 7, 1.5),
-        ("D3_v2", 4, 14, 3),
-        ("D4_v2", 8, 28, 6),
-        ("D5_v2", 16, 56, 12),
-        retires="2028-05-01",
-    ),
-    _series(
-        "general-purpose/dsv2-series",
-        "2024-07-29",
-        "standardDSv2Family",
-        ("DS1_v2", 1, 3.5, 0.75),
-        ("DS2_v2", 2, 7, 1.5),
-        ("DS3_v2", 4, 14, 3),
-        ("DS4_v2", 8, 28, 6),
-        ("DS5_v2", 16, 56, 12),
-        retires="2028-05-01",
-    ),
-    _series(
-        "compute-optimized/fsv2-series",
-        "2024-07-30",
-        "standardFSv2Family",
-        ("F2s_v2", 2, 4, 5),
-        ("F4s_v2", 4, 8, 10),
-        ("F8s_v2", 8, 16, 12.5),
-        ("F16s_v2", 16, 32, 12.5),
-        ("F32s_v2", 32, 64, 16),
-        ("F48s_v2", 48, 96, 21),
-        ("F64s_v2", 64, 128, 28),
-        ("F72s_v2", 72, 144, 30),
-        retires="2028-11-15",
-    ),
-    _series(
-        "general-purpose/dv3-series",
-        "2024-07-29",
-        "standardDv3Family",
-        ("D2_v3", 2, 8, 1),
-        ("D4_v3", 4, 16, 2),
-        ("D8_v3", 8, 32, 2),
-        ("D16_v3", 16, 64, 2),
-        ("D32_v3", 32, 128, 16),
-        ("D48_v3", 48, 192, 24),
-        ("D64_v3", 64, 256, 30),
-        retires="2029-11-15",
-    ),
-    _series(
-        "general-purpose/dsv3-series",
-        "2024-09-24",
-        "standardDSv3Family",
-        ("D2s_v3", 2, 8, 1),
-        ("D4s_v3", 4, 16, 2),
-        ("D8s_v3", 8, 32, 2),
-        ("D16s_v3", 16, 64, 2),
-        ("D32s_v3", 32, 128, 16),
-        ("D48s_v3", 48, 192, 24),
-        ("D64s_v3", 64, 256, 30),
-        retires="2029-11-15",
-    ),
-    _series(
-        "memory-optimized/ev3-esv3-series",
-        "2026-09-24",
-        "standardEv3Family",
-        ("E2_v3", 2, 16, 1),
-        ("E4_v3", 4, 32, 2),
-        ("E8_v3", 8, 64, 4),
-        ("E16_v3", 16, 128, 8),
-        ("E20_v3", 20, 160, 10),
-        ("E32_v3", 32, 256, 16),
-        ("E48_v3", 48, 384, 24),
-        ("E64_v3", 64, 432, 30),
-        retires="2029-11-15",
-    ),
-    _series(
-        "memory-optimized/ev3-esv3-series",
-        "2026-09-24",
-        "standardESv3Family",
-        ("E2s_v3", 2, 16, 1),
-        ("E4s_v3", 4, 32, 2),
-        ("E8s_v3", 8, 64, 4),
-        ("E16s_v3", 16, 128, 8),
-        ("E20s_v3", 20, 160, 10),
-        ("E32s_v3", 32, 256, 16),
-        ("E48s_v3", 48, 384, 24),
-        ("E64s_v3", 64, 432, 30),
-        retires="2029-11-15",
-    ),
-)
-
-_BY_KEY: Mapping[str, Size] = {_key(name): size for name, size in SIZES.items()}
 
 
 def _gone(reason: str, source: str, **successors: str) -> Iterable[tuple[str, Gone]]:

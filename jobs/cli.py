@@ -24,7 +24,9 @@ from jobs.host import console
 VERBS = {
     "run": "Run a job and follow its ranks' logs.",
     "plan": "Show what `launch run` would start.",
+    "predict": "Predict training rates on more GPUs from measured ones.",
     "init": "Write the job file of a script.",
+    "import": "Write job files from those of Batch AI and other tools.",
     "jobs": "List the jobs of the catalog with their requirements and arguments.",
     "ls": "List runs, newest first.",
     "show": "Show a run's state, attempts, ranks and figures.",

@@ -52,6 +52,12 @@ class PulumiProject:
 
     def lay(self) -> None:
         """Copy the project, write the wrapper and make the empty stack."""
+        self.lay_files()
+        self.write_settings()
+        self.pulumi("stack", "init", self.stack)
+
+    def lay_files(self) -> None:
+        """Copy the project and write the wrapper."""
         tools = REPO / TOOLS
         assert tools.exists(), "`make setup` installs Pulumi, which these tests run"
         for name in ("Pulumi.yaml", "infra/__main__.py", TOOLS):
@@ -62,8 +68,6 @@ class PulumiProject:
         (self.root / ".venv" / "bin").mkdir(parents=True)
         pulumi = Path(json.loads(tools.read_text())["pulumi"]).parent
         write_wrapper(Project(root=self.root, cache=self.root / "cache"), pulumi)
-        self.write_settings()
-        self.pulumi("stack", "init", self.stack)
 
     def write_settings(self) -> None:
         """Write the settings; what Pulumi itself keeps in the file (its salt) stays."""

@@ -4,49 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import pulumi
 from pulumi_azure_native import authorization
 
 from infra.cloud.context import Context
 from infra.cloud.identity import Identities
+from infra.cloud.image_build import build_cluster
 from infra.cloud.resource_options import replaced_with
+from infra.cloud.settings import CloudClusterSettings
+from infra.roles import Role
 
-
-class Role(StrEnum):
-    """Azure's built-in roles.
-
-    https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
-    """
-
-    CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"
-    READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
-    BLOB_DATA_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
-    BLOB_DATA_READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
-    FILE_DATA_PRIVILEGED_CONTRIBUTOR = "69566ab7-960f-475b-8e7c-b3118f30c6bd"
-    FILE_DATA_PRIVILEGED_READER = "b8eda974-7b85-4f76-af95-65846b26df6d"
-    KEY_VAULT_ADMINISTRATOR = "00482a5a-887f-4fb3-b363-3b7fe8e74483"
-    KEY_VAULT_SECRETS_USER = "4633458b-17de-408a-b874-0445c86b69e6"
-    ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
-    ACR_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
-    ML_DATA_SCIENTIST = "f6c7c914-8db3-469d-8ca1-694a8f32e121"
-    ML_COMPUTE_OPERATOR = "e503ece1-11d0-4e8e-8e2c-7a6c3bf38815"
-    NETWORK_CONNECTION_APPROVER = "b556d68e-0be0-4f35-a333-ad7ee1ce17ea"
+# https://learn.microsoft.com/azure/role-based-access-control/conditions-format
+_BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+_CONTAINER = "Microsoft.Storage/storageAccounts/blobServices/containers:name"
+_WRITING = ("write", "add/action", "delete")
+_WRITES_AZURE_MLS = (
+    "(("
+    + " AND ".join(f"!(ActionMatches{{'{_BLOBS}/{action}'}})" for action in _WRITING)
+    + f") OR (@Resource[{_CONTAINER}] StringLike 'azureml*'))"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """An object that a role is given on; its id is plain text, so that a preview shows it."""
+    """An object that a role is given on, and the condition under which the role holds there.
+
+    Its id is plain text, so that a preview shows it.
+    """
 
     id: str
     resource: pulumi.Resource
+    condition: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scopes:
     """Every scope of a role but the workspace, which needs some of them to be made."""
 
+    group: Scope
     data_account: Scope
     data_container: Scope
     runs_container: Scope
@@ -59,11 +55,15 @@ class Scopes:
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """An identity or group that gets a role; `key` names it in a plan, before its id is known."""
+    """An identity or group that gets a role; `key` names it in a plan, before its id is known.
+
+    `goes_with` is the identity of clusters, which may come back as another principal.
+    """
 
     key: str
     principal_id: pulumi.Input[str]
     principal_type: authorization.PrincipalType
+    goes_with: pulumi.Resource | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +97,11 @@ class Access(pulumi.ComponentResource):
                 ("secrets", Role.KEY_VAULT_ADMINISTRATOR, scopes.key_vault),
                 ("registry", Role.CONTRIBUTOR, scopes.registry),
                 ("insights", Role.CONTRIBUTOR, scopes.app_insights),
-                # For the managed network's private endpoint: it may approve, and read no data.
+                # For the managed network's private endpoints, one of which leads to the workspace
+                # that is not made yet: it may approve, and read no data. Older stacks have the
+                # narrower one, which cannot go while prod is locked.
                 ("approval", Role.NETWORK_CONNECTION_APPROVER, scopes.data_account),
+                ("approval-group", Role.NETWORK_CONNECTION_APPROVER, scopes.group),
                 # The studio looks at the endpoints before it shows what lies behind them.
                 *(
                     (f"endpoint-{key}", Role.READER, endpoint)
@@ -107,29 +110,52 @@ class Access(pulumi.ComponentResource):
             ),
             parent=self,
         )
-        cluster = identity_principal("cluster", args.identities.cluster.principal_id)
-        secrets: list[tuple[str, Role, Scope]] = [
-            (
-                f"secret-{secret}",
-                Role.KEY_VAULT_SECRETS_USER,
-                replace(scopes.key_vault, id=f"{scopes.key_vault.id}/secrets/{secret}"),
+        # Clusters of one identity have the same rights: the settings see to it.
+        clusters = args.context.settings.clusters
+        rights = {each.identity: each for each in clusters.values()}
+        builder = build_cluster(args.context)
+        builds = clusters[builder].identity if builder else None
+        self.cluster = [
+            role
+            for identity, resource in args.identities.clusters.items()
+            for role in _grant_all(
+                f"{name}-{identity}",
+                args.context,
+                replace(identity_principal(identity, resource.principal_id), goes_with=resource),
+                _roles_of_nodes(rights[identity], scopes, builds_images=identity == builds),
+                parent=self,
             )
-            for secret in args.context.settings.secrets
         ]
-        self.cluster = _grant_all(
-            f"{name}-cluster",
-            args.context,
-            cluster,
-            (
-                ("workspace", Role.BLOB_DATA_CONTRIBUTOR, scopes.workspace_account),
-                ("data", Role.BLOB_DATA_READER, scopes.data_container),
-                ("runs", Role.BLOB_DATA_CONTRIBUTOR, scopes.runs_container),
-                ("images", Role.ACR_PULL, scopes.registry),
-                *secrets,
-            ),
-            parent=self,
-        )
         self.register_outputs({})
+
+
+def _roles_of_nodes(
+    rights: CloudClusterSettings, scopes: Scopes, *, builds_images: bool
+) -> list[tuple[str, Role, Scope]]:
+    """List what the nodes of a cluster get: images, code and logs, and what its settings name."""
+    containers = {"data": scopes.data_container, "runs": scopes.runs_container}
+    own, vault = scopes.workspace_account, scopes.key_vault
+    return [
+        # Azure ML's own containers: it writes logs there as the nodes' identity. Code lies in
+        # others, which nodes read and do not change.
+        ("workspace", Role.BLOB_DATA_CONTRIBUTOR, replace(own, condition=_WRITES_AZURE_MLS)),
+        *(
+            (each, Role.BLOB_DATA_READER, containers[each])
+            for each in rights.read
+            if each not in rights.write
+        ),
+        *((each, Role.BLOB_DATA_CONTRIBUTOR, containers[each]) for each in rights.write),
+        # A push includes a pull.
+        ("images", Role.ACR_PUSH if builds_images else Role.ACR_PULL, scopes.registry),
+        *(
+            (
+                f"secret-{each}",
+                Role.KEY_VAULT_SECRETS_USER,
+                replace(vault, id=f"{vault.id}/secrets/{each}"),
+            )
+            for each in rights.secrets or ()
+        ),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,16 +219,39 @@ def grant(
     parent: pulumi.Resource,
 ) -> authorization.RoleAssignment:
     """Give one role on one scope; replaced together with the scope's resource."""
+    # Old before new: Azure knows one assignment of a role, scope and principal.
+    opts = replaced_with(parent, scope.resource)
+    assignment: pulumi.Input[str] = context.names.assignment_name(scope.id, role, principal.key)
+    if principal.goes_with:
+        opts = pulumi.ResourceOptions.merge(opts, _going_with(principal.goes_with, context))
+        assignment = pulumi.Output.from_input(principal.principal_id).apply(
+            lambda principal_id: context.names.assignment_name(scope.id, role, principal_id)
+        )
     return authorization.RoleAssignment(
         name,
-        role_assignment_name=context.names.assignment_name(scope.id, role, principal.key),
+        role_assignment_name=assignment,
         scope=scope.id,
         role_definition_id=context.names.role_definition_id(role),
         principal_id=principal.principal_id,
         # Said, so that Azure does not look a principal up that is not replicated yet.
         principal_type=principal.principal_type,
-        # Old before new: Azure knows one assignment of a role, scope and principal.
-        opts=replaced_with(parent, scope.resource),
+        condition=scope.condition,
+        condition_version=None if scope.condition is None else "2.0",
+        opts=opts,
+    )
+
+
+def _going_with(identity: pulumi.Resource, context: Context) -> pulumi.ResourceOptions:
+    """Have a role go with the identity of clusters that are taken out of the settings.
+
+    In prod a lock keeps each role on what it locks. Without its principal it opens nothing, so it
+    is left there; the identity that comes back is another principal, with roles of other names.
+    """
+    return pulumi.ResourceOptions(
+        protect=False,
+        deleted_with=identity if context.settings.stage == "prod" else None,
+        # Older stacks name it by the identity's name.
+        ignore_changes=["roleAssignmentName"],
     )
 
 

@@ -21,13 +21,14 @@ _PRIORITIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class CloudClusterArgs:
-    """The cluster's `key` in the settings, those settings, and what must be made before it."""
+    """The cluster's `key` in the settings, those settings, and what is to happen before it."""
 
     context: Context
     key: str
     settings: CloudClusterSettings
     identities: Identities
     depends_on: Sequence[pulumi.Resource]
+    hooks: pulumi.ResourceHookBinding
 
 
 class CloudCluster(pulumi.ComponentResource):
@@ -39,16 +40,7 @@ class CloudCluster(pulumi.ComponentResource):
         super().__init__("trainyard:cloud:Cluster", name, None, opts)
         context, settings = args.context, args.settings
         self.args = args
-        # Azure changes none of these in place, and the provider does not know it of the first two:
-        # a new name makes it make another cluster beside the old one, and delete that one after.
-        # `replace_on_changes` would ask for a second one of the same name whenever Azure has
-        # given the size back in other capitals.
-        fixed = {
-            "size": settings.size,
-            "priority": settings.priority,
-            "location": context.settings.location,
-        }
-        self.compute_name = physical_name(args.key, fixed)
+        self.compute_name = compute_name(context, args.key)
         self.compute = machinelearningservices.Compute(
             f"{name}-compute",
             compute_name=self.compute_name,
@@ -57,7 +49,7 @@ class CloudCluster(pulumi.ComponentResource):
             location=context.settings.location,
             identity=machinelearningservices.ManagedServiceIdentityArgs(
                 type=machinelearningservices.ManagedServiceIdentityType.USER_ASSIGNED,
-                user_assigned_identities=[args.identities.cluster_id],
+                user_assigned_identities=[args.identities.id_of(settings.identity)],
             ),
             properties=machinelearningservices.AmlComputeArgs(
                 compute_type="AmlCompute",
@@ -87,11 +79,29 @@ class CloudCluster(pulumi.ComponentResource):
                 ignore_changes=["properties.properties.scaleSettings.minNodeCount"],
                 # The provider would delete first; then a size that is not to be had leaves nothing.
                 delete_before_replace=False,
-                # With the first cluster Azure makes the managed network, for up to half an hour.
+                # In an older workspace the first cluster starts the network, for half an hour.
                 custom_timeouts=pulumi.CustomTimeouts(create="90m"),
+                hooks=args.hooks,
             ),
         )
         self.register_outputs({"compute": self.compute_name})
+
+
+def compute_name(context: Context, key: str) -> str:
+    """Name a cluster's compute.
+
+    Azure changes none of these settings in place, and the provider does not know it of the first two: a
+    new name makes it make another cluster beside the old one, and delete that one after.
+    `replace_on_changes` would ask for a second one of the same name whenever Azure has given the size
+    back in other capitals.
+    """
+    settings = context.settings.clusters[key]
+    fixed = {
+        "size": settings.size,
+        "priority": settings.priority,
+        "location": context.settings.location,
+    }
+    return physical_name(key, fixed)
 
 
 class ClusterHold(pulumi.ComponentResource):

@@ -30,8 +30,10 @@ def make_context(settings: CloudSettings, *, subscription_id: str) -> Context:
         stack=settings.stack,
         generation=settings.generation,
         subscription_id=subscription_id,
+        existing_group=settings.existing.resource_group,
     )
     tags = {
+        **settings.tags,
         "project": "trainyard",
         "stack": settings.stack,
         "stage": settings.stage,

@@ -22,21 +22,35 @@ class IdentitiesArgs:
 
 
 class Identities(pulumi.ComponentResource):
-    """Two identities without rights; `infra/cloud/access.py` gives them roles."""
+    """Identities without rights; `infra/cloud/access.py` gives them roles.
+
+    One is the workspace's, and `clusters` are those of the clusters, by the name that
+    `clusters.X.identity` gives: a cluster has one of its own, or shares one.
+    """
 
     def __init__(
         self, name: str, args: IdentitiesArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Identities", name, None, opts)
-        names = args.context.names
+        self._names = names = args.context.names
         self.workspace = self._identity(f"{name}-workspace", args, names.workspace_identity)
-        self.workspace_id = names.id_of(_TYPE, names.workspace_identity)
-        self.cluster = self._identity(f"{name}-cluster", args, names.cluster_identity)
-        self.cluster_id = names.id_of(_TYPE, names.cluster_identity)
+        self.workspace_id = self.id_of("workspace")
+        used = (cluster.identity for cluster in args.context.settings.clusters.values())
+        self.clusters = {
+            # It comes and goes with its clusters, in prod too.
+            identity: self._identity(
+                f"{name}-{identity}", args, names.identity(identity), protect=False
+            )
+            for identity in dict.fromkeys(used)
+        }
         self.register_outputs({})
 
+    def id_of(self, identity: str) -> str:
+        """Build the id of an identity from its name in the stack."""
+        return self._names.id_of(_TYPE, self._names.identity(identity))
+
     def _identity(
-        self, name: str, args: IdentitiesArgs, resource_name: str
+        self, name: str, args: IdentitiesArgs, resource_name: str, *, protect: bool | None = None
     ) -> managedidentity.UserAssignedIdentity:
         return managedidentity.UserAssignedIdentity(
             name,
@@ -48,6 +62,6 @@ class Identities(pulumi.ComponentResource):
                 replaced_with(self, args.resource_group),
                 # While an identity is updated its principal counts as unknown: a preview of a new
                 # owner would say that every role is replaced, and in prod be refused for it.
-                pulumi.ResourceOptions(ignore_changes=["tags"]),
+                pulumi.ResourceOptions(ignore_changes=["tags"], protect=protect),
             ),
         )

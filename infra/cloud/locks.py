@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import pulumi
 from pulumi_azure_native import authorization
@@ -13,30 +12,21 @@ from infra.cloud.resource_options import replaced_with
 _NOTES = "Holds what cannot be made again. To delete it on purpose remove this lock first."
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocksArgs:
-    """Resources to lock, by short name and id; never the group, whose clusters could not scale."""
-
-    targets: Mapping[str, str]
-    depends_on: Sequence[pulumi.Resource]
-
-
 class Locks(pulumi.ComponentResource):
-    """Delete locks, one on each resource."""
+    """Delete locks, one on each resource; never on the group, whose clusters could not scale."""
 
-    def __init__(
-        self, name: str, args: LocksArgs, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("trainyard:cloud:Locks", name, None, opts)
-        self.locks = {
-            target: authorization.ManagementLockByScope(
-                f"{name}-{target}",
-                lock_name="trainyard",
-                scope=target_id,
-                level="CanNotDelete",
-                notes=_NOTES,
-                opts=replaced_with(self, *args.depends_on),
-            )
-            for target, target_id in args.targets.items()
-        }
-        self.register_outputs({"locked": sorted(args.targets)})
+        self._name = name
+        self.register_outputs({})
+
+    def add(self, key: str, target_id: str, depends_on: Sequence[pulumi.Resource]) -> None:
+        """Lock a resource, and all that is in it."""
+        authorization.ManagementLockByScope(
+            f"{self._name}-{key}",
+            lock_name="trainyard",
+            scope=target_id,
+            level="CanNotDelete",
+            notes=_NOTES,
+            opts=replaced_with(self, *depends_on),
+        )

@@ -1,5 +1,5 @@
-"""Declares the virtual network of a private stack: a subnet of private endpoints and their DNS
-zones.
+"""Declares the network of a private stack, a subnet of private endpoints and their DNS zones, or
+uses those that are there already.
 """
 
 from __future__ import annotations
@@ -16,28 +16,17 @@ from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
-
-    from infra.cloud.settings import Stage
-
-EndpointGroup = Literal["blob", "dfs", "file", "vault", "registry", "amlworkspace"]
+EndpointGroup = Literal["blob", "file", "vault", "registry", "amlworkspace"]
 
 # https://learn.microsoft.com/azure/private-link/private-endpoint-dns, read 2026-11-21.
-_ZONES: Mapping[EndpointGroup, tuple[str, ...]] = {
+ZONES: Mapping[EndpointGroup, tuple[str, ...]] = {
     "blob": ("privatelink.blob.core.windows.net",),
-    "dfs": ("privatelink.dfs.core.windows.net",),
     "file": ("privatelink.file.core.windows.net",),
     "vault": ("privatelink.vaultcore.azure.net",),
     "registry": ("privatelink.azurecr.io",),
     "amlworkspace": ("privatelink.api.azureml.ms", "privatelink.notebooks.azure.net"),
 }
 
-# A stage each, so that one hub can be peered with all three. Endpoints take the lower half; the
-# upper one is free for a gateway or for machines of people.
-_ADDRESSES: Mapping[Stage, tuple[str, str]] = {
-    "dev": ("10.81.0.0/24", "10.81.0.0/25"),
-    "test": ("10.82.0.0/24", "10.82.0.0/25"),
-    "prod": ("10.83.0.0/24", "10.83.0.0/25"),
-}
 _SUBNET = "endpoints"
 
 
@@ -59,7 +48,11 @@ class Connection:
 
 
 class Network(pulumi.ComponentResource):
-    """The network, its one subnet, the zones; `connect` adds an endpoint."""
+    """The network, its one subnet, the zones; `connect` adds an endpoint.
+
+    The settings may name a network, a subnet or zones that are there: nothing but endpoints, and a
+    subnet where none is named, is added to them.
+    """
 
     def __init__(
         self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
@@ -69,47 +62,78 @@ class Network(pulumi.ComponentResource):
         self._name = name
         self._context = context
         self._group = args.resource_group
-        self._last: dict[str, pulumi.Resource] = {}
-        self.network_id = context.names.id_of(
+        existing = context.settings.existing
+        self.network_id = existing.network or context.names.id_of(
             "Microsoft.Network/virtualNetworks", context.names.network
         )
-        self.subnet_id = f"{self.network_id}/subnets/{_SUBNET}"
-        addresses, endpoint_addresses = _ADDRESSES[context.settings.stage]
-        self.network = network.VirtualNetwork(
-            f"{name}-vnet",
+        own = None if existing.network else self._make_network()
+        # What endpoints and zones are made after, and again with.
+        self._base: pulumi.Resource = own or args.resource_group
+        if existing.endpoints_subnet:
+            self.subnet_id, self._subnet = existing.endpoints_subnet, self._base
+        else:
+            subnet_name = context.names.shared_subnet if existing.network else _SUBNET
+            self.subnet_id = f"{self.network_id}/subnets/{subnet_name}"
+            self._subnet = self._make_subnet(subnet_name)
+        self._zones = {
+            zone: existing.zone_id(zone) or self._make_zone(zone)
+            for zones in ZONES.values()
+            for zone in zones
+        }
+        self.register_outputs({"subnet_id": self.subnet_id})
+
+    def _make_network(self) -> network.VirtualNetwork:
+        context = self._context
+        addresses = context.settings.addresses.network
+        assert addresses, "the settings fill in the addresses of a network that the stack makes"
+        return network.VirtualNetwork(
+            f"{self._name}-vnet",
             virtual_network_name=context.names.network,
             resource_group_name=context.names.resource_group,
             location=context.settings.location,
             address_space=network.AddressSpaceArgs(address_prefixes=[addresses]),
             tags=context.tags,
-            opts=replaced_with(self, args.resource_group),
+            opts=replaced_with(self, self._group),
         )
+
+    def _make_subnet(self, subnet_name: str) -> network.Subnet:
+        """Declare the subnet and its rules; in a network of another group where that is named."""
+        context = self._context
         firewall_name = f"{context.names.network}-{_SUBNET}"
         firewall = network.NetworkSecurityGroup(
-            f"{name}-firewall",
+            f"{self._name}-firewall",
             network_security_group_name=firewall_name,
             resource_group_name=context.names.resource_group,
             location=context.settings.location,
             security_rules=_rules(),
             tags=context.tags,
-            opts=replaced_with(self, args.resource_group),
+            opts=replaced_with(self, self._group),
         )
-        self.subnet = network.Subnet(
-            f"{name}-{_SUBNET}",
-            subnet_name=_SUBNET,
-            virtual_network_name=context.names.network,
-            resource_group_name=context.names.resource_group,
-            address_prefix=endpoint_addresses,
+        subscription, group, network_name = _parts(self.network_id)
+        if subscription != context.names.subscription_id.lower():
+            message = (
+                f"existing.network is in subscription {subscription}, where this stack can make no "
+                "subnet\n  hint: have one made there and name it in existing.endpoints_subnet"
+            )
+            raise pulumi.RunError(message)
+        return network.Subnet(
+            f"{self._name}-{_SUBNET}",
+            subnet_name=subnet_name,
+            virtual_network_name=network_name,
+            resource_group_name=group,
+            address_prefix=context.settings.addresses.endpoints,
             default_outbound_access=False,
             network_security_group=network.NetworkSecurityGroupArgs(
                 id=context.names.id_of("Microsoft.Network/networkSecurityGroups", firewall_name)
             ),
             # Off, Azure's default, the rules above would not hold for private endpoints.
             private_endpoint_network_policies="NetworkSecurityGroupEnabled",
-            opts=replaced_with(self, self.network, firewall),
+            opts=replaced_with(self, self._base, firewall),
         )
-        self._zones = {zone: self._zone(zone) for zones in _ZONES.values() for zone in zones}
-        self.register_outputs({"subnet_id": self.subnet_id})
+
+    def has_zones(self, group_id: EndpointGroup) -> bool:
+        """Tell whether the stack makes the zones of these endpoints itself."""
+        return not any(isinstance(self._zones[zone], str) for zone in ZONES[group_id])
 
     def connect(
         self,
@@ -118,14 +142,9 @@ class Network(pulumi.ComponentResource):
         group_id: EndpointGroup,
         depends_on: Sequence[pulumi.Resource],
     ) -> Connection:
-        """Give a resource an address in the subnet and make its public names lead there.
-
-        Endpoints of one resource are made one after the other: a storage account refuses the
-        second with StorageAccountOperationInProgress while the first is being made.
-        """
+        """Give a resource an address in the subnet and make its public names lead there."""
         context = self._context
         endpoint_name = f"pe-{target_id.rpartition('/')[2]}-{group_id}"
-        before = [self._last[target_id]] if target_id in self._last else []
         endpoint = network.PrivateEndpoint(
             f"{self._name}-{name}",
             private_endpoint_name=endpoint_name,
@@ -142,7 +161,7 @@ class Network(pulumi.ComponentResource):
                 )
             ],
             tags=context.tags,
-            opts=replaced_with(self, self.subnet, *before, *depends_on),
+            opts=replaced_with(self, self._subnet, *depends_on),
         )
         names = network.PrivateDnsZoneGroup(
             f"{self._name}-{name}-names",
@@ -153,18 +172,25 @@ class Network(pulumi.ComponentResource):
                 network.PrivateDnsZoneConfigArgs(
                     name=zone.replace(".", "-"), private_dns_zone_id=self._zone_id(zone)
                 )
-                for zone in _ZONES[group_id]
+                for zone in ZONES[group_id]
             ],
-            opts=replaced_with(self, endpoint, *(self._zones[zone] for zone in _ZONES[group_id])),
+            opts=replaced_with(
+                self,
+                endpoint,
+                *(
+                    made
+                    for zone in ZONES[group_id]
+                    if not isinstance(made := self._zones[zone], str)
+                ),
+            ),
         )
-        self._last[target_id] = names
         return Connection(
             endpoint=endpoint,
             endpoint_id=context.names.id_of("Microsoft.Network/privateEndpoints", endpoint_name),
             names=names,
         )
 
-    def _zone(self, zone: str) -> privatedns.PrivateZone:
+    def _make_zone(self, zone: str) -> privatedns.PrivateZone:
         """Declare a private DNS zone and link it to the network."""
         short = zone.removeprefix("privatelink.").partition(".")[0]
         made = privatedns.PrivateZone(
@@ -182,14 +208,25 @@ class Network(pulumi.ComponentResource):
             resource_group_name=self._context.names.resource_group,
             location="Global",
             registration_enabled=False,
+            # Names of other tenants' endpoints, which no zone of ours has, lead to the public ones.
+            resolution_policy=privatedns.ResolutionPolicy.NX_DOMAIN_REDIRECT,
             virtual_network=privatedns.SubResourceArgs(id=self.network_id),
             tags=self._context.tags,
-            opts=replaced_with(self, made, self.network),
+            opts=replaced_with(self, made, self._base),
         )
         return made
 
     def _zone_id(self, zone: str) -> str:
+        known = self._zones[zone]
+        if isinstance(known, str):
+            return known
         return self._context.names.id_of("Microsoft.Network/privateDnsZones", zone)
+
+
+def _parts(network_id: str) -> tuple[str, str, str]:
+    """Cut subscription, resource group and name out of a network's id."""
+    words = network_id.split("/")
+    return words[2].lower(), words[4], words[8]
 
 
 def _rules() -> list[network.SecurityRuleArgs]:

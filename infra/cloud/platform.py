@@ -7,22 +7,18 @@ from pulumi_azure_native import resources
 
 from infra.cloud.access import Access, AccessArgs, People, PeopleArgs, Scope, Scopes
 from infra.cloud.account import Account, find_account
+from infra.cloud.alerts import Alerts, AlertsArgs
 from infra.cloud.aliases import without_aliases
 from infra.cloud.budget import Budget, BudgetArgs
 from infra.cloud.cluster import CloudCluster, CloudClusterArgs, ClusterHold
 from infra.cloud.context import Context, make_context
+from infra.cloud.creation_hooks import CreationQueue
 from infra.cloud.identity import Identities, IdentitiesArgs
-from infra.cloud.locks import Locks, LocksArgs
-from infra.cloud.monitoring import (
-    REGISTRY_CATEGORIES,
-    STORAGE_CATEGORIES,
-    VAULT_CATEGORIES,
-    WORKSPACE_CATEGORIES,
-    Monitoring,
-    MonitoringArgs,
-    diagnose,
-)
-from infra.cloud.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
+from infra.cloud.interfaces import Interfaces
+from infra.cloud.locks import Locks
+from infra.cloud.monitoring import Monitoring, MonitoringArgs
+from infra.cloud.network import Network, NetworkArgs
+from infra.cloud.policy_assignments import PolicyAssignments, PolicyAssignmentsArgs
 from infra.cloud.registry import Registry, RegistryArgs
 from infra.cloud.settings import CloudSettings
 from infra.cloud.storage import RUNS_CONTAINER, Storage, StorageArgs
@@ -48,6 +44,7 @@ class CloudPlatform(pulumi.ComponentResource):
             {
                 "subscriptionId": account.subscription_id,
                 "resourceGroup": context.names.resource_group,
+                **_existing(settings),
             },
             pulumi.ResourceOptions.merge(
                 opts,
@@ -61,20 +58,16 @@ class CloudPlatform(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self.context = context
         self.data_container, self.runs_container = DATA_CONTAINER, RUNS_CONTAINER
-        self.group = resources.ResourceGroup(
-            f"{name}-group",
-            resource_group_name=context.names.resource_group,
-            location=settings.location,
-            tags=dict(context.tags),
-            opts=self._child,
-        )
+        self.group = self._group(name, context)
         self.budget = Budget(
             name, BudgetArgs(context=context, resource_group=self.group), self._child
         )
-        self._make_parts(name, context, account)
-        endpoints = self._make_private_endpoints(name) if context.is_private else None
-        scopes = self._scopes(endpoints)
-        ready: list[pulumi.Resource] = [*self._parts, *(endpoints.ready if endpoints else ())]
+        self.monitoring = Monitoring(
+            name, MonitoringArgs(context=context, resource_group=self.group), self._child
+        )
+        interfaces = self._interfaces(name, context)
+        self._make_parts(name, context, account, interfaces)
+        scopes = self._scopes()
         self.access = Access(
             f"{name}-access",
             AccessArgs(context=context, identities=self.identities, scopes=scopes),
@@ -91,7 +84,15 @@ class CloudPlatform(pulumi.ComponentResource):
                     container.replace("-", "_"): container
                     for container in (DATA_CONTAINER, RUNS_CONTAINER)
                 },
-                depends_on=[*ready, *self.access.workspace],
+                depends_on=[
+                    *self.data.ready,
+                    *self.workspace_storage.ready,
+                    *self.vault.ready,
+                    *self.registry.ready,
+                    self.monitoring.app_insights,
+                    *self.access.workspace,
+                ],
+                interfaces=interfaces,
             ),
             self._child,
         )
@@ -100,23 +101,43 @@ class CloudPlatform(pulumi.ComponentResource):
             PeopleArgs(context=context, scopes=scopes, workspace=self.workspace.scope),
             self._child,
         )
-        if endpoints:
-            endpoints.open_workspace(self.workspace.scope)
         self.clusters = self._make_clusters(context)
-        if settings.stage != "dev":
-            self._diagnose(name)
+        self._watch(name)
         if is_prod:
-            self._lock(name)
             ClusterHold(f"{name}-cluster-hold", self.clusters.values(), self._child)
         self.register_outputs({})
 
-    def _make_parts(self, name: str, context: Context, account: Account) -> None:
+    def _group(self, name: str, context: Context) -> resources.ResourceGroup:
+        existing = context.settings.existing.resource_group
+        if existing:
+            return resources.ResourceGroup.get(f"{name}-group", existing, opts=self._child)
+        return resources.ResourceGroup(
+            f"{name}-group",
+            resource_group_name=context.names.resource_group,
+            location=context.settings.location,
+            tags=dict(context.tags),
+            opts=self._child,
+        )
+
+    def _interfaces(self, name: str, context: Context) -> Interfaces:
+        stage = context.settings.stage
+        network = NetworkArgs(context=context, resource_group=self.group)
+        return Interfaces(
+            name=name,
+            platform=self,
+            network=Network(f"{name}-network", network, self._child)
+            if context.is_private
+            else None,
+            monitoring=self.monitoring if stage != "dev" else None,
+            locks=Locks(f"{name}-lock", self._child) if stage == "prod" else None,
+        )
+
+    def _make_parts(
+        self, name: str, context: Context, account: Account, interfaces: Interfaces
+    ) -> None:
         group, names, child = self.group, context.names, self._child
         self.identities = Identities(
             f"{name}-identity", IdentitiesArgs(context=context, resource_group=group), child
-        )
-        self.monitoring = Monitoring(
-            name, MonitoringArgs(context=context, resource_group=group), child
         )
         self.data = Storage(
             f"{name}-data",
@@ -126,6 +147,7 @@ class CloudPlatform(pulumi.ComponentResource):
                 containers=(DATA_CONTAINER, RUNS_CONTAINER),
                 purpose="data",
                 resource_group=group,
+                interfaces=interfaces,
             ),
             child,
         )
@@ -137,62 +159,47 @@ class CloudPlatform(pulumi.ComponentResource):
                 containers=(),
                 purpose="workspace",
                 resource_group=group,
+                interfaces=interfaces,
             ),
             child,
         )
         self.vault = Vault(
             name,
-            VaultArgs(context=context, tenant_id=account.tenant_id, resource_group=group),
+            VaultArgs(
+                context=context,
+                tenant_id=account.tenant_id,
+                resource_group=group,
+                interfaces=interfaces,
+            ),
             child,
         )
-        self.registry = Registry(name, RegistryArgs(context=context, resource_group=group), child)
-        self._parts: list[pulumi.Resource] = [
-            *self.data.settled,
-            *self.workspace_storage.settled,
-            self.vault.vault,
-            self.registry.registry,
-            self.monitoring.app_insights,
-        ]
-
-    def _make_private_endpoints(self, name: str) -> PrivateEndpoints:
-        return PrivateEndpoints(
-            f"{name}-network",
-            PrivateEndpointsArgs(
-                context=self.context,
-                resource_group=self.group,
-                data=self.data,
-                workspace_storage=self.workspace_storage,
-                vault=self.vault,
-                registry=self.registry,
-            ),
-            self._child,
+        self.registry = Registry(
+            name,
+            RegistryArgs(context=context, resource_group=group, interfaces=interfaces),
+            child,
         )
 
-    def _scopes(self, endpoints: PrivateEndpoints | None) -> Scopes:
-        data, own = self.data, self.workspace_storage
-        containers = {
-            name: Scope(
-                id=f"{data.account_id}/blobServices/default/containers/{name}", resource=container
-            )
-            for name, container in data.containers.items()
-        }
+    def _scopes(self) -> Scopes:
         return Scopes(
-            data_account=Scope(id=data.account_id, resource=data.account),
-            data_container=containers[DATA_CONTAINER],
-            runs_container=containers[RUNS_CONTAINER],
-            workspace_account=Scope(id=own.account_id, resource=own.account),
-            workspace_endpoints=endpoints.workspace_storage if endpoints else {},
-            key_vault=Scope(id=self.vault.vault_id, resource=self.vault.vault),
-            registry=Scope(id=self.registry.registry_id, resource=self.registry.registry),
-            app_insights=Scope(
-                id=self.monitoring.app_insights_id, resource=self.monitoring.app_insights
-            ),
+            group=Scope(id=self.context.names.group_id, resource=self.group),
+            data_account=self.data.scope,
+            data_container=self.data.container_scope(DATA_CONTAINER),
+            runs_container=self.data.container_scope(RUNS_CONTAINER),
+            workspace_account=self.workspace_storage.scope,
+            workspace_endpoints={
+                group: Scope(id=each.endpoint_id, resource=each.endpoint)
+                for group, each in self.workspace_storage.endpoints.items()
+            },
+            key_vault=self.vault.scope,
+            registry=self.registry.scope,
+            app_insights=self.monitoring.app_insights_scope,
         )
 
     def _make_clusters(self, context: Context) -> dict[str, CloudCluster]:
-        # The workspace makes its network with the first cluster, so its roles come before; nodes
-        # read images and storage as soon as they are there, so theirs do too.
-        ready = [self.workspace.workspace, self.workspace.role, *self.access.cluster]
+        # Nodes read images and storage as soon as they are there, so their roles come before.
+        ready = [*self.workspace.ready, *self.access.cluster]
+        # Clusters that join the workspace's network at the same time may time out.
+        hooks = CreationQueue("clusters").hooks()
         return {
             key: CloudCluster(
                 f"cluster-{key}",
@@ -202,51 +209,33 @@ class CloudPlatform(pulumi.ComponentResource):
                     settings=settings,
                     identities=self.identities,
                     depends_on=ready,
+                    hooks=hooks,
                 ),
                 pulumi.ResourceOptions(parent=self, protect=False),
             )
             for key, settings in context.settings.clusters.items()
         }
 
-    def _diagnose(self, name: str) -> None:
-        blobs = "blobServices/default"
-        for key, target, categories, after in (
-            ("data", f"{self.data.account_id}/{blobs}", STORAGE_CATEGORIES, self.data.settled),
-            (
-                "workspace-storage",
-                f"{self.workspace_storage.account_id}/{blobs}",
-                STORAGE_CATEGORIES,
-                self.workspace_storage.settled,
-            ),
-            ("vault", self.vault.vault_id, VAULT_CATEGORIES, (self.vault.vault,)),
-            ("registry", self.registry.registry_id, REGISTRY_CATEGORIES, (self.registry.registry,)),
-            (
-                "workspace",
-                self.workspace.scope.id,
-                WORKSPACE_CATEGORIES,
-                (self.workspace.workspace,),
-            ),
-        ):
-            diagnose(
-                f"{name}-{key}-diagnostics",
-                target,
-                categories,
-                monitoring=self.monitoring,
-                depends_on=after,
-                parent=self,
-            )
-
-    def _lock(self, name: str) -> None:
-        Locks(
-            f"{name}-lock",
-            LocksArgs(
-                targets={
-                    "data": self.data.account_id,
-                    "workspace-storage": self.workspace_storage.account_id,
-                    "vault": self.vault.vault_id,
-                    "registry": self.registry.registry_id,
-                },
-                depends_on=self._parts,
-            ),
+    def _watch(self, name: str) -> None:
+        workspace = self.workspace.scope
+        Alerts(
+            f"{name}-alerts",
+            AlertsArgs(context=self.context, workspace=workspace),
             self._child,
         )
+        if self.context.settings.existing.resource_group:
+            return  # others' resources stand in it, too
+        group = Scope(id=self.context.names.group_id, resource=self.group)
+        PolicyAssignments(
+            f"{name}-policy",
+            PolicyAssignmentsArgs(context=self.context, group=group, workspace=workspace),
+            self._child,
+        )
+
+
+def _existing(settings: CloudSettings) -> dict[str, list[str]]:
+    """List the ids that the stack uses and has not made, for the rules that judge it."""
+    used = settings.existing
+    ids = (used.resource_group, used.log_analytics, used.registry, used.key_vault)
+    found = [each for each in ids if each]
+    return {"existing": found} if found else {}

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import pulumi
 from pulumi_azure_native import containerregistry
 
+from infra.cloud.access import Scope
 from infra.cloud.context import Context
+from infra.cloud.interfaces import Interfaces
+from infra.cloud.monitoring import REGISTRY_CATEGORIES
 from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
@@ -25,25 +28,49 @@ class RegistryArgs:
 
     context: Context
     resource_group: ResourceGroup
+    interfaces: Interfaces
 
 
 class Registry(pulumi.ComponentResource):
-    """One registry for every image of the stack."""
+    """One registry for every image of the stack.
+
+    One that is there already keeps its own settings, logs and lock.
+    """
 
     def __init__(
         self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Registry", name, None, opts)
+        context, interfaces = args.context, args.interfaces
+        existing = context.settings.existing.registry
+        self.registry_id = existing or context.names.id_of(
+            "Microsoft.ContainerRegistry/registries", context.names.registry
+        )
+        self.registry = (
+            containerregistry.Registry.get(
+                f"{name}-registry", existing, opts=pulumi.ResourceOptions(parent=self)
+            )
+            if existing
+            else self._make(name, args)
+        )
+        after: list[pulumi.Resource] = [self.registry]
+        if not existing:
+            interfaces.log("registry", self.registry_id, REGISTRY_CATEGORIES, after=after)
+            interfaces.lock("registry", self.registry_id, after=after)
+        endpoints = interfaces.connect(
+            self.registry_id, {"registry": "registry"}, after=after, is_existing=bool(existing)
+        )
+        self.scope = Scope(id=self.registry_id, resource=self.registry)
+        self.ready = [*after, *(each.names for each in endpoints.values())]
+        self.login_server = self.registry.login_server
+        self.register_outputs({"login_server": self.login_server})
+
+    def _make(self, name: str, args: RegistryArgs) -> containerregistry.Registry:
         context = args.context
         is_prod = context.settings.stage == "prod"
-        registry_name = context.names.registry
-        self.registry_id = context.names.id_of(
-            "Microsoft.ContainerRegistry/registries", registry_name
-        )
-        self.login_server = f"{registry_name}.azurecr.io"
-        self.registry = containerregistry.Registry(
+        return containerregistry.Registry(
             f"{name}-registry",
-            registry_name=registry_name,
+            registry_name=context.names.registry,
             resource_group_name=context.names.resource_group,
             location=context.settings.location,
             # Private endpoints, network rules, retention and zones are Premium's alone.
@@ -62,7 +89,6 @@ class Registry(pulumi.ComponentResource):
             tags=context.tags,
             opts=replaced_with(self, args.resource_group),
         )
-        self.register_outputs({"login_server": self.login_server})
 
 
 def _prod_policies() -> containerregistry.PoliciesArgs:

@@ -1,94 +1,300 @@
-"""Checks the settings of a cloud stack against what Azure takes."""
+"""Tells a cloud stack's settings: their types, what Azure takes of each, rules over several."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from infra.regions import find_region, why_no_region
-from infra.sections import NAME, PROJECT, Section
-from infra.skus import SIZES, find_size, why_not
+from msgspec import Meta, Struct, structs
+
+from infra.cloud import values
+from infra.models import NAME, PROJECT, Problem, Rule, read_model, text
+from infra.naming import CLUSTER_TAG, MIN_NODES_TAG, TAGS
+from infra.regions import find_region
+from infra.skus import Size, find_size, why_declared, why_not
 
 Stage = Literal["dev", "test", "prod"]
 Priority = Literal["dedicated", "low_priority"]
 NetworkMode = Literal["public", "private"]
 STAGES: tuple[str, ...] = ("dev", "test", "prod")
 
-# 17: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
-_STACK = re.compile(r"(?=.{1,17}\Z)(dev|test|prod)(-[a-z0-9]+)*")
-_LOCATION = re.compile(r"\S.*\S")
-_PREFIX = re.compile(r"[a-z][a-z0-9]{1,7}")
-# Azure allows 16 characters; a dash and six hex digits of what cannot change come behind.
-_CLUSTER = re.compile(r"[a-z]([a-z0-9-]{0,7}[a-z0-9])?")
-_MAIL = re.compile(r"(?=.{1,254}\Z)[^@\s]+@[^@\s]+\.[^@\s]+")
-_GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_SECRET = re.compile(r"[0-9a-zA-Z-]{1,127}")
-_ADDRESS = re.compile(r"\d+(\.\d+){3}(/\d+)?")
-_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_MAX_NODES = 1000
-_MAX_PROCESSES_PER_NODE = 256
-# Idle nodes are paid for; below a minute a node would go between two ranks' starts.
-_IDLE_S = (60, 900)
-_MAX_MONTHLY_AMOUNT = 10_000_000
-_MAX_CONTACTS = 50
-# Rules of a storage account's firewall (learn.microsoft.com, storage-network-security).
-_MAX_ADDRESSES = 400
-_WIDEST_RANGE = 16
+# A stage each, so that one hub can be peered with all three. Endpoints take the lower half; the
+# upper one is free for a gateway or for machines of people.
+_ADDRESSES: Mapping[Stage, str] = {
+    "dev": "10.81.0.0/24",
+    "test": "10.82.0.0/24",
+    "prod": "10.83.0.0/24",
+}
+_OUR_TAGS = (*TAGS, CLUSTER_TAG, MIN_NODES_TAG)
+# Azure's most on a resource, and on a private DNS zone (tag-resources, as in values.py).
+_MAX_TAGS, _MAX_ZONE_TAGS = 50, 15
 # Of the committed files; nobody can have it (RFC 2606).
 _EXAMPLE = "example.com"
 
+Contacts = Annotated[tuple[values.Mail, ...], Meta(max_length=50)]
 
-@dataclass(frozen=True, kw_only=True)
-class BudgetSettings:
+
+class BudgetSettings(Struct, frozen=True, kw_only=True):
     """Amount a month in the subscription's currency, addresses to mail, and the first day."""
 
-    monthly_amount: int
-    contacts: tuple[str, ...]
+    monthly_amount: Annotated[int, Meta(ge=1, le=10_000_000)]
+    contacts: Contacts = ()
     start: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CloudClusterSettings:
-    """A cluster: `size` in Azure's spelling, idle time in seconds, ranks that a node runs."""
+class AlertSettings(Struct, frozen=True, kw_only=True):
+    """Addresses that alerts are mailed to; those of the budget by default."""
 
-    size: str
+    mails: Contacts = ()
+
+
+class AddressSettings(Struct, frozen=True, kw_only=True):
+    """Ranges of the network that the stack makes, and of its subnet of private endpoints."""
+
+    network: values.PrivateRange | None = None
+    endpoints: values.PrivateRange | None = None
+
+
+def _subnet_of_network(network: str | None, endpoints_subnet: str | None) -> Iterator[Problem]:
+    inside = (endpoints_subnet or "").rpartition("/subnets/")[0].lower()
+    if network and endpoints_subnet and inside != network.lower():
+        yield "endpoints_subnet", f"{endpoints_subnet} is not a subnet of {network}"
+
+
+def _zones_under_their_names(dns_zones: str | Mapping[str, str] | None) -> Iterator[Problem]:
+    for name, zone in dns_zones.items() if isinstance(dns_zones, dict) else ():
+        if zone.rpartition("/")[2].lower() != name:
+            yield f"dns_zones.{name}", f"{zone} is another zone"
+
+
+class ExistingSettings(Struct, frozen=True, kw_only=True):
+    """Azure ids of what is there already: used, never deleted, changed by additions only.
+
+    `dns_zones` is the resource group that holds all zones, or the id of each by its name.
+    """
+
+    resource_group: values.ResourceGroupId | None = None
+    network: values.NetworkId | None = None
+    endpoints_subnet: values.SubnetId | None = None
+    dns_zones: values.ResourceGroupId | dict[values.ZoneName, values.ZoneId] | None = None
+    log_analytics: values.LogAnalyticsId | None = None
+    registry: values.RegistryId | None = None
+    key_vault: values.KeyVaultId | None = None
+    rules: ClassVar[tuple[Rule, ...]] = (_subnet_of_network, _zones_under_their_names)
+
+    def zone_id(self, name: str) -> str | None:
+        """Find the id of the private DNS zone of this name; None where the stack makes it."""
+        if isinstance(self.dns_zones, str):
+            return f"{self.dns_zones}/providers/Microsoft.Network/privateDnsZones/{name}"
+        return (self.dns_zones or {}).get(name)
+
+
+def _size_can_be_had(
+    size: str, gpus: int | None, vcpus: int | None, rdma: bool | None
+) -> Iterator[Problem]:
+    known = find_size(size)
+    if known is None and (reason := why_not(size, is_declared=None not in (gpus, vcpus))):
+        yield "size", reason
+    for key, declared in (("gpus", gpus), ("vcpus", vcpus), ("rdma", rdma)):
+        if known and declared is not None and declared != getattr(known, key):
+            yield key, why_declared(known, key)
+
+
+def _nodes_in_order(min_nodes: int, max_nodes: int) -> Iterator[Problem]:
+    if min_nodes > max_nodes:
+        yield "min_nodes", f"{min_nodes} is more than max_nodes, {max_nodes}"
+
+
+class CloudClusterSettings(Struct, frozen=True, kw_only=True):
+    """A cluster: `size` in Azure's spelling, idle time in seconds, ranks that a node runs.
+
+    `gpus`, `vcpus` and `rdma` declare a size that the table lacks; `hardware` has them for every
+    size. `identity` names whom its nodes act as: the cluster's key by default, and clusters with
+    one identity share it. It reads the `secrets` (the stack's by default) and the containers of
+    `read` and `write`.
+    """
+
+    size: values.SizeName
     priority: Priority
-    min_nodes: int
-    max_nodes: int
-    idle_s: int
-    processes_per_node: int
+    min_nodes: Annotated[int, Meta(ge=0, le=1000)] = 0
+    max_nodes: Annotated[int, Meta(ge=1, le=1000)]
+    # Idle nodes are paid for; below a minute a node would go between two ranks' starts.
+    idle_s: Annotated[int, Meta(ge=60, le=900)]
+    processes_per_node: Annotated[int, Meta(ge=1, le=256)] = 0
+    gpus: Annotated[int, Meta(ge=0, le=64)] | None = None
+    vcpus: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    rdma: bool | None = None
+    identity: values.IdentityName = ""
+    secrets: tuple[values.Secret, ...] | None = None
+    read: tuple[values.Container, ...] = ("data",)
+    write: tuple[values.Container, ...] = ("runs",)
+    rules: ClassVar[tuple[Rule, ...]] = (_size_can_be_had, _nodes_in_order)
+
+    @property
+    def hardware(self) -> Size:
+        """The size as the table has it or as it is declared here."""
+        known = find_size(self.size)
+        return known or Size(
+            name=self.size, vcpus=self.vcpus or 1, gpus=self.gpus or 0, rdma=bool(self.rdma)
+        )
+
+    def complete(self, key: str, secrets: tuple[str, ...]) -> CloudClusterSettings:
+        """Fill in what is left out, from the cluster's key and the stack's secrets."""
+        return structs.replace(
+            self,
+            size=self.hardware.name,
+            processes_per_node=self.processes_per_node or self.hardware.gpus or 1,
+            identity=self.identity or key,
+            secrets=secrets if self.secrets is None else self.secrets,
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PeopleSettings:
+class PeopleSettings(Struct, frozen=True, kw_only=True):
     """Object ids of the Entra groups that launch runs, that scale clusters, and that look."""
 
-    practitioners: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    readers: tuple[str, ...] = ()
+    practitioners: tuple[values.GroupId, ...] = ()
+    operators: tuple[values.GroupId, ...] = ()
+    readers: tuple[values.GroupId, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CloudSettings:
+def _stage_location(location: str, stage: Stage) -> Iterator[Problem]:
+    region = find_region(location)
+    assert region
+    if stage != "dev" and not region.has_zones:
+        yield "location", f"{location} has no availability zones, {stage} wants them"
+    elif stage == "prod" and region.pair is None:
+        yield "location", f"{location} has no paired region, prod keeps a copy there"
+
+
+def _stage_network(network: NetworkMode, stage: Stage) -> Iterator[Problem]:
+    if network == "public" and stage != "dev":
+        yield "network", f'"public" is for dev alone, {stage} is private'
+
+
+def _what_a_network_has(
+    network: NetworkMode,
+    allowed_ips: tuple[str, ...],
+    addresses: AddressSettings,
+    existing: ExistingSettings,
+) -> Iterator[Problem]:
+    if network == "private":
+        if allowed_ips:
+            yield "allowed_ips", "a private network has no public access; remove the key"
+        return
+    made = {"addresses.network": addresses.network, "addresses.endpoints": addresses.endpoints}
+    for key in ("network", "endpoints_subnet", "dns_zones"):
+        made[f"existing.{key}"] = getattr(existing, key)
+    for key in (key for key, value in made.items() if value):
+        yield key, "a public stack has no network of its own; remove the key"
+
+
+def _addresses_of_our_network(
+    addresses: AddressSettings, existing: ExistingSettings, stage: Stage
+) -> Iterator[Problem]:
+    if existing.endpoints_subnet and (addresses.network or addresses.endpoints):
+        yield "addresses", "existing.endpoints_subnet has addresses already; remove the key"
+    elif existing.network and addresses.network:
+        yield "addresses.network", "existing.network has addresses already; remove the key"
+    elif existing.network and not addresses.endpoints:
+        yield (
+            "existing.endpoints_subnet",
+            ("is missing; or name addresses.endpoints, a free range for a new subnet"),
+        )
+    elif addresses.endpoints and not existing.network:
+        whole = ipaddress.IPv4Network(addresses.network or _ADDRESSES[stage])
+        if not ipaddress.IPv4Network(addresses.endpoints).subnet_of(whole):
+            yield "addresses.endpoints", f"{addresses.endpoints} is not inside {whole}"
+
+
+def _group_in_the_subscription(
+    existing: ExistingSettings, subscription: str | None
+) -> Iterator[Problem]:
+    of_group = (existing.resource_group or "//").split("/")[2].lower()
+    if subscription and of_group and of_group != subscription.lower():
+        yield (
+            "existing.resource_group",
+            (f"is in subscription {of_group}, azure-native:subscriptionId is {subscription}"),
+        )
+
+
+def _tags_that_azure_takes(
+    tags: dict[str, str], network: NetworkMode, existing: ExistingSettings
+) -> Iterator[Problem]:
+    names = [name.lower() for name in tags]
+    for index, name in enumerate(tags):
+        if names[index] in _OUR_TAGS:
+            yield f"tags.{name}", "the stack sets this tag itself"
+        elif names[index] in names[:index]:
+            yield f"tags.{name}", "is there twice: Azure compares names of tags without case"
+    most = _MAX_TAGS - len(_OUR_TAGS)
+    if network == "private" and not isinstance(existing.dns_zones, str):
+        # No cluster's tags are on a zone.
+        most = _MAX_ZONE_TAGS - len(TAGS)
+    if len(tags) > most:
+        yield "tags", f"{len(tags)} are more than the {most} that Azure takes beside the stack's"
+
+
+def _identities_do_not_mix(
+    clusters: dict[str, CloudClusterSettings], secrets: tuple[str, ...]
+) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for key, found in clusters.items():
+        cluster = found.complete(key, secrets)
+        if cluster.identity == "workspace":
+            yield f"clusters.{key}.identity", "the workspace has this one; name another"
+        other = first.setdefault(cluster.identity, key)
+        for right in ("secrets", "read", "write"):
+            theirs = getattr(clusters[other].complete(other, secrets), right)
+            if set(getattr(cluster, right) or ()) != set(theirs or ()):
+                yield (
+                    f"clusters.{key}.{right}",
+                    (
+                        f"differs from clusters.{other}.{right}, and both act as identity "
+                        f"{cluster.identity}"
+                    ),
+                )
+
+
+class CloudSettings(Struct, frozen=True, kw_only=True):
     """Checked settings of a cloud stack."""
 
+    engine: Literal["azureml", "local"] = "azureml"
     stack: str
     stage: Stage
-    location: str
-    name: str
-    owner: str
-    generation: int
+    location: values.Location
+    name: values.Prefix
+    owner: values.Mail
+    generation: Annotated[int, Meta(ge=1, le=99)] = 1
     network: NetworkMode
-    allowed_ips: tuple[str, ...]
+    # Rules of a storage account's firewall (learn.microsoft.com, storage-network-security).
+    allowed_ips: Annotated[tuple[values.PublicRange, ...], Meta(max_length=400)] = ()
+    addresses: AddressSettings = AddressSettings()
+    existing: ExistingSettings = ExistingSettings()
+    tags: dict[values.TagName, values.TagValue] = {}
     budget: BudgetSettings
-    clusters: Mapping[str, CloudClusterSettings]
-    images: Mapping[str, str]
-    secrets: tuple[str, ...]
-    people: PeopleSettings
+    alerts: AlertSettings = AlertSettings()
+    clusters: Annotated[
+        dict[values.ClusterName, CloudClusterSettings],
+        Meta(min_length=1),
+    ]
+    images: dict[
+        Annotated[str, text(NAME, "name (small letters, digits, dashes; 32 at most)")],
+        values.PinnedImage,
+    ] = {}
+    secrets: tuple[values.Secret, ...] = ()
+    people: PeopleSettings = PeopleSettings()
+    role_wait_s: Annotated[int, Meta(ge=0, le=3600)] = 300
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _stage_location,
+        _stage_network,
+        _what_a_network_has,
+        _addresses_of_our_network,
+        _group_in_the_subscription,
+        _tags_that_azure_takes,
+        _identities_do_not_mix,
+    )
 
 
 def stage_of(stack: str) -> str:
@@ -104,181 +310,78 @@ def doubts(settings: CloudSettings) -> list[str]:
             f"{PROJECT}:owner: {settings.owner} is the example address, whose mails reach nobody"
         )
     for name, cluster in settings.clusters.items():
-        size = SIZES[cluster.size]
+        size = cluster.hardware
         if size.retires:
             found.append(
                 f"{PROJECT}:clusters.{name}.size: {size.name} goes on {size.retires}, "
                 "and new subscriptions do not get it any more"
             )
+        elif find_size(size.name) is None:
+            found.append(
+                f"{PROJECT}:clusters.{name}.size: {size.name} is not in the table; taken as "
+                f"declared: {size.gpus} GPUs, {size.vcpus} vCPUs"
+            )
+        elif (size.gpu or "").startswith("MI"):
+            found.append(
+                f"{PROJECT}:clusters.{name}.size: {size.name} has AMD GPUs, which the images' CUDA "
+                "cannot use"
+            )
     return found
 
 
-def parse_cloud(top: Section, *, stack: str, today: datetime.date) -> CloudSettings:
-    """Read the settings; problems are noted in the section.
+def parse_cloud(
+    config: Mapping[str, Any],
+    *,
+    stack: str,
+    subscription: str | None,
+    today: datetime.date,
+    problems: list[str],
+) -> CloudSettings | None:
+    """Read the settings; with any problem, noted in `problems`, None.
 
     `today` tells the month in which a new budget begins: Azure refuses one of the past.
     """
-    if not _STACK.fullmatch(stack):
-        top.problems.append(
+    if not values.STACK.fullmatch(stack):
+        problems.append(
             f"stack {stack}: a stack on Azure is called dev, test or prod, or one of them with more "
             "behind a dash (dev-alice; small letters, digits, 17 in all)"
         )
-    stage = cast("Stage", stage_of(stack))
-    owner = top.take_text("owner", _MAIL, "mail address")
-    network = _parse_network(top, stage)
-    settings = CloudSettings(
-        stack=stack,
-        stage=stage,
-        location=_parse_location(top, stage),
-        name=_parse_prefix(top),
-        owner=owner,
-        generation=top.take_number("generation", 1, 99) if top.has("generation") else 1,
-        network=network,
-        allowed_ips=_parse_allowed_ips(top, network),
-        budget=_parse_budget(top.take_section("budget"), owner, today),
-        clusters=_parse_clusters(top.take_section("clusters")),
-        images=_parse_images(top),
-        secrets=top.take_list("secrets", _SECRET, "name of a secret (letters, digits, dashes)"),
-        people=_parse_people(top),
-    )
-    top.close()
-    return settings
+    given = {
+        "stack": stack,
+        # A name that says no stage is wrong already; the rest is judged as in the mildest one.
+        "stage": stage_of(stack) if stage_of(stack) in STAGES else "dev",
+        "start": today.replace(day=1).isoformat(),
+        "subscription": subscription,
+    }
+    settings = read_model(CloudSettings, config, given, problems)
+    return settings and _complete(settings)
 
 
-def _parse_network(top: Section, stage: Stage) -> NetworkMode:
-    network = top.take_choice("network", ("public", "private"))
-    if network == "public" and stage in {"test", "prod"} and top.has("network"):
-        top.refuse("network", f'"public" is for dev alone, {stage} is private')
-    return cast("NetworkMode", network)
-
-
-def _parse_location(top: Section, stage: Stage) -> str:
-    location = top.take_text("location", _LOCATION, "location (westeurope)")
-    region = find_region(location) if location else None
-    if location and region is None:
-        top.refuse("location", why_no_region(location))
-    if region and stage != "dev" and not region.has_zones:
-        top.refuse("location", f"{location} has no availability zones, {stage} wants them")
-    elif region and stage == "prod" and region.pair is None:
-        top.refuse("location", f"{location} has no paired region, prod keeps a copy there")
-    return region.name if region else location
-
-
-def _parse_prefix(top: Section) -> str:
-    name = top.take_text(
-        "name", _PREFIX, "name (2 to 8 small letters and digits, a letter first: it begins names)"
-    )
-    # https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-reserved-resource-name
-    if "windows" in name:
-        top.refuse("name", "Azure allows no name with `windows` in it")
-    return name
-
-
-def _parse_allowed_ips(top: Section, network: NetworkMode) -> tuple[str, ...]:
-    addresses = top.take_list("allowed_ips", _ADDRESS, "IPv4 address or range (8.8.8.0/24)")
-    if addresses and network == "private":
-        top.refuse("allowed_ips", "a private network has no public access; remove the key")
-    if len(addresses) > _MAX_ADDRESSES:
-        top.refuse("allowed_ips", f"{len(addresses)} are more than Azure's {_MAX_ADDRESSES}")
-    for index, address in enumerate(addresses):
-        if problem := _why_no_range(address):
-            top.refuse(f"allowed_ips[{index}]", f"{address} {problem}")
-    return addresses
-
-
-def _why_no_range(address: str) -> str | None:
-    try:
-        network = ipaddress.IPv4Network(address, strict=False)
-    except ValueError:
-        return "is not a valid IPv4 address or range"
-    prefix = network.prefixlen
-    if "/" in address and prefix >= 31:
-        return "is too narrow for a range: Azure Storage takes its addresses one by one"
-    if prefix < _WIDEST_RANGE:
-        return f"is too wide: /{_WIDEST_RANGE} at most"
-    if "/" in address and str(network) != address:
-        return f"is not a range, did you mean `{network}`?"
-    if not network.is_global:
-        return "is not public: Azure sees the address of your way into the internet"
-    return None
-
-
-def _parse_budget(section: Section, owner: str, today: datetime.date) -> BudgetSettings:
-    amount = section.take_number("monthly_amount", 1, _MAX_MONTHLY_AMOUNT)
-    contacts = section.take_list("contacts", _MAIL, "mail address")
-    if len(contacts) > _MAX_CONTACTS:
-        section.refuse("contacts", f"{len(contacts)} are more than Azure's {_MAX_CONTACTS}")
-    section.close()
-    return BudgetSettings(
-        monthly_amount=amount,
-        contacts=contacts or (owner,),
-        start=today.replace(day=1).isoformat(),
+def _complete(settings: CloudSettings) -> CloudSettings:
+    """Fill in what is left out."""
+    contacts = settings.budget.contacts or (settings.owner,)
+    existing = settings.existing
+    if existing.endpoints_subnet:
+        network = existing.endpoints_subnet.rpartition("/subnets/")[0]
+        existing = structs.replace(existing, network=network)
+    return structs.replace(
+        settings,
+        addresses=_complete_addresses(settings),
+        existing=existing,
+        budget=structs.replace(settings.budget, contacts=contacts),
+        alerts=AlertSettings(mails=settings.alerts.mails or contacts),
+        clusters={
+            key: cluster.complete(key, settings.secrets)
+            for key, cluster in settings.clusters.items()
+        },
     )
 
 
-def _parse_clusters(section: Section) -> dict[str, CloudClusterSettings]:
-    clusters: dict[str, CloudClusterSettings] = {}
-    for name in section.mapping or ():
-        if not _CLUSTER.fullmatch(name):
-            section.refuse(
-                name,
-                "is not a valid cluster name (9 small letters, digits, dashes; a letter first)",
-            )
-        clusters[name] = _parse_cluster(section.take_section(name))
-    if section.mapping is not None and not clusters:
-        section.refuse("", "names no cluster")
-    return clusters
-
-
-def _parse_cluster(section: Section) -> CloudClusterSettings:
-    wanted = section.take_text("size", re.compile(r"\S+"), "size of a virtual machine")
-    size = find_size(wanted) if wanted else None
-    if wanted and size is None:
-        section.refuse("size", why_not(wanted))
-    priority = section.take_choice("priority", ("dedicated", "low_priority"))
-    max_nodes = section.take_number("max_nodes", 1, _MAX_NODES)
-    min_nodes = section.take_number("min_nodes", 0, _MAX_NODES) if section.has("min_nodes") else 0
-    if min_nodes > max_nodes:
-        section.refuse("min_nodes", f"{min_nodes} is more than max_nodes, {max_nodes}")
-    processes = size.gpus or 1 if size else 1
-    if section.has("processes_per_node"):
-        processes = section.take_number("processes_per_node", 1, _MAX_PROCESSES_PER_NODE)
-    idle_s = section.take_number("idle_s", *_IDLE_S)
-    section.close()
-    return CloudClusterSettings(
-        size=size.name if size else wanted,
-        priority=cast("Priority", priority),
-        min_nodes=min_nodes,
-        max_nodes=max_nodes,
-        idle_s=idle_s,
-        processes_per_node=processes,
-    )
-
-
-def _parse_images(top: Section) -> dict[str, str]:
-    images = top.take_texts("images")
-    for name, reference in images.items():
-        if not NAME.fullmatch(name):
-            top.refuse(
-                f"images.{name}", "is not a valid name (small letters, digits, dashes; 32 at most)"
-            )
-        if not _DIGEST.fullmatch(reference):
-            top.refuse(
-                f"images.{name}",
-                f"{reference} is not pinned (`launch image push` prints NAME@sha256:...)",
-            )
-    return images
-
-
-def _parse_people(top: Section) -> PeopleSettings:
-    if not top.has("people"):
-        return PeopleSettings()
-    section = top.take_section("people")
-    wanted = "object id of an Entra group (a GUID)"
-    people = PeopleSettings(
-        practitioners=section.take_list("practitioners", _GUID, wanted),
-        operators=section.take_list("operators", _GUID, wanted),
-        readers=section.take_list("readers", _GUID, wanted),
-    )
-    section.close()
-    return people
+def _complete_addresses(settings: CloudSettings) -> AddressSettings:
+    addresses, existing = settings.addresses, settings.existing
+    if settings.network == "public" or existing.network or existing.endpoints_subnet:
+        return addresses
+    network = addresses.network or _ADDRESSES[settings.stage]
+    whole = ipaddress.IPv4Network(network)
+    lower_half = str(next(whole.subnets())) if whole.prefixlen < 28 else network
+    return AddressSettings(network=network, endpoints=addresses.endpoints or lower_half)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pulumi
 from pulumi_azure_native import storage
 
+from infra.cloud.access import Scope
 from infra.cloud.context import Context
+from infra.cloud.interfaces import Interfaces
+from infra.cloud.monitoring import STORAGE_CATEGORIES
 from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
 
+    from infra.cloud.network import Connection, EndpointGroup
     from infra.cloud.settings import Stage
 
 Purpose = Literal["data", "workspace"]
+
+# Key of an account's lock and logs, and its private endpoints.
+_KEYS: Mapping[Purpose, str] = {"data": "data", "workspace": "workspace-storage"}
+_ENDPOINTS: Mapping[Purpose, Mapping[str, EndpointGroup]] = {
+    "data": {"data-blob": "blob"},
+    "workspace": {"workspace-storage-blob": "blob", "workspace-storage-file": "file"},
+}
 
 # Under these names in their containers lie what is thrown away and what grows old: a lifecycle
 # rule takes literal prefixes that begin with a container's name, no pattern.
@@ -82,6 +93,7 @@ class StorageArgs:
     containers: tuple[str, ...]
     purpose: Purpose
     resource_group: ResourceGroup
+    interfaces: Interfaces
 
 
 class Storage(pulumi.ComponentResource):
@@ -149,12 +161,28 @@ class Storage(pulumi.ComponentResource):
             opts=replaced_with(self, self.account, blobs),
         )
         # Azure refuses a private endpoint while another write to the account is under way.
-        self.settled: tuple[pulumi.Resource, ...] = (
-            *self.containers.values(),
-            files,
-            lifecycle,
-        )
+        settled = [*self.containers.values(), files, lifecycle]
+        self.scope = Scope(id=self.account_id, resource=self.account)
+        self.endpoints = self._attach(args, settled)
+        self.ready: list[pulumi.Resource] = [
+            *settled,
+            *(each.names for each in self.endpoints.values()),
+        ]
         self.register_outputs({"account": args.account_name})
+
+    def container_scope(self, container: str) -> Scope:
+        """The scope of roles on one container."""
+        inside = f"{self.account_id}/blobServices/default/containers/{container}"
+        return Scope(id=inside, resource=self.containers[container])
+
+    def _attach(
+        self, args: StorageArgs, settled: Sequence[pulumi.Resource]
+    ) -> Mapping[EndpointGroup, Connection]:
+        key, interfaces = _KEYS[args.purpose], args.interfaces
+        blobs = f"{self.account_id}/blobServices/default"
+        interfaces.log(key, blobs, STORAGE_CATEGORIES, after=settled)
+        interfaces.lock(key, self.account_id, after=settled)
+        return interfaces.connect(self.account_id, _ENDPOINTS[args.purpose], after=settled)
 
     def _blob_service(
         self, name: str, args: StorageArgs, lifecycle: _Lifecycle

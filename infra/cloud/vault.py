@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pulumi
 from pulumi_azure_native import keyvault
 
+from infra.cloud.access import Scope
 from infra.cloud.context import Context
+from infra.cloud.interfaces import Interfaces
+from infra.cloud.monitoring import VAULT_CATEGORIES
 from infra.cloud.resource_options import replaced_with
 
 if TYPE_CHECKING:
@@ -27,23 +30,47 @@ class VaultArgs:
     context: Context
     tenant_id: str
     resource_group: ResourceGroup
+    interfaces: Interfaces
 
 
 class Vault(pulumi.ComponentResource):
-    """A vault for the workspace's secrets and for those that clusters may read."""
+    """A vault for the workspace's secrets and for those that clusters may read.
+
+    One that is there already keeps its own settings, logs and lock.
+    """
 
     def __init__(
         self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Vault", name, None, opts)
+        context, interfaces = args.context, args.interfaces
+        existing = context.settings.existing.key_vault
+        self.vault_id = existing or context.names.id_of(
+            "Microsoft.KeyVault/vaults", context.names.key_vault
+        )
+        self.vault = (
+            keyvault.Vault.get(f"{name}-vault", existing, opts=pulumi.ResourceOptions(parent=self))
+            if existing
+            else self._make(name, args)
+        )
+        after: list[pulumi.Resource] = [self.vault]
+        if not existing:
+            interfaces.log("vault", self.vault_id, VAULT_CATEGORIES, after=after)
+            interfaces.lock("vault", self.vault_id, after=after)
+        endpoints = interfaces.connect(
+            self.vault_id, {"vault": "vault"}, after=after, is_existing=bool(existing)
+        )
+        self.scope = Scope(id=self.vault_id, resource=self.vault)
+        self.ready = [*after, *(each.names for each in endpoints.values())]
+        self.uri = self.vault.properties.vault_uri
+        self.register_outputs({"uri": self.uri})
+
+    def _make(self, name: str, args: VaultArgs) -> keyvault.Vault:
         context = args.context
         stage = context.settings.stage
-        vault_name = context.names.key_vault
-        self.vault_id = context.names.id_of("Microsoft.KeyVault/vaults", vault_name)
-        self.uri = f"https://{vault_name}.vault.azure.net/"
-        self.vault = keyvault.Vault(
+        return keyvault.Vault(
             f"{name}-vault",
-            vault_name=vault_name,
+            vault_name=context.names.key_vault,
             resource_group_name=context.names.resource_group,
             location=context.settings.location,
             properties=keyvault.VaultPropertiesArgs(
@@ -71,4 +98,3 @@ class Vault(pulumi.ComponentResource):
             tags=context.tags,
             opts=replaced_with(self, args.resource_group, retained=stage == "prod"),
         )
-        self.register_outputs({"uri": self.uri})

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import pulumi
 from pulumi_azure_native import machinelearningservices
 
-from infra.cloud.access import Role, Scope, Scopes, grant, identity_principal
+from infra.cloud.access import Scope, Scopes, grant, identity_principal
+from infra.cloud.cluster import compute_name
 from infra.cloud.context import Context
+from infra.cloud.creation_hooks import wait_before_creation
 from infra.cloud.identity import Identities
+from infra.cloud.image_build import build_cluster
+from infra.cloud.interfaces import Interfaces
+from infra.cloud.monitoring import WORKSPACE_CATEGORIES
 from infra.cloud.resource_options import replaced_with
+from infra.roles import Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,22 +30,53 @@ class WorkspaceArgs:
     scopes: Scopes
     containers: Mapping[str, str]  # datastore -> container of the data account
     depends_on: Sequence[pulumi.Resource]
+    interfaces: Interfaces
 
 
 class Workspace(pulumi.ComponentResource):
     """A workspace without keys: identities everywhere, and nodes in its managed network.
 
-    Azure makes that network with the first cluster: the first `up` takes some minutes longer.
+    Azure makes that network with the workspace: the first `up` takes half an hour longer.
     """
 
     def __init__(
         self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("trainyard:cloud:Workspace", name, None, opts)
+        context, names = args.context, args.context.names
+        workspace_id = names.id_of("Microsoft.MachineLearningServices/workspaces", names.workspace)
+        self.workspace = self._make(name, args)
+        self.scope = Scope(id=workspace_id, resource=self.workspace)
+        # A private workspace answers at a host of its own (learn.microsoft.com, how-to-custom-dns).
+        self.endpoint = self.workspace.discovery_url.apply(host_of)
+        self.role = grant(
+            f"{name}-workspace-role",
+            context,
+            principal=identity_principal("workspace", args.identities.workspace.principal_id),
+            role=Role.CONTRIBUTOR,
+            scope=self.scope,
+            parent=self,
+        )
+        self.datastores = {
+            datastore: self._datastore(
+                f"{name}-datastore-{datastore}", context, datastore, container
+            )
+            for datastore, container in args.containers.items()
+        }
+        after = [self.workspace]
+        args.interfaces.log("workspace", workspace_id, WORKSPACE_CATEGORIES, after=after)
+        endpoints = args.interfaces.connect(
+            workspace_id, {"workspace": "amlworkspace"}, after=after
+        )
+        # Nodes are closed out of a private workspace until its endpoint is there.
+        self.ready = [*after, self.role, *(each.names for each in endpoints.values())]
+        self.register_outputs({})
+
+    def _make(self, name: str, args: WorkspaceArgs) -> machinelearningservices.Workspace:
         context, scopes = args.context, args.scopes
         settings, names = context.settings, context.names
-        workspace_id = names.id_of("Microsoft.MachineLearningServices/workspaces", names.workspace)
-        self.workspace = machinelearningservices.Workspace(
+        builder = build_cluster(context)
+        return machinelearningservices.Workspace(
             f"{name}-workspace",
             workspace_name=names.workspace,
             resource_group_name=names.resource_group,
@@ -61,36 +99,34 @@ class Workspace(pulumi.ComponentResource):
             ),
             allow_public_access_when_behind_vnet=False,
             managed_network=_managed_network(context, scopes),
+            # Clusters that are made while the network is, time out
+            # (learn.microsoft.com, how-to-managed-network; pulumi-azure-native issue 3212).
+            provision_network_now=True,
+            image_build_compute=None if builder is None else compute_name(context, builder),
             hbi_workspace=settings.stage == "prod",
             v1_legacy_mode=False,
             tags=dict(context.tags),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=list(args.depends_on),
-                # Azure moves them when the first cluster starts the network, not our setting. The
-                # rules themselves are not ignored (ADR 15): Azure's own would be sent to it.
+                # Azure moves them when the network starts, not our setting. The rules themselves
+                # are not ignored (ADR 15): Azure's own would be sent to it. The network is made
+                # at creation alone: an older workspace has it from its first cluster.
                 ignore_changes=[
                     "managedNetwork.status",
                     "managedNetwork.outboundRules[*].status",
+                    "provisionNetworkNow",
                 ],
+                # Azure applies a role minutes after the assignment. A workspace that is made
+                # earlier lacks its default datastores, without an error (azure-docs #111772).
+                hooks=wait_before_creation(
+                    f"{name}-workspace-wait",
+                    settings.role_wait_s,
+                    "Azure applies the new roles of its identity late",
+                ),
+                custom_timeouts=pulumi.CustomTimeouts(create="90m"),
             ),
         )
-        self.scope = Scope(id=workspace_id, resource=self.workspace)
-        self.role = grant(
-            f"{name}-workspace-role",
-            context,
-            principal=identity_principal("workspace", args.identities.workspace.principal_id),
-            role=Role.CONTRIBUTOR,
-            scope=self.scope,
-            parent=self,
-        )
-        self.datastores = {
-            datastore: self._datastore(
-                f"{name}-datastore-{datastore}", context, datastore, container
-            )
-            for datastore, container in args.containers.items()
-        }
-        self.register_outputs({})
 
     def _datastore(
         self, name: str, context: Context, datastore: str, container: str
@@ -119,6 +155,12 @@ class Workspace(pulumi.ComponentResource):
             ),
             opts=replaced_with(self, self.workspace),
         )
+
+
+def host_of(discovery_url: str | None) -> str:
+    """Cut the address of the workspace's services out of what Azure gives for its discovery."""
+    assert discovery_url, "Azure gives every workspace an address"
+    return f"https://{urlsplit(discovery_url).hostname}"
 
 
 def _managed_network(

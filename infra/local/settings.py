@@ -1,120 +1,109 @@
-"""Checks the settings of the local stack."""
+"""Tells the local stack's settings: their types, and what this machine takes of each."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
-from infra.sections import PROJECT, Section
+from msgspec import Meta, Struct
+
+from infra.models import NAME, PROJECT, Problem, Rule, Wrong, checked, read_model, text
 
 TOOLS_FILE = ".trainyard/tools.json"
 MAX_NODES = 64
 MAX_PROCESSES_PER_NODE = 256
 
 
-@dataclass(frozen=True, kw_only=True)
-class StorageSettings:
+def _check_folder(value: str, given: Mapping[str, Any]) -> Path | Wrong:
+    """Make a folder absolute, from `root`; refuse one that cannot be created or written to."""
+    folder = Path(os.path.normpath(given["root"] / Path(value).expanduser()))
+    nearest = folder
+    # os.path: pathlib's exists() raises on a folder that may not be looked into.
+    while not os.path.lexists(nearest):
+        nearest = nearest.parent
+    if not os.path.isdir(nearest):  # noqa: PTH112
+        return Wrong(f"{nearest} is in the way, it is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Wrong(f"no permission to write in {nearest}")
+    return folder
+
+
+Name = Annotated[str, text(NAME, "name (small letters, digits, dashes; 32 at most)")]
+Folder = Annotated[Path, checked(_check_folder)]
+
+
+class StorageSettings(Struct, frozen=True, kw_only=True):
     """Azurite's port on 127.0.0.1 and the absolute folder of its data."""
 
-    port: int
-    folder: Path
+    port: Annotated[int, Meta(ge=1024, le=65535)]
+    folder: Folder
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkspaceSettings:
+class WorkspaceSettings(Struct, frozen=True, kw_only=True):
     """The absolute folder that holds the runs."""
 
-    folder: Path
+    folder: Folder
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterSettings:
+class ClusterSettings(Struct, frozen=True, kw_only=True):
     """Number of nodes, and the most ranks that a node without GPUs takes (the default, too)."""
 
-    nodes: int
-    processes_per_node: int
+    nodes: Annotated[int, Meta(ge=1, le=MAX_NODES)]
+    processes_per_node: Annotated[int, Meta(ge=1, le=MAX_PROCESSES_PER_NODE)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tools:
+class Tools(Struct, frozen=True, kw_only=True):
     """Absolute paths of what set-up installed: Node, and the main script of Azurite's blobs."""
 
     node: str
     azurite: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalSettings:
+def _folders_apart(storage: StorageSettings, workspace: WorkspaceSettings) -> Iterator[Problem]:
+    one, other = storage.folder, workspace.folder
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        yield "workspace.folder", f"shares a folder with {PROJECT}:storage.folder"
+
+
+class LocalSettings(Struct, frozen=True, kw_only=True):
     """Checked settings of the local stack."""
 
+    engine: Literal["azureml", "local"] = "local"
     storage: StorageSettings
     workspace: WorkspaceSettings
-    clusters: Mapping[str, ClusterSettings]
-    images: Mapping[str, str]
+    clusters: Annotated[dict[Name, ClusterSettings], Meta(min_length=1)]
+    images: dict[str, str] = {}
     tools: Tools
+    rules: ClassVar[tuple[Rule, ...]] = (_folders_apart,)
 
 
-def parse_local(top: Section, *, root: Path) -> LocalSettings:
-    """Read the settings; problems are noted in the section. Folders are relative to `root`."""
-    storage = _parse_storage(top.take_section("storage"), root)
-    workspace = _parse_workspace(top.take_section("workspace"), root)
-    clusters = _parse_clusters(top.take_section("clusters"))
-    images = top.take_texts("images")
-    top.close()
-    if storage.folder.is_relative_to(workspace.folder) or workspace.folder.is_relative_to(
-        storage.folder
-    ):
-        top.refuse("workspace.folder", f"shares a folder with {PROJECT}:storage.folder")
-    tools = _read_tools(root, top.problems)
-    return LocalSettings(
-        storage=storage, workspace=workspace, clusters=clusters, images=images, tools=tools
-    )
+def parse_local(
+    config: Mapping[str, Any], *, root: Path, problems: list[str]
+) -> LocalSettings | None:
+    """Read the settings; with any problem, noted in `problems`, None.
 
-
-def _parse_storage(section: Section, root: Path) -> StorageSettings:
-    settings = StorageSettings(
-        port=section.take_number("port", 1024, 65535), folder=section.take_folder("folder", root)
-    )
-    section.close()
+    Folders are relative to `root`.
+    """
+    tools, faults = _read_tools(root)
+    settings = read_model(LocalSettings, config, {"root": root, "tools": tools}, problems)
+    problems += faults
     return settings
 
 
-def _parse_workspace(section: Section, root: Path) -> WorkspaceSettings:
-    settings = WorkspaceSettings(folder=section.take_folder("folder", root))
-    section.close()
-    return settings
-
-
-def _parse_clusters(section: Section) -> dict[str, ClusterSettings]:
-    clusters: dict[str, ClusterSettings] = {}
-    for name in section.names():
-        cluster = section.take_section(name)
-        clusters[name] = ClusterSettings(
-            nodes=cluster.take_number("nodes", 1, MAX_NODES),
-            processes_per_node=cluster.take_number("processes_per_node", 1, MAX_PROCESSES_PER_NODE),
-        )
-        cluster.close()
-    if not clusters:
-        section.refuse("", "names no cluster")
-    return clusters
-
-
-def _read_tools(root: Path, problems: list[str]) -> Tools:
-    path = root / TOOLS_FILE
+def _read_tools(root: Path) -> tuple[Tools, list[str]]:
+    path, none = root / TOOLS_FILE, Tools(node="", azurite="")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         tools = Tools(node=found["node"], azurite=found["azurite"])
     except FileNotFoundError:
-        problems.append(f"{path} is missing; `make setup` writes it")
-        return Tools(node="", azurite="")
+        return none, [f"{path} is missing; `make setup` writes it"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        problems.append(f"{path} is damaged ({error!r}); `make setup` writes it anew")
-        return Tools(node="", azurite="")
-    problems += [
+        return none, [f"{path} is damaged ({error!r}); `make setup` writes it anew"]
+    return tools, [
         f"{path}: {tool} is not there; `make setup` installs it"
         for tool in (tools.node, tools.azurite)
         if not Path(tool).is_file()
     ]
-    return tools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from infra.policy.conditions import one_of
@@ -18,8 +19,8 @@ from infra.policy.rules import (
     property_rule,
     show,
 )
+from infra.roles import Role
 
-GROUP = "azure-native:resources:ResourceGroup"
 ASSIGNMENT = "azure-native:authorization:RoleAssignment"
 DATA_CONTAINER = "data"
 
@@ -27,20 +28,20 @@ DATA_CONTAINER = "data"
 OWNER = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635"
 USER_ACCESS_ADMINISTRATOR = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9"
 RBAC_ADMINISTRATOR = "f58310d9-a9f6-439a-9e8d-f62e7b41a168"
-CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"
-READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
+CONTRIBUTOR = Role.CONTRIBUTOR
+READER = Role.READER
 BLOB_OWNER = "b7e6dc6d-f1e8-4753-8033-0f276bb0955b"
-BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
-BLOB_READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
-FILE_CONTRIBUTOR = "69566ab7-960f-475b-8e7c-b3118f30c6bd"
-FILE_READER = "b8eda974-7b85-4f76-af95-65846b26df6d"
-VAULT_ADMINISTRATOR = "00482a5a-887f-4fb3-b363-3b7fe8e74483"
-VAULT_SECRETS_USER = "4633458b-17de-408a-b874-0445c86b69e6"
-REGISTRY_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
-REGISTRY_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
-DATA_SCIENTIST = "f6c7c914-8db3-469d-8ca1-694a8f32e121"
-COMPUTE_OPERATOR = "e503ece1-11d0-4e8e-8e2c-7a6c3bf38815"
-ENDPOINT_APPROVER = "b556d68e-0be0-4f35-a333-ad7ee1ce17ea"
+BLOB_CONTRIBUTOR = Role.BLOB_DATA_CONTRIBUTOR
+BLOB_READER = Role.BLOB_DATA_READER
+FILE_CONTRIBUTOR = Role.FILE_DATA_PRIVILEGED_CONTRIBUTOR
+FILE_READER = Role.FILE_DATA_PRIVILEGED_READER
+VAULT_ADMINISTRATOR = Role.KEY_VAULT_ADMINISTRATOR
+VAULT_SECRETS_USER = Role.KEY_VAULT_SECRETS_USER
+REGISTRY_PULL = Role.ACR_PULL
+REGISTRY_PUSH = Role.ACR_PUSH
+DATA_SCIENTIST = Role.ML_DATA_SCIENTIST
+COMPUTE_OPERATOR = Role.ML_COMPUTE_OPERATOR
+ENDPOINT_APPROVER = Role.NETWORK_CONNECTION_APPROVER
 
 GIVES_RIGHTS_AWAY = {
     OWNER: "Owner",
@@ -55,13 +56,14 @@ _OF_CLUSTERS: Mapping[str, frozenset[str]] = {
     BLOB_READER: frozenset({"container"}),
     VAULT_SECRETS_USER: frozenset({"secret"}),
     REGISTRY_PULL: frozenset({"registry"}),
+    REGISTRY_PUSH: frozenset({"registry"}),  # in dev alone, whose images are built on a cluster
 }
 _OF_WORKSPACE: Mapping[str, frozenset[str]] = {
     CONTRIBUTOR: frozenset({"workspace", "workspace account", "vault", "registry", "insights"}),
     BLOB_CONTRIBUTOR: frozenset({"workspace account"}),
     VAULT_ADMINISTRATOR: frozenset({"vault"}),
     ENDPOINT_APPROVER: frozenset(
-        {"workspace account", "data account", "vault", "registry", "workspace"}
+        {"group", "workspace account", "data account", "vault", "registry", "workspace"}
     ),
     READER: frozenset({"private endpoint"}),
 }
@@ -75,6 +77,9 @@ _OF_PEOPLE: Mapping[str, frozenset[str]] = {
     FILE_READER: frozenset({"workspace account"}),
     REGISTRY_PUSH: frozenset({"registry"}),
 }
+# Conditions on a role: learn.microsoft.com, role-based-access-control/conditions-format
+_CONTAINER = "Microsoft.Storage/storageAccounts/blobServices/containers:name"
+_WRITING = ("write", "add/action", "delete")
 _PARTS = {
     "microsoft.containerregistry/registries": "registry",
     "microsoft.insights/components": "insights",
@@ -111,6 +116,12 @@ def kind_of_account(account: Resource, stack: Stack) -> str:
     """Tell the workspace's own storage account from that of the data."""
     own = [stack.by_id(each.inputs.get("storageAccount")) for each in stack.of(WORKSPACE)]
     return "workspace account" if account in own else "data account"
+
+
+def rights_of_clusters(stack: Stack) -> set[str]:
+    """Find the urns of the clusters' identities and of their roles: they come and go with them."""
+    identities = {urn for urn, actor in _find_actors(stack).items() if actor == "clusters"}
+    return identities | {each.urn for each in _given_to("clusters", stack)}
 
 
 def _given_to(principal: str, stack: Stack) -> Iterator[Resource]:
@@ -196,10 +207,45 @@ def _only_own_identities(stack: Stack) -> Iterable[Finding]:
 
 
 def _data_read_only(stack: Stack) -> Iterable[Finding]:
+    shared = _shared_identities(stack)
     for each in _given_to("clusters", stack):
         scope = str(each.inputs.get("scope")).lower()
-        if role_of(each) != BLOB_READER and scope.endswith(f"/containers/{DATA_CONTAINER}"):
-            yield Finding(urn=each.urn, message="clusters may read the data container, no more")
+        if role_of(each) == BLOB_READER or not scope.endswith(f"/containers/{DATA_CONTAINER}"):
+            continue
+        if shared.intersection(each.made_from.get("principalId", ())):
+            message = "clusters that share an identity may read the data container, no more"
+            yield Finding(urn=each.urn, message=message)
+
+
+def _shared_identities(stack: Stack) -> set[str]:
+    """Find the urns of the identities that several clusters act as."""
+    used = Counter(
+        identity.urn
+        for each in stack.of(COMPUTE)
+        for one in look_up(each.inputs, "identity.userAssignedIdentities") or ()
+        if (identity := stack.by_id(one))
+    )
+    return {urn for urn, times in used.items() if times > 1}
+
+
+def _writes_azure_mls_alone(stack: Stack) -> Iterable[Finding]:
+    for each in _given_to("clusters", stack):
+        if role_of(each) != BLOB_CONTRIBUTOR:
+            continue
+        if kind_of(each.inputs.get("scope"), stack) != "workspace account":
+            continue
+        condition = str(each.inputs.get("condition"))
+        holds = all(f"blobs/{action}'}}" in condition for action in _WRITING)
+        ends = condition.endswith("OR (@Resource[" + _CONTAINER + "] StringLike 'azureml*'))")
+        if not (holds and ends and each.inputs.get("conditionVersion") == "2.0"):
+            message = "no condition keeps its writes to the containers azureml*"
+            yield Finding(urn=each.urn, message=message)
+
+
+def _pushes_no_image(stack: Stack) -> Iterable[Finding]:
+    for each in _given_to("clusters", stack):
+        if role_of(each) == REGISTRY_PUSH:
+            yield Finding(urn=each.urn, message="clusters may pull images, no more")
 
 
 def _gives_no_rights_away(assignment: Resource) -> Iterable[str]:
@@ -209,11 +255,11 @@ def _gives_no_rights_away(assignment: Resource) -> Iterable[str]:
 
 
 def _within_group(stack: Stack) -> Iterable[Finding]:
-    groups = {str(each.inputs.get("resourceGroupName")).lower() for each in stack.of(GROUP)}
     for each in stack.of(ASSIGNMENT):
         scope = each.inputs.get("scope")
         inside = str(scope).lower().partition("/resourcegroups/")[2]
-        if inside.partition("/")[0] not in groups:
+        is_named = any(f"{scope}/".lower().startswith(f"{one}/") for one in stack.existing)
+        if inside.partition("/")[0] not in stack.groups and not is_named:
             yield Finding(
                 urn=each.urn, message=f"scope {show(scope)} is not in the stack's resource group"
             )
@@ -264,9 +310,25 @@ RULES: tuple[Rule, ...] = (
     StackRule(
         name="access-cluster-reads-data",
         row="G1",
-        says="Clusters cannot write to the data container",
+        says="Clusters that share an identity cannot write to the data container",
         sources=_DOCUMENTED,
         check=_data_read_only,
+    ),
+    StackRule(
+        name="access-cluster-writes-logs",
+        row="G1",
+        says="Clusters write to containers azureml* of the workspace's account and to no others, "
+        "where code lies",
+        sources="own",
+        check=_writes_azure_mls_alone,
+    ),
+    StackRule(
+        name="access-cluster-pulls-images",
+        row="G1",
+        says="Clusters cannot push images",
+        sources=_DOCUMENTED,
+        stages=("test", "prod"),
+        check=_pushes_no_image,
     ),
     _role_rule("access-workspace-roles", "G2", "the workspace", _OF_WORKSPACE, _DOCUMENTED),
     _scope_rule("access-workspace-scopes", "G2", "the workspace", _OF_WORKSPACE, _DOCUMENTED),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, cast
 
+from infra.naming import TAGS
 from infra.policy import key_vault, registry, storage
-from infra.policy.access import GROUP
-from infra.policy.conditions import at_least, equal
+from infra.policy.access import rights_of_clusters
+from infra.policy.conditions import equal
 from infra.policy.machine_learning import COMPUTE, INSIGHTS, WORKSPACE
 from infra.policy.rules import (
     AZURE,
+    GROUP,
     Finding,
     Resource,
     ResourceRule,
@@ -25,8 +26,6 @@ from infra.policy.rules import (
 
 BUDGET = "azure-native:consumption:Budget"
 LOCK = "azure-native:authorization:ManagementLockByScope"
-THRESHOLDS = (50, 75, 90, 100, 110)
-TAGS = ("project", "stack", "stage", "owner")
 # Types of ours that Azure takes tags for.
 TAGGED = (
     GROUP,
@@ -37,14 +36,14 @@ TAGGED = (
     COMPUTE,
     INSIGHTS,
     "azure-native:managedidentity:UserAssignedIdentity",
+    "azure-native:monitor:ActionGroup",
+    "azure-native:monitor:MetricAlert",
     "azure-native:network:NetworkSecurityGroup",
     "azure-native:network:PrivateEndpoint",
     "azure-native:network:VirtualNetwork",
     "azure-native:operationalinsights:Workspace",
     "azure-native:privatedns:PrivateZone",
 )
-
-_budget = partial(property_rule, BUDGET)
 
 
 def _has_budget(stack: Stack) -> Iterable[Finding]:
@@ -53,22 +52,12 @@ def _has_budget(stack: Stack) -> Iterable[Finding]:
 
 
 def _covers_group(stack: Stack) -> Iterable[Finding]:
-    groups = {str(each.inputs.get("resourceGroupName")).lower() for each in stack.of(GROUP)}
     for each in stack.of(BUDGET):
         scope = str(each.inputs.get("scope"))
-        if scope.lower().rpartition("/resourcegroups/")[2] not in groups:
+        if scope.lower().rpartition("/resourcegroups/")[2] not in stack.groups:
             yield Finding(
                 urn=each.urn, message=f"scope {show(scope)} is not the stack's resource group"
             )
-
-
-def _warns_at_each_threshold(budget: Resource) -> Iterable[str]:
-    found = {
-        int(each.get("threshold", 0)) for each in _notifications(budget) if each.get("enabled")
-    }
-    missing = [str(each) for each in THRESHOLDS if each not in found]
-    if missing:
-        yield f"no enabled notification at {', '.join(missing)} %"
 
 
 def _tells_somebody(budget: Resource) -> Iterable[str]:
@@ -105,55 +94,27 @@ def _not_on_group(lock: Resource) -> Iterable[str]:
         yield f"scope {show(scope)} is a whole group: its clusters could not scale any more"
 
 
-def _protection_rule(name: str, types: tuple[str, ...], says: str) -> ResourceRule:
-    def check(resource: Resource) -> Iterable[str]:
-        if not resource.protect:
-            yield "protect is off: `pulumi destroy` or a replacement would delete it"
-
-    return ResourceRule(
-        name=name,
-        row="G7",
-        says=says,
-        sources="own; Pulumi's option protect",
-        types=types,
-        check=check,
-        stages=("prod",),
-    )
-
-
 def _is_tagged(resource: Resource) -> Iterable[str]:
     tags = cast("Mapping[str, Any]", look_up(resource.inputs, "tags") or {})
     missing = [tag for tag in TAGS if not tags.get(tag)]
     if missing:
         yield f"tags are missing: {', '.join(missing)}"
-
-
-def _says_its_stack(resource: Resource) -> Iterable[str]:
     wanted = {"stack": resource.stack, "stage": resource.stack.partition("-")[0]}
     for tag, value in wanted.items():
-        found = look_up(resource.inputs, f"tags.{tag}")
-        if found and found != value:
-            yield f"tag {tag} is {show(found)}, but this is {value!r}"
+        if tags.get(tag) not in {None, "", value}:
+            yield f"tag {tag} is {show(tags[tag])}, but this is {value!r}"
 
 
-def _everything_else_is_protected(stack: Stack) -> Iterable[Finding]:
+def _all_is_protected(stack: Stack) -> Iterable[Finding]:
+    passing = rights_of_clusters(stack)
     for each in stack.resources:
-        is_meant = each.type.startswith(AZURE) and each.type not in {*_PROTECTED, COMPUTE}
-        if is_meant and not each.protect:
+        is_meant = each.type.startswith(AZURE) and each.type != COMPUTE
+        if is_meant and not each.protect and each.urn not in passing:
             yield Finding(
                 urn=each.urn,
-                message="protect is off: a destroy would begin to take the stack apart",
+                message="protect is off: a destroy or a replacement would delete it",
             )
 
-
-_PROTECTED = (
-    GROUP,
-    storage.ACCOUNT,
-    storage.CONTAINER,
-    key_vault.VAULT,
-    registry.REGISTRY,
-    WORKSPACE,
-)
 
 RULES: tuple[Rule, ...] = (
     StackRule(
@@ -169,21 +130,6 @@ RULES: tuple[Rule, ...] = (
         says="The budget counts what the stack's resource group costs",
         sources="AVM consumption/budget/rg-scope",
         check=_covers_group,
-    ),
-    _budget(
-        "budget-monthly", "G5", "timeGrain", equal("Monthly"), sources="AVM consumption/budget"
-    ),
-    _budget(
-        "budget-counts-cost", "G5", "category", equal("Cost"), sources="AVM consumption/budget"
-    ),
-    _budget("budget-amount", "G5", "amount", at_least(1), sources="AVM consumption/budget"),
-    ResourceRule(
-        name="budget-thresholds",
-        row="G5",
-        says="The budget warns at 50, 75, 90, 100 and 110 %",
-        sources="AVM consumption/budget",
-        types=(BUDGET,),
-        check=_warns_at_each_threshold,
     ),
     ResourceRule(
         name="budget-receivers",
@@ -213,36 +159,20 @@ RULES: tuple[Rule, ...] = (
         types=(LOCK,),
         check=_not_on_group,
     ),
-    _protection_rule(
-        "protect-group", (GROUP,), "The resource group is protected: its deletion takes all along"
-    ),
-    _protection_rule("protect-storage", (storage.ACCOUNT,), "Storage accounts are protected"),
-    _protection_rule("protect-containers", (storage.CONTAINER,), "Containers are protected"),
-    _protection_rule("protect-vault", (key_vault.VAULT,), "The vault is protected"),
-    _protection_rule("protect-registry", (registry.REGISTRY,), "The registry is protected"),
-    _protection_rule("protect-workspace", (WORKSPACE,), "The workspace is protected"),
     StackRule(
-        name="protect-the-rest",
+        name="protect-all",
         row="G7",
-        says="All but the clusters is protected",
+        says="All but the clusters, their identities and those' roles is protected",
         sources="own; Pulumi's option protect",
-        check=_everything_else_is_protected,
+        check=_all_is_protected,
         stages=("prod",),
     ),
     ResourceRule(
-        name="tags-present",
+        name="tags",
         row="C9",
-        says="What takes tags has the tags project, stack, stage and owner",
+        says="What takes tags has project, stack, stage and owner; stack and stage are the stack's own",
         sources="Azure.Resource.UseTags",
         types=TAGGED,
         check=_is_tagged,
-    ),
-    ResourceRule(
-        name="tags-right",
-        row="C9",
-        says="The tags stack and stage are those of the stack",
-        sources="own",
-        types=TAGGED,
-        check=_says_its_stack,
     ),
 )

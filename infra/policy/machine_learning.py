@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from infra.naming import MIN_NODES_TAG
 from infra.policy.conditions import (
     absent,
     between,
     equal,
-    given,
     lasting_at_most,
     one_of,
 )
@@ -23,14 +23,11 @@ from infra.policy.rules import (
     look_up,
     property_rule,
 )
-from infra.skus import SIZES
 
 WORKSPACE = "azure-native:machinelearningservices:Workspace"
 COMPUTE = "azure-native:machinelearningservices:Compute"
 DATASTORE = "azure-native:machinelearningservices:Datastore"
 INSIGHTS = "azure-native:applicationinsights:Component"
-# The declared minimum: `launch cluster resume` moves the cluster's own, which is then ignored.
-MIN_NODES_TAG = "min-nodes"
 SCALE = "properties.properties.scaleSettings"
 # A stack of many small clusters is no small stack, whatever it is called.
 NODES_TOGETHER: Mapping[Stage, int] = {"dev": 8, "test": 32}
@@ -59,12 +56,6 @@ def _has_identities(resource: Resource) -> Iterable[str]:
         yield "identity.userAssignedIdentities is empty"
 
 
-def _is_known_size(cluster: Resource) -> Iterable[str]:
-    size = str(look_up(cluster.inputs, "properties.properties.vmSize"))
-    if size.lower() not in {each.lower() for each in SIZES}:
-        yield f"properties.properties.vmSize {size!r} is not in infra/skus.py"
-
-
 def _no_password_or_key(store: Resource) -> Iterable[str]:
     kind = look_up(store.inputs, "properties.credentials.credentialsType")
     if kind != "None":
@@ -82,13 +73,6 @@ RULES: tuple[ResourceRule, ...] = (
             "prod": equal("Disabled"),
         },
         sources="CKV2_AZURE_49, CKV_AZURE_144 (TF), AZR-000406, 438c38d2, AVM",
-    ),
-    _workspace(
-        "workspace-not-public-behind-network",
-        "W1",
-        "allowPublicAccessWhenBehindVnet",
-        equal(False),
-        sources="CKV_AZURE_144 (TF)",
     ),
     _workspace(
         "workspace-managed-network",
@@ -119,13 +103,6 @@ RULES: tuple[ResourceRule, ...] = (
         check=_has_identities,
     ),
     _workspace(
-        "workspace-primary-identity",
-        "W4",
-        "primaryUserAssignedIdentity",
-        given(),
-        sources="AZR-000407, 5f0c7d88, MCSB IM-3",
-    ),
-    _workspace(
         "workspace-datastores-by-identity",
         "W5",
         "systemDatastoresAuthMode",
@@ -139,23 +116,6 @@ RULES: tuple[ResourceRule, ...] = (
         sources="own",
         types=(DATASTORE,),
         check=_no_password_or_key,
-    ),
-    property_rule(
-        DATASTORE,
-        "datastore-of-blobs",
-        "W5",
-        "properties.datastoreType",
-        one_of("AzureBlob", "AzureDataLakeGen2"),
-        sources="own",
-        why="file shares cannot be read by identity",
-    ),
-    _workspace(
-        "workspace-not-v1",
-        "W7",
-        "v1LegacyMode",
-        equal(False),
-        sources="own",
-        why="on, it turns off the API that `launch` speaks",
     ),
     _workspace(
         "workspace-high-impact",
@@ -245,22 +205,6 @@ RULES: tuple[ResourceRule, ...] = (
         sources="MCSB IM-3",
         types=(COMPUTE,),
         check=_has_identities,
-    ),
-    ResourceRule(
-        name="cluster-known-size",
-        row="C9",
-        says="A cluster's size is in the table of sizes",
-        sources="own (cost)",
-        types=(COMPUTE,),
-        check=_is_known_size,
-    ),
-    property_rule(
-        INSIGHTS,
-        "insights-in-log-analytics",
-        "I1",
-        "workspaceResourceId",
-        given(),
-        sources="AZR-000069",
     ),
     property_rule(
         INSIGHTS,

@@ -101,14 +101,6 @@ RULES: tuple[Rule, ...] = (
         sources="CKV2_AZURE_33 (TF), 6edd7eda",
     ),
     _endpoint_rule(
-        "storage-private-endpoint-dfs",
-        "S9",
-        storage.ACCOUNT,
-        "dfs",
-        sources="6edd7eda",
-        purpose="data account",
-    ),
-    _endpoint_rule(
         "storage-private-endpoint-file",
         "S9",
         storage.ACCOUNT,

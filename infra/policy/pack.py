@@ -13,6 +13,7 @@ from infra.policy import (
     key_vault,
     lifecycle,
     machine_learning,
+    monitoring,
     network,
     registry,
     stack,
@@ -31,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     *access.RULES,
     *network.RULES,
     *lifecycle.RULES,
+    *monitoring.RULES,
     *stack.RULES,
 )
 

@@ -12,6 +12,8 @@ from infra.policy.conditions import Condition
 Stage = Literal["dev", "test", "prod"]
 STAGES: tuple[Stage, ...] = ("dev", "test", "prod")
 AZURE = "azure-native:"
+GROUP = "azure-native:resources:ResourceGroup"
+PLATFORM = "trainyard:cloud:Platform"
 
 # Type -> provider's type in ids, and the property that holds the name.
 ID_PARTS = {
@@ -29,6 +31,7 @@ ID_PARTS = {
         "microsoft.managedidentity/userassignedidentities",
         "resourceName",
     ),
+    "azure-native:monitor:ActionGroup": ("microsoft.insights/actiongroups", "actionGroupName"),
     "azure-native:operationalinsights:Workspace": (
         "microsoft.operationalinsights/workspaces",
         "workspaceName",
@@ -96,6 +99,28 @@ class Stack:
         """Find the declared resource of an id."""
         _, group, rest = str(resource_id).lower().partition("/resourcegroups/")
         return self._by_id_ending.get(group + rest)
+
+    @cached_property
+    def existing(self) -> frozenset[str]:
+        """Ids, in small letters, of what the settings name and the stack has not made."""
+        platforms = self.of(PLATFORM)
+        return frozenset(
+            str(each).lower() for one in platforms for each in one.inputs.get("existing") or ()
+        )
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """Names, in small letters, of the stack's resource groups."""
+        declared = (each.inputs.get("resourceGroupName") for each in self.of(GROUP))
+        named = (each.rpartition("/")[2] for each in self.existing if "/providers/" not in each)
+        return frozenset({str(each).lower() for each in declared} | set(named))
+
+    def has(self, resource_id: object, *types: str) -> bool:
+        """Tell whether an id is that of a declared resource of a type, or of one that is named."""
+        found = self.by_id(resource_id)
+        if found is None:
+            return str(resource_id).lower() in self.existing
+        return found.type in types if types else True
 
     @cached_property
     def _by_type(self) -> Mapping[str, list[Resource]]:

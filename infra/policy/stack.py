@@ -6,7 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from infra.policy import access, key_vault, lifecycle, machine_learning, network, registry, storage
+from infra.naming import MIN_NODES_TAG
+from infra.policy import (
+    access,
+    key_vault,
+    lifecycle,
+    machine_learning,
+    monitoring,
+    network,
+    registry,
+    storage,
+)
+from infra.policy.monitoring import DIAGNOSTICS, LOG_ANALYTICS
 from infra.policy.rules import (
     Finding,
     Rule,
@@ -16,8 +27,6 @@ from infra.policy.rules import (
     show,
 )
 
-DIAGNOSTICS = "azure-native:monitor:DiagnosticSetting"
-LOG_ANALYTICS = "azure-native:operationalinsights:Workspace"
 # Every type that this pack has looked at. Another one needs a line here, and rules of its own.
 KNOWN_TYPES = {
     *lifecycle.TAGGED,
@@ -31,6 +40,7 @@ KNOWN_TYPES = {
     storage.FILES,
     storage.LIFECYCLE,
     DIAGNOSTICS,
+    monitoring.POLICY_ASSIGNMENT,
     network.ENDPOINT_ZONES,
     "azure-native:network:Subnet",
     "azure-native:privatedns:VirtualNetworkLink",
@@ -47,8 +57,6 @@ _SECRETS = {
     "a token": re.compile(r"\beyJ[\w-]{10,}\.[\w-]{10,}\."),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 }
-_WORKSPACE_NAME = re.compile(r".*-(\d{1,2})")
-_VAULT_NAME = re.compile(r".*-(\d{1,2})-[0-9a-f]{4}")
 
 
 def _diagnostics_rule(
@@ -76,8 +84,7 @@ def _diagnostics_rule(
 
 def _logged(stack: Stack, target_ending: str) -> Iterator[str]:
     for setting in stack.of(DIAGNOSTICS):
-        workspace = stack.by_id(setting.inputs.get("workspaceId"))
-        if workspace is None or workspace.type != LOG_ANALYTICS:
+        if not stack.has(setting.inputs.get("workspaceId"), LOG_ANALYTICS):
             continue
         if str(setting.inputs.get("resourceUri")).lower().endswith(target_ending):
             for log in look_up(setting.inputs, "logs") or ():
@@ -88,15 +95,15 @@ def _logged(stack: Stack, target_ending: str) -> Iterator[str]:
 def _own_part_rule(name: str, key: str, what: str) -> StackRule:
     def check(stack: Stack) -> Iterable[Finding]:
         for each in stack.of(machine_learning.WORKSPACE):
-            part = stack.by_id(each.inputs.get(key))
-            if part is None or part.type != what:
+            if not stack.has(each.inputs.get(key), what):
                 value = show(each.inputs.get(key))
                 yield Finding(urn=each.urn, message=f"{key} is {value}, none of this stack's")
 
     return StackRule(
         name=name,
         row="W6",
-        says=f"The workspace's {key} is a {what.rpartition(':')[2]} of this stack",
+        says=f"The workspace's {key} is a {what.rpartition(':')[2]} of this stack, or one "
+        "that its settings name",
         sources="own",
         check=check,
     )
@@ -163,7 +170,7 @@ def _outbound_is_private(stack: Stack) -> Iterable[Finding]:
                     f"outbound rule {name!r} is of type {show(kind)}: a way out of the network"
                 )
                 yield Finding(urn=workspace.urn, message=message)
-            elif stack.by_id(target) is None:
+            elif not stack.has(target):
                 message = f"outbound rule {name!r} leads to {show(target)}, none of this stack's"
                 yield Finding(urn=workspace.urn, message=message)
 
@@ -172,12 +179,12 @@ def _minimum_is_told(stack: Stack) -> Iterable[Finding]:
     # Live, the minimum is `launch cluster resume`'s and the engine shows that one.
     for each in stack.of(machine_learning.COMPUTE) if not stack.is_up else ():
         minimum = look_up(each.inputs, f"{machine_learning.SCALE}.minNodeCount")
-        told = look_up(each.inputs, f"tags.{machine_learning.MIN_NODES_TAG}")
+        told = look_up(each.inputs, f"tags.{MIN_NODES_TAG}")
         if show(minimum) != told:
             yield Finding(
                 urn=each.urn,
                 message=f"minNodeCount is {show(minimum)}, but the tag "
-                f"{machine_learning.MIN_NODES_TAG} says {show(told)}",
+                f"{MIN_NODES_TAG} says {show(told)}",
             )
 
 
@@ -197,23 +204,6 @@ def _only_known_types(stack: Stack) -> Iterable[Finding]:
     for each in stack.resources:
         if each.type not in KNOWN_TYPES and not each.type.startswith(_OURS):
             yield Finding(urn=each.urn, message=f"no rule has looked at the type {each.type}")
-
-
-def _same_generation(stack: Stack) -> Iterable[Finding]:
-    found: set[str] = set()
-    for what, key, pattern in (
-        (machine_learning.WORKSPACE, "workspaceName", _WORKSPACE_NAME),
-        (key_vault.VAULT, "vaultName", _VAULT_NAME),
-    ):
-        for each in stack.of(what):
-            name = str(each.inputs.get(key))
-            match = pattern.fullmatch(name)
-            if match is None:
-                yield Finding(urn=each.urn, message=f"{key} {name!r} does not say its generation")
-            else:
-                found.add(match[1])
-    if len(found) > 1:
-        yield Finding(message=f"vault and workspace are of generations {', '.join(sorted(found))}")
 
 
 def _outputs_hold_no_secret(stack: Stack) -> Iterable[Finding]:
@@ -303,13 +293,6 @@ RULES: tuple[Rule, ...] = (
         sources="own (cost)",
         check=_few_nodes_together,
         stages=("dev", "test"),
-    ),
-    StackRule(
-        name="stack-generation",
-        row="G7",
-        says="The names of vault and workspace say one generation, in plain text at preview",
-        sources="own",
-        check=_same_generation,
     ),
     StackRule(
         name="stack-outputs-without-secrets",

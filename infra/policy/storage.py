@@ -82,9 +82,6 @@ _OF_PROPERTIES = (
         sources="CKV2_AZURE_40 (TF), 8c6a50c6, MCSB IM-1",
     ),
     _account(
-        "storage-oauth-by-default", "S6", "defaultToOAuthAuthentication", equal(True), sources="own"
-    ),
-    _account(
         "storage-public-network",
         "S7",
         "publicNetworkAccess",
@@ -145,15 +142,6 @@ _OF_PROPERTIES = (
         "isLocalUserEnabled",
         equal(False),
         sources="CKV_AZURE_244 (TF), AVM",
-    ),
-    _account("storage-no-sftp", "S11", "isSftpEnabled", equal(False), sources="AVM"),
-    _account("storage-no-nfs", "S11", "enableNfsV3", equal(False), sources="AVM"),
-    _account(
-        "storage-no-cross-tenant-copies",
-        "S12",
-        "allowCrossTenantReplication",
-        equal(False),
-        sources="92a89a79, AVM",
     ),
     _account(
         "storage-copy-scope",
@@ -228,13 +216,6 @@ _OF_PROPERTIES = (
         "shareDeleteRetentionPolicy.days",
         _week_or_month,
         sources="AZR-000298, AVM",
-    ),
-    _account(
-        "storage-account-name",
-        "S20",
-        "accountName",
-        matching("[a-z0-9]{3,24}"),
-        sources="CKV_AZURE_43, AZR-000201",
     ),
 )
 

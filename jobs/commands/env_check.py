@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -37,9 +38,12 @@ def check(
 ) -> int:
     """Test access to each part, and list what `pulumi up` would destroy.
 
+    On Azure it asks signed in: workspace, default datastores, network, endpoints, roles, clusters.
+    Before the first `pulumi up` it asks whether Azure offers the region and the sizes.
+
     Exit code 3: a resource that --allow-replace does not name would be replaced or deleted. Exit
-    code 1: no such change, but a part cannot be used, the quota leaves a cluster no node, or the
-    preview failed.
+    code 1: no such change, but a part cannot be used or had, the quota leaves a cluster no node, or
+    the preview failed.
     """
     from jobs.stacks.changes import find_refusal
     from jobs.stacks.preview import preview
@@ -60,22 +64,33 @@ def check(
         console.say(f"previewing `pulumi up -s {stack}`")
         previewed = preview(stack)
         changes = _check_changes(previewed, stack, allowed, is_quiet=json)
-    quota = _check_quota(stack, env, previewed, is_quiet=json)
+    offers, quota = _check_limits(stack, env, previewed, is_quiet=json)
     if json:
-        console.out_json({"parts": parts, "changes": changes, "quota": quota})
+        console.out_json({"parts": parts, "changes": changes, "offers": offers, "quota": quota})
     typed = ["launch", "env", "check", "-s", stack, *(["--only", only] if only else [])]
     typed += [word for name in allowed for word in ("--allow-replace", name)]
     if changes and (refusal := find_refusal(changes, stack, typed)):
         raise refusal
-    usable = all(each.ok for each in [*(parts or ()), *(quota or ())])
-    return int(ExitCode.SUCCEEDED if usable else ExitCode.ENVIRONMENT)
+    usable = all(each.ok or not each.known for each in [*(parts or ()), *(offers or ())])
+    enough = all(each.ok for each in quota or ())
+    return int(ExitCode.SUCCEEDED if usable and enough else ExitCode.ENVIRONMENT)
 
 
 def _check_parts(stack: str, env: Path | None, *, is_quiet: bool) -> list[PartCheck]:
     from jobs.stacks.environment_text import parts_table
     from jobs.stacks.reachability import check_environment
 
-    parts = check_environment(options.open_environment(stack, env))
+    environment = options.open_environment(stack, env)
+    parts = check_environment(environment)
+    if not environment.workspace.is_folder:
+        from jobs.engines.azure_ml.client import ArmClient
+        from jobs.engines.azure_ml.deployed import check_deployed
+        from jobs.stacks.grants import recorded_grants
+
+        grants = partial(recorded_grants, stack) if env is None else None
+        # What was asked signed in says more than what was asked without.
+        signed_in = check_deployed(ArmClient(environment), grants)
+        parts = list({each.part: each for each in [*parts, *signed_in]}.values())
     if not is_quiet:
         console.out(parts_table(parts))
     return parts
@@ -93,23 +108,42 @@ def _check_changes(previewed: bytes, stack: str, allowed: list[str], *, is_quiet
     return changes
 
 
-def _check_quota(
+def _check_limits(
     stack: str, env: Path | None, previewed: bytes | None, *, is_quiet: bool
-) -> list[QuotaCheck] | None:
-    """Check the quota of the declared or existing clusters; None if Azure does not answer."""
-    from jobs.engines.azure_ml.cluster_view import quota_table, quotas_of
-    from jobs.engines.azure_ml.quota import LIMITS_PAGE, declared_environment
+) -> tuple[list[PartCheck] | None, list[QuotaCheck] | None]:
+    """Check what Azure offers a previewed stack, and the quota of its clusters, else of those there.
 
+    The offers are None where nothing was previewed for Azure, the quota where nobody tells it.
+    """
+    from jobs.engines.azure_ml.client import ArmClient
+    from jobs.engines.azure_ml.cluster_view import quota_table, quotas_of
+    from jobs.engines.azure_ml.declared import read_declared
+    from jobs.engines.azure_ml.offers import check_offers
+    from jobs.engines.azure_ml.quota import LIMITS_PAGE
+    from jobs.engines.azure_ml.sizes import read_sizes
+    from jobs.stacks.environment_text import parts_table
+
+    declared = None if previewed is None else read_declared(previewed, stack)
+    if previewed is not None and declared is None:
+        return None, []
+    offers = None
     try:
-        declared = None if previewed is None else declared_environment(previewed, stack)
-        checks = quotas_of(options.open_environment(stack, env) if previewed is None else declared)
+        if declared is None:
+            checks = quotas_of(options.open_environment(stack, env))
+        else:
+            client = ArmClient(declared.environment)
+            offers = check_offers(client, declared)
+            if offers and not is_quiet:
+                console.out()
+                console.out(parts_table(offers))
+            checks = quotas_of(declared.with_clusters(read_sizes(client)))
     except EnvironmentFailure as failure:
         hint = f"\nto check it: {failure.hint}" if failure.hint else ""
         console.say(f"the quota was not checked: {failure.message}{hint}")
-        return None
+        return offers, None
     if checks and not is_quiet:
         console.out()
         console.out(quota_table(checks))
         if any(each.short for each in checks):
             console.say(f"vCPUs, with all nodes of the clusters; ask for more at {LIMITS_PAGE}")
-    return checks
+    return offers, checks

@@ -66,7 +66,13 @@ def _describe(names: list[str], stack: str, env: Path | None) -> list[CatalogJob
     except LaunchError as error:
         console.warn(f"{error.message}; hint: {error.hint}")
     return [
-        describe_job(load_job(each), engine, datasets, options_of_job(each).values())
+        describe_job(
+            load_job(each),
+            engine,
+            datasets,
+            options_of_job(each).values(),
+            options.stack_words(stack, env),
+        )
         for each in names
     ]
 

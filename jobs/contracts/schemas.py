@@ -39,6 +39,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "retry": "Reasons to start a run again.",
         "shm_size": "Size of /dev/shm in a container, such as `8g`.",
         "priority": "Priority in the queue.",
+        "identity": "Who reads and writes data on Azure: `managed` is the cluster's identity, `user` the person that sends the job.",
         "experiment": "Heading under which runs are grouped.",
         "tags": "Your own key-value pairs, kept with the run.",
     },
@@ -63,6 +64,7 @@ DESCRIPTIONS: Mapping[type[Struct], Mapping[str, str]] = {
         "price_per_node_hour": "null if it is unknown.",
         "family": "VM family by which Azure counts quota; null on the local stack.",
         "price_as_of": "Date of a list price; null if the stack sets the price.",
+        "secrets": "Names of the secrets that its identity may read; null if the stack does not say.",
     },
 }
 

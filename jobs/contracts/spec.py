@@ -18,6 +18,8 @@ RUN_RECORD_SCHEMA = 1
 Launcher = Literal["horovod", "torch", "tensorflow", "mpi", "none"]
 Priority = Literal["low", "normal", "high"]
 InputMode = Literal["mount", "download", "stream"]
+# As whom a job reads and writes on Azure: its cluster's identity, or the person that sends it.
+JobIdentity = Literal["managed", "user"]
 # jobs/engines/__init__.py has a row for each.
 CloudEngine = Literal["azureml", "azureml_v1"]
 EngineName = Literal["local", CloudEngine]
@@ -92,7 +94,8 @@ class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cluster; `compute` is its physical name, the key in `clusters` the stable one.
 
     `family` is what Azure counts the size's quota by. `price_as_of` is the day of a list price,
-    None where the price is the stack's own or not known.
+    None where the price is the stack's own or not known. `secrets` are the names that its identity
+    may read in the vault, None where the stack does not say.
     """
 
     compute: str
@@ -109,10 +112,15 @@ class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     currency: str | None
     family: str | None = None
     price_as_of: str | None = None
+    secrets: tuple[str, ...] | None = None
 
 
 class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Facts of a stack that `jobs` uses. Never holds a key, SAS or connection string."""
+    """Facts of a stack that `jobs` uses. Never holds a key, SAS or connection string.
+
+    From nodes of a `private` network only the stack's own services can be reached; None where nobody
+    said which it is.
+    """
 
     schema: Literal[1]
     stack: str
@@ -126,6 +134,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     key_vault: KeyVault | None
     clusters: dict[str, Cluster]
     images: dict[str, str]
+    network: Literal["public", "private"] | None = None
 
     @property
     def is_imported(self) -> bool:
@@ -200,6 +209,7 @@ class JobFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retry: JobRetry = JobRetry()
     shm_size: MemorySize | None = None
     priority: Priority = "normal"
+    identity: JobIdentity = "managed"
     experiment: Name | None = None
     tags: dict[str, str] = {}
 
@@ -268,7 +278,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `command` is the whole argv of one rank; its first word `python` means the image's own
     interpreter. `code` is the absolute folder whose copy the command runs in; `code_only`
     names the sub-folders of it that travel (all when empty). `requirements` is a file in `code`;
-    records of jobs without one leave it out.
+    records of jobs without one leave it out. `identity` is left out where it is the cluster's.
     """
 
     name: str
@@ -297,6 +307,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     chief: bool = False
     resume: ResumePoint | None = None
     requirements: str | UnsetType = UNSET
+    identity: Literal["user"] | UnsetType = UNSET
 
     @property
     def world_size(self) -> int:

@@ -6,6 +6,7 @@ import math
 
 from jobs.contracts.spec import Limits
 
+GRACE_S = 60
 LONGEST_PATIENCE_S = 14 * 86400  # in milliseconds just less than 31 bits, which gloo counts in
 
 
@@ -18,16 +19,30 @@ def patience_s(limits: Limits) -> int:
     """
     if limits.hang_s is None:
         return LONGEST_PATIENCE_S
-    return min(math.ceil(limits.hang_s) + 60, LONGEST_PATIENCE_S)
+    return min(math.ceil(limits.hang_s) + GRACE_S, LONGEST_PATIENCE_S)
 
 
-def elastic_environment(*, has_store: bool) -> dict[str, str]:
+def stall_environment(limits: Limits) -> dict[str, str]:
+    """Make the variables by which Horovod's ranks give up waiting where no supervisor of ours ends them.
+
+    https://horovod.readthedocs.io/en/stable/stall_inspector.html
+    """
+    patience = patience_s(limits)
+    warned = {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(patience)}
+    if limits.hang_s is None:
+        return warned
+    return {**warned, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(patience + GRACE_S)}
+
+
+def torch_environment(limits: Limits, *, has_store: bool) -> dict[str, str]:
     """Make the variables that torchrun gives all its workers; rank/main.py adds each one's own.
 
     Lightning, Accelerate and others go by it. Whether `has_store`: the ranks' store is served beside
-    them, not by rank 0. Left out are the files and signals of torchrun's own agent.
+    them, not by rank 0. Left out are the files and signals of torchrun's own agent. torch has no
+    variable for the time that a collective may take: trainers and users' scripts read ours.
     """
     return {
+        "TRAINYARD_COLLECTIVE_TIMEOUT_S": str(patience_s(limits)),
         "ROLE_NAME": "default",
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_RESTART_COUNT": "0",

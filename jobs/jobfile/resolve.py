@@ -42,6 +42,7 @@ def resolve(
     cluster_name = choose_cluster(job, environment)
     cluster = environment.clusters[cluster_name]
     nodes, processes = size_on(job, cluster)
+    _require_secrets(job, cluster_name, environment)
     return JobSpec(
         name=job.name,
         stack=environment.stack,
@@ -71,6 +72,7 @@ def resolve(
         retry=job.retry,
         shm_size=job.shm_size,
         priority=job.priority,
+        identity="user" if job.identity == "user" else UNSET,
         experiment=job.experiment,
         tags=job.tags,
     )
@@ -105,6 +107,29 @@ def require_cluster(
     near = get_close_matches(name, list(clusters), n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"it has: {', '.join(clusters) or 'none'}"
     raise error(message, hint=hint)
+
+
+def _require_secrets(job: JobFile, name: str, environment: Environment) -> None:
+    """Refuse secrets that the cluster's identity may not read; a sender's rights are not known."""
+    cluster = environment.clusters[name]
+    if job.identity == "user" or not (refused := _unreadable(job, cluster)):
+        return
+    told = ", ".join(f"`{secret}`" for secret in refused)
+    message = f"cluster `{name}` may not read the secret{'s' if len(refused) > 1 else ''} {told}"
+    hint = f"add {told} to `trainyard:secrets` or `clusters.{name}.secrets`, then `pulumi up`"
+    for other, each in environment.clusters.items():
+        if not _unreadable(job, each) and is_large_enough(job, each):
+            raise LaunchError(message, hint=f"--cluster {other}")
+    raise LaunchError(message, hint=hint)
+
+
+def _unreadable(job: JobFile, cluster: Cluster) -> list[str]:
+    """List the job's secrets that a cluster may not read; none where the stack does not say."""
+    if cluster.secrets is None:
+        return []
+    # A vault compares names without case.
+    known = {secret.lower() for secret in cluster.secrets}
+    return sorted({secret for secret in job.secrets.values() if secret.lower() not in known})
 
 
 def process_slots(cluster: Cluster) -> int:

@@ -1,4 +1,4 @@
-"""List the jobs of the catalog: what each trains, what it needs and whether that is there."""
+"""List the jobs of the catalog: what each does, what it needs and whether that is there."""
 
 from __future__ import annotations
 
@@ -71,8 +71,12 @@ def describe_job(
     engine: Engine | None,
     datasets: set[str] | None,
     options: Iterable[Option],
+    stack: Sequence[str],
 ) -> CatalogJob:
-    """Describe a job; `datasets` are the names that the store has, None where nobody knows."""
+    """Describe a job; `datasets` are the names that the store has, None where nobody knows.
+
+    `stack` are the words that name the stack in the commands.
+    """
     job = loaded.job
     references = (each.dataset or "" for each in job.inputs.values())
     names = dict.fromkeys(each.partition("@")[0] for each in references)
@@ -83,7 +87,7 @@ def describe_job(
         launcher=job.launcher,
         nodes=job.nodes,
         processes_per_node=job.processes_per_node,
-        needs=(_image(loaded, engine), *(_dataset(name, datasets) for name in names)),
+        needs=(_image(loaded, engine, stack), *(_dataset(name, datasets, stack) for name in names)),
         args=job.args if isinstance(job.args, dict) else {},
         options=tuple(map(_program_option, options)),
         outputs=tuple(job.outputs),
@@ -104,7 +108,7 @@ def dataset_names(environment: Environment) -> set[str] | None:
 
 
 def jobs_text(jobs: Sequence[CatalogJob]) -> str:
-    """Lay out the jobs: what each trains, needs and takes, a line of at most WIDTH columns each."""
+    """Lay out the jobs: what each does, needs and takes, a line of at most WIDTH columns each."""
     indent = max(len(job.name) for job in jobs) + 2
     return "\n".join(_block(job, indent) for job in jobs)
 
@@ -115,12 +119,12 @@ def job_text(job: CatalogJob) -> str:
     described = console.fields(
         [
             ("job", job.name),
-            ("trains", job.description),
+            ("about", job.description),
             ("program", job.module),
             *[(need.kind, _need_text(need, with_kind=False)) for need in job.needs],
             ("launcher", job.launcher),
             ("size", size),
-            ("args", shlex.join(to_argv(job.args))),
+            *([("args", shlex.join(to_argv(job.args)))] if job.args else []),
             ("outputs", ", ".join(job.outputs)),
         ]
     )
@@ -131,8 +135,11 @@ def next_commands(job: CatalogJob, stack: Sequence[str]) -> str:
     """Give the commands that get what is missing, and those that start the job."""
     missing = [each for need in job.needs if need.is_there is False for each in need.commands]
     start = shlex.join(["launch", "run", job.name, *stack])
-    another = shlex.join(["launch", "run", job.name, *stack, "--set", _assignment(job)])
-    return console.tree("next", [*missing, ("start it", start), ("change an argument", another)])
+    branches = [*missing, ("start it", start)]
+    if assignment := _assignment(job):
+        another = shlex.join(["launch", "run", job.name, *stack, "--set", assignment])
+        branches.append(("change an argument", another))
+    return console.tree("next", branches)
 
 
 def _program_option(option: Option) -> ProgramOption:
@@ -164,16 +171,22 @@ def _option_text(option: ProgramOption) -> str:
     return f"{option.text} ({'; '.join(asides)})" if asides else option.text
 
 
-def _assignment(job: CatalogJob) -> str:
-    key, value = next((each for each in job.args.items() if each[0] == "epochs"), ("seed", 1))
-    return f"args.{key}={value}"
+def _assignment(job: CatalogJob) -> str | None:
+    """Write an argument that the program takes: its epochs, else its first one with a value."""
+    known = {each.name: each.default for each in job.options if each.default is not None}
+    values = known | {key: value for key, value in job.args.items() if not isinstance(value, list)}
+    key = next((each for each in ("epochs", *job.args, *known) if each in values), None)
+    return None if key is None else f"args.{key}={_value_text(values[key])}"
 
 
-def _image(loaded: LoadedJob, engine: Engine | None) -> Need:
+def _image(loaded: LoadedJob, engine: Engine | None, stack: Sequence[str]) -> Need:
     image = loaded.job.image
-    install = (("install the image", f"launch image install {shlex.quote(image)}"),)
+    if engine is None or engine.environment.registry is None:
+        commands = (("install the image", f"launch image install {shlex.quote(image)}"),)
+    else:
+        commands = (("push the image", shlex.join(["launch", "image", "push", image, *stack])),)
     is_there = None if engine is None else _is_ready(loaded, engine)
-    return Need(kind="image", name=image, is_there=is_there, commands=install)
+    return Need(kind="image", name=image, is_there=is_there, commands=commands)
 
 
 def _is_ready(loaded: LoadedJob, engine: Engine) -> bool:
@@ -194,12 +207,12 @@ def _is_ready(loaded: LoadedJob, engine: Engine) -> bool:
     return True
 
 
-def _dataset(name: str, datasets: set[str] | None) -> Need:
+def _dataset(name: str, datasets: set[str] | None, stack: Sequence[str]) -> Need:
     folder = f"data/{name}"
     prepare = ["launch", "data", "prepare", *PREPARED.get(name, (name,)), "--to", folder]
     commands = (
         ("make the dataset", shlex.join(prepare)),
-        ("send it", shlex.join(["launch", "data", "push", folder, name])),
+        ("send it", shlex.join(["launch", "data", "push", folder, name, *stack])),
     )
     is_there = None if datasets is None else name in datasets
     return Need(kind="dataset", name=name, is_there=is_there, commands=commands)
@@ -217,8 +230,10 @@ def _block(job: CatalogJob, indent: int) -> str:
     lines = [
         job.description,
         *textwrap.wrap(f"needs {needs}", width, subsequent_indent=" " * len("needs ")),
-        textwrap.shorten(f"takes {takes}", width, placeholder=" ...", break_on_hyphens=False),
     ]
+    if takes:
+        taken = f"takes {takes}"
+        lines.append(textwrap.shorten(taken, width, placeholder=" ...", break_on_hyphens=False))
     name = console.styled(job.name, "bold") + margin[len(job.name) :]
     return "\n".join([f"{name}{lines[0]}", *(f"{margin}{line}" for line in lines[1:])])
 

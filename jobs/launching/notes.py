@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from jobs.contracts.spec import Cluster, JobSpec
+import re
+
+from jobs.contracts.spec import Cluster, Environment, JobSpec
 from jobs.host.console import count_text
 
+# Commands of `setup` that fetch something, unless a mirror is set up.
+_FETCHES = re.compile(r"\b(pip3?|uv|conda|mamba|apt|apt-get|npm|curl|wget|git clone)\b")
 
-def job_notes(spec: JobSpec, cluster: Cluster) -> tuple[str, ...]:
+
+def job_notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     """List what a job's plan should say beside the engine's own notes."""
-    return (*_launcher_notes(spec), *_gpu_notes(spec, cluster))
+    cluster = environment.clusters[spec.cluster]
+    notes = (*_launcher_notes(spec), *_gpu_notes(spec, cluster))
+    return notes if environment.network != "private" else (*notes, *_way_out_notes(spec))
 
 
 def _launcher_notes(spec: JobSpec) -> list[str]:
@@ -17,6 +24,19 @@ def _launcher_notes(spec: JobSpec) -> list[str]:
     return [
         f"nothing connects the {spec.world_size} processes: each trains a model of its own; "
         "`launcher: torch`, `horovod`, `tensorflow` or `mpi` joins them"
+    ]
+
+
+def _way_out_notes(spec: JobSpec) -> list[str]:
+    """Note what a job fetches on nodes that reach nothing on the internet."""
+    fetched = [f"`{line}`" for line in spec.setup if _FETCHES.search(line)]
+    if spec.requirements:
+        fetched.insert(0, f"`requirements: {spec.requirements}`")
+    if not fetched:
+        return []
+    return [
+        f"nodes of this stack cannot reach the internet, and this is fetched: {', '.join(fetched)}; "
+        "use an index inside its network, or put packages into the image"
     ]
 
 

@@ -62,6 +62,7 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
         retry=spec.retry,
         shm_size=spec.shm_size,
         priority=spec.priority,
+        identity=spec.identity or "managed",
         experiment=spec.experiment,
         tags=spec.tags,
     )

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-from jobs.rank.azure_node import CHIEF, UPLOADS, AzureNode
+from jobs.rank.azure_node import CHIEF, HANG, UPLOADS, AzureNode
 from jobs.rank.chief import watch_chief
-from jobs.rank.identity import Identity, RankError
+from jobs.rank.identity import Identity, RankError, with_identity
 from jobs.rank.main import Rank, open_log
 from jobs.rank.services import fetch_secrets
 from jobs.rank.settings import (
@@ -29,6 +29,7 @@ from jobs.rank.settings import (
     Settings,
     read_settings,
 )
+from jobs.rank.topology import TOPOLOGY_VARIABLE, lay_topology
 from jobs.rank.world import RankJob, World, map_world
 
 RUN_DIR = ".trainyard/run"  # beside the code: on the node's own disk, and another one for each job
@@ -42,6 +43,7 @@ _DEALT_OTHERWISE = (
 
 def main() -> int:
     """Run the rank that the environment and the arguments describe."""
+    os.environ.update(with_identity(dict(os.environ)))  # for the processes beside the rank, too
     environ = dict(os.environ)
     settings = read_settings(environ)
     run_dir = f"{os.getcwd()}/{RUN_DIR}"
@@ -51,6 +53,11 @@ def main() -> int:
 
         bring_results(settings, run_dir, node=int(sys.argv[2]), is_main=sys.argv[3] == "main")
         return 0
+    if sys.argv[1] == HANG:
+        from jobs.rank.hang import watch_hang
+
+        watch_hang(settings, run_dir, sys.argv[2], is_alone=sys.argv[3] == "alone")
+        return 0
     if sys.argv[1] == CHIEF:
         watch_chief(settings, run_dir, int(sys.argv[2]))
         return 0
@@ -58,6 +65,8 @@ def main() -> int:
     environ = {**rank_variables(environ, is_chief_led=settings.chief), **settings.env}
     with begin(run_dir, map_world(environ).rank):
         job = make_run_dir(settings, run_dir, places)
+        if settings.topology:
+            environ.setdefault(TOPOLOGY_VARIABLE, lay_topology(settings.topology, run_dir))
         return start(settings, job, environ)
 
 

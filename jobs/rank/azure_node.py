@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -12,10 +13,11 @@ from collections.abc import Callable
 
 from jobs.rank.chief import served
 from jobs.rank.code import copy_sent, read_sent
+from jobs.rank.hang import read_hung
 from jobs.rank.identity import Identity, RankError
 from jobs.rank.log import Log
 from jobs.rank.node import Node, Unprepared, linger, wait_until
-from jobs.rank.record import Ending, Record, is_running
+from jobs.rank.record import Ending, Record, is_running, record_path
 from jobs.rank.services import Container
 from jobs.rank.settings import UNREAD_METRICS, Settings
 from jobs.rank.streams import Streams
@@ -23,7 +25,10 @@ from jobs.rank.world import RankJob, World
 
 SHAPE_FILE = ".trainyard/shape.json"  # what a store of blobs does not keep
 # What else this program is started as, beside the ranks.
-UPLOADS, CHIEF = "--uploads", "--chief"
+UPLOADS, CHIEF, HANG = "--uploads", "--chief", "--hang"
+HANG_EXIT_CODE = 124  # as of timeout(1), and on every engine
+# How often output is noted, as a sign of life.
+NOTED_S = 0.5
 # How long a rank that has failed stays for the node's results, which are being brought.
 LINGER_FOR_RESULTS_S = 10.0
 _BRINGING, _BROUGHT = "bringing", "brought"  # marks in the run directory
@@ -44,9 +49,13 @@ class AzureNode(Node):
         self._settings, self._environ, self._log = settings, environ, log
         # Held open as long as this process lives.
         self._uploads: _Helper | None = None
+        self._noted_s = 0.0
         if not world.local_rank:
             what = "main" if world.rank == 0 else "other"
             self._uploads = _Helper(UPLOADS, str(world.node), what)
+        if not world.local_rank and settings.hang_s:
+            is_alone = "alone" if world.size <= world.local_size else "with others"
+            self._hang_watch = _Helper(HANG, job.checkpoints or "", is_alone)
         if settings.chief and world.rank:
             self._watcher = _Helper(CHIEF, str(world.rank))
 
@@ -65,9 +74,18 @@ class AzureNode(Node):
         _copy_code(folder)
 
     def judge(self, ending: Ending) -> Ending:
-        """Count a rank that served its chief to the end as a success."""
+        """Count a rank that served its chief as a success, and one that hung as that."""
+        if ending != (0, None) and read_hung(self.job.run_dir):
+            return Ending(HANG_EXIT_CODE, None)
         is_served = self._settings.chief and self._has_mark(served(self.world.rank))
         return Ending(0, None) if is_served else ending
+
+    def note_output(self) -> None:
+        """Touch the rank's record now and then, as a sign of life for hang.py."""
+        if time.monotonic() - self._noted_s >= NOTED_S:
+            self._noted_s = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(record_path(self.job.run_dir, self.world.rank))
 
     def save_record(self, record: Record) -> None:
         """Send the record of a rank that is over to the store, then write it for the node's ranks.
@@ -75,6 +93,7 @@ class AzureNode(Node):
         In this order, as they stay no longer than that, and Azure ML ends all when the first has left.
         """
         if record.ended_s is not None:
+            self._tell_of_hang(record)
             if self._uploads:
                 self._mark(_BRINGING)
             if record.exit_code != 0 or not record.rank:
@@ -91,6 +110,15 @@ class AzureNode(Node):
         if code:
             linger(code, lambda: not self._do_others_run(), is_told)
             wait_until(self._are_results_brought, is_told, LINGER_FOR_RESULTS_S)
+
+    def _tell_of_hang(self, record: Record) -> None:
+        hung = read_hung(self.job.run_dir) if record.exit_code else None
+        # Who serves others stands still by nature.
+        serves = record.rank >= self.world.size or (self._settings.chief and record.rank > 0)
+        if hung is not None and (not serves or record.rank in hung.stopped):
+            record.hang_seconds = hung.limit_s
+            record.silent_seconds = hung.silent_s.get(str(record.rank), 0.0)
+            record.was_stopped = record.rank in hung.stopped
 
     def _fetch_metrics(self) -> None:
         """Fetch the lines of earlier attempts, which the program goes on with.

@@ -1,8 +1,9 @@
-"""Tokens of the identity that a node of a cluster acts as; standard library only.
+"""Get tokens of the identity that a job acts as; standard library only.
 
-Azure ML serves them on the node itself: MSI_ENDPOINT, MSI_SECRET and DEFAULT_IDENTITY_CLIENT_ID say
-where and as whom, as azure-identity's AzureMLCredential reads them. Without these the machine's
-instance metadata service is asked.
+Azure ML serves them on the node itself. Of the cluster's identity: MSI_ENDPOINT, MSI_SECRET and
+DEFAULT_IDENTITY_CLIENT_ID say where and as whom, as azure-identity's AzureMLCredential reads them.
+Without these the machine's instance metadata service is asked. Of the person that sent the job
+(`identity: user`): OBO_ENDPOINT, as azure-ai-ml's AzureMLOnBehalfOfCredential asks it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlencode
 
+from jobs.rank.settings import IDENTITY_VARIABLE
+
 STORAGE = "https://storage.azure.com/"
 VAULT = "https://vault.azure.net"
 INSTANCE_METADATA = "http://169.254.169.254"
@@ -22,6 +25,29 @@ TIMEOUT_S = 5.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 # So long before its end a token is replaced.
 MARGIN_S = 600.0
+
+
+# What azure-identity looks for, and this module with it.
+_NODES_OWN = ("MSI_ENDPOINT", "MSI_SECRET", "DEFAULT_IDENTITY_CLIENT_ID", "OBO_ENDPOINT")
+
+
+def with_identity(
+    environ: dict[str, str], *, first_process: str = "/proc/1/environ"
+) -> dict[str, str]:
+    """Give a rank that was told no identity that of its container's first process.
+
+    mpirun starts ranks on other nodes through ssh, whose sessions do not inherit what Azure ML has
+    told the container.
+    """
+    if "MSI_ENDPOINT" in environ or "OBO_ENDPOINT" in environ:
+        return environ
+    try:
+        with open(first_process, "rb") as file:
+            words = file.read().decode(errors="surrogateescape").split("\0")
+    except OSError:
+        return environ
+    told = dict(word.split("=", 1) for word in words if "=" in word)
+    return {**{name: told[name] for name in _NODES_OWN if told.get(name)}, **environ}
 
 
 class RankError(Exception):
@@ -40,6 +66,7 @@ class Identity:
 
     def __init__(self, environ: dict[str, str], *, pauses_s: tuple[float, ...] = PAUSES_S) -> None:
         self._environ, self._pauses_s = environ, pauses_s
+        self._is_user = environ.get(IDENTITY_VARIABLE) == "user"
         # An address that proxies must never see: it is this machine's own.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._tokens: dict[str, tuple[str, float]] = {}
@@ -61,7 +88,7 @@ class Identity:
                 return token
             raise
         except (KeyError, TypeError, ValueError):
-            raise _no_token(resource, "the answer is not a token") from None
+            raise self._no_token(resource, "the answer is not a token") from None
         self._tokens[resource] = token, until_s
         return token
 
@@ -84,10 +111,15 @@ class Identity:
                 why = str(getattr(error, "reason", "") or error) or type(error).__name__
             if pause_s is not None:
                 time.sleep(pause_s)
-        raise _no_token(resource, why)
+        raise self._no_token(resource, why)
 
     def _request(self, resource: str) -> urllib.request.Request:
         environ = self._environ
+        if self._is_user:
+            endpoint = environ.get("OBO_ENDPOINT")
+            if not endpoint:
+                raise self._no_token(resource, "Azure ML has not set OBO_ENDPOINT")
+            return urllib.request.Request(f"{endpoint}?{urlencode({'resource': resource})}")  # noqa: S310
         client_id = environ.get("DEFAULT_IDENTITY_CLIENT_ID", "")
         endpoint, secret = environ.get("MSI_ENDPOINT"), environ.get("MSI_SECRET")
         if endpoint and secret:
@@ -103,7 +135,9 @@ class Identity:
             query[name] = client_id
         return urllib.request.Request(f"{endpoint}?{urlencode(query)}", headers=headers)  # noqa: S310
 
-
-def _no_token(resource: str, why: str) -> RankError:
-    message = f"the cluster's identity gets no token for {resource}: {why}"
-    return RankError(message, "the cluster needs a managed identity: pulumi up sets it")
+    def _no_token(self, resource: str, why: str) -> RankError:
+        if self._is_user:
+            message = f"the job gets no token of its sender for {resource}: {why}"
+            return RankError(message, "send it without `identity: user`, as the cluster's identity")
+        message = f"the cluster's identity gets no token for {resource}: {why}"
+        return RankError(message, "the cluster needs a managed identity: pulumi up sets it")

@@ -74,7 +74,7 @@ class Rank:
             if ending is None:
                 self._find_keras_home()
                 stage = "command"
-                ending = self._node.judge(self._execute(self._command(), is_last=True))
+                ending = self._execute(self._command(), is_last=True)
         except Stopped:
             stage, ending = "setup", Ending(None, signal.SIGTERM)
         return self._leave(stage, ending)
@@ -85,6 +85,7 @@ class Rank:
         return self._leave(stage, Ending(1, None))
 
     def _leave(self, stage: str, ending: Ending) -> int:
+        ending = self._node.judge(ending)
         self._close(stage, ending)
         was_told = self._num_told
         self._node.before_leaving(ending.code, lambda: self._num_told > was_told)
@@ -214,6 +215,7 @@ class Rank:
                     continue
                 if data:
                     self._try(self._log.feed, data)
+                    self._node.note_output()
                 elif data == b"":
                     poller.unregister(output)
                     self._record.output_closed_s = time.monotonic()

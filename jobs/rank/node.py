@@ -30,8 +30,11 @@ class Node:
         copy_tree(f"{self.job.run_dir}/code", folder)
 
     def judge(self, ending: Ending) -> Ending:
-        """Give the ending that the job's command is to be recorded with."""
+        """Give the ending that the rank is to be recorded with."""
         return ending
+
+    def note_output(self) -> None:
+        """Take note that the command has written something; a supervisor sees it by the log."""
 
     def save_record(self, record: Record) -> None:
         """Write the rank's record; the rank is over if `ended_s` is set."""

@@ -12,7 +12,7 @@ from pathlib import Path
 # The file, and what every engine starts ranks by; an engine may add modules.
 PROGRAM_FILE = "rank.pyz"
 RANK_MODULES = (
-    *("main", "folder", "keras_home", "layer", "log", "mask", "memory"),
+    *("main", "flight", "folder", "keras_home", "layer", "log", "mask", "memory"),
     *("node", "placeholders", "record", "world"),
 )
 _MAIN = "import sys\n\nfrom jobs.rank.main import main\n\nsys.exit(main())\n"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 from typing import Any, NamedTuple
 
 from jobs.rank.world import World
+
+_NAME = re.compile(r"[0-9]{5}\.json")
 
 
 class Ending(NamedTuple):
@@ -43,6 +46,9 @@ class Record:
     traceback: str
     traceback_s: float
     out_of_memory: bool
+    hang_seconds: float
+    silent_seconds: float
+    was_stopped: bool
     log_error: str | None
 
     def __init__(self, world: World) -> None:
@@ -92,6 +98,16 @@ def is_running(run_dir: str, rank: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def read_records(run_dir: str) -> list[dict[str, Any]]:
+    """Read the records of a node's ranks, each with `output_s`: when it last wrote (wall clock)."""
+    names = sorted(filter(_NAME.fullmatch, os.listdir(f"{run_dir}/ranks")))
+    return [
+        {**record, "output_s": os.stat(f"{run_dir}/ranks/{name}").st_mtime}
+        for name in names
+        if (record := _read(run_dir, int(name[:5])))
+    ]
 
 
 def _read(run_dir: str, rank: int) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
+# `user` where the job acts as the person that sent it; not set where as its cluster's identity.
+IDENTITY_VARIABLE = "TRAINYARD_IDENTITY"
 # In the run directory: this attempt began without the metrics of those before it.
 UNREAD_METRICS = "metrics-unread"
 
@@ -26,7 +28,8 @@ class Settings(NamedTuple):
 
     `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
     and `runs` are its containers. `env` are the variables whose values hold placeholders, `files` the
-    one file that an input stands for.
+    one file that an input stands for. A run without a sign of life for `hang_s` is ended. `topology` is the
+    series of the node's size, where NCCL has to be told how it is built (topology.py).
     """
 
     run: str
@@ -44,6 +47,8 @@ class Settings(NamedTuple):
     env: Mapping[str, str] = MappingProxyType({})
     files: Mapping[str, str] = MappingProxyType({})
     requirements: str | None = None
+    hang_s: float | None = None
+    topology: str | None = None
 
 
 def read_settings(environ: dict[str, str]) -> Settings:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from jobs.rank.flight import flight_environment
+
 DEFAULT_MASTER_PORT = "6105"  # the one that Azure ML's own guide uses
 
 
@@ -142,6 +144,7 @@ def rank_environment(environ: dict[str, str], world: World, job: RankJob) -> dic
     )
     if "TORCHELASTIC_RESTART_COUNT" in env:
         env.setdefault("TORCHELASTIC_RUN_ID", os.path.basename(run_dir))
+        env = {**flight_environment(run_dir), **env}
         env.update(_elastic(world))
     for name, path in job.inputs.items():
         env[f"TRAINYARD_INPUT_{name.upper()}"] = path

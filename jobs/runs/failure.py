@@ -42,6 +42,7 @@ ELSEWHERE = re.compile(
     r"|^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
     r"|pymongo|paramiko|concurrent\.futures)\."
 )
+UNSEEN_CPU = 0.3  # neither busy nor idle
 LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps to less by itself
 # faulthandler's last line; its word for a main thread whose Python has ended; ours for that.
 MODULES = re.compile(r"\n+Extension modules: .*")
@@ -52,7 +53,10 @@ FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULT
 
 
 class RankReport(Struct, frozen=True, kw_only=True):
-    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank. Times are of the monotonic clock."""
+    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank. Times are of the monotonic clock.
+
+    `hang_seconds` is the limit by which its node ended it (rank/hang.py), with what was seen of it before.
+    """
 
     rank: int
     node: int = 0
@@ -72,6 +76,9 @@ class RankReport(Struct, frozen=True, kw_only=True):
     traceback_s: float | None = None
     last_lines: str = ""
     log_error: str | None = None
+    hang_seconds: float | None = None
+    silent_seconds: float = 0.0
+    was_stopped: bool = False
 
     @property
     def has_failed(self) -> bool:
@@ -140,8 +147,11 @@ class Sign(Struct, frozen=True, kw_only=True):
 def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> RankError | None:
     """Find the rank whose failure came first; None if none failed by itself.
 
-    `stopped_s` is when the gang began to end the others: what shows later was done by that.
+    `stopped_s` is when the gang began to end the others: what shows later was done by that. Ranks
+    that their nodes ended because the run hung failed together: the one that the others waited for counts.
     """
+    if any(each.hang_seconds is not None for each in reports):
+        return _ended_hanging([each for each in reports if each.hang_seconds is not None])
     failed = [each for each in reports if each.has_failed]
     own = [each for each in failed if _failed_by_itself(each, stopped_s)]
     if not own:
@@ -380,6 +390,25 @@ def hang_error(report: RankReport, limit_s: float, why: str) -> RankError:
         traceback=report.traceback,
         exit_code=HANG_EXIT_CODE,
     )
+
+
+def _ended_hanging(reports: Sequence[RankReport]) -> RankError:
+    """Name the rank that held up the others, by what nodes without a supervisor saw of theirs."""
+    signs = [
+        Sign(
+            rank=each.rank,
+            is_stopped=each.was_stopped,
+            has_exited=False,
+            has_closed_output=False,
+            cpu=UNSEEN_CPU,
+            silent_s=each.silent_seconds,
+            is_in_collective=is_in_collective(each.traceback),
+        )
+        for each in reports
+    ]
+    rank, why = name_hanging(signs, "none")
+    report = next(each for each in reports if each.rank == rank)
+    return hang_error(report, report.hang_seconds or 0, why)
 
 
 def stalled_error(report: RankReport) -> RankError:

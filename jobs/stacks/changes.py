@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
@@ -24,6 +25,9 @@ _QUOTED_URN = re.compile(r'"(urn:pulumi:[^"]+)"')
 _PREVIEW_FAILED = "preview failed"
 # The engine's reason for what is made again with another resource.
 _WITH_ANOTHER = "replaceWith"
+_COMPUTE = ":Compute"
+_IDENTITY = ":UserAssignedIdentity"
+_ROLE = ":RoleAssignment"
 _CRASHED = "an unhandled error occurred"
 # What a resource of a kind holds, by module and kind of Pulumi's type. Gone in either case, a new one begins empty.
 _HELD = {
@@ -57,6 +61,9 @@ _GIVEN = {
     "authorization:RoleDefinition": "the access that is given by it",
     "authorization:ManagementLockByScope": "protection from deletion",
     "authorization:ManagementLockAtResourceLevel": "protection from deletion",
+    "authorization:PolicyAssignment": "what Azure refuses or reports in the group by it",
+    "monitor:ActionGroup": "the mails of the alerts",
+    "monitor:MetricAlert": "the alert",
     "consumption:Budget": "warnings about the budget",
     "monitor:DiagnosticSetting": "the audit log of its resource",
     "storage:ManagementPolicy": "deletion of temporary files and old checkpoints",
@@ -118,8 +125,10 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
     resources = _resources(said.steps, protected)
     gone = [each for each in resources if each.change and each.id and not each.is_retained]
     losses: list[Loss] = []
+    holders = {one.urn: _holders(one, gone) for one in gone}
     for each in resources:
-        around = sorted((one for one in gone if one.holds(each)), key=lambda one: len(one.id))
+        found = holders[each.urn] if each.urn in holders else _holders(each, gone)
+        around = sorted(found, key=lambda one: len(holders[one.urn]))
         if each.change is not None or around:
             losses.append(_loss(each, around, allowed))
     known = {name for each in resources for name in each.names}
@@ -171,10 +180,17 @@ class _Resource(Struct, frozen=True, kw_only=True):
     id: str
     is_protected: bool
     is_retained: bool
+    uses: frozenset[str]
+    serves: frozenset[str]
 
     def holds(self, other: _Resource) -> bool:
-        """Tell whether the other one is inside this one, by Azure's ids."""
-        return other.id.lower().startswith(f"{self.id.lower()}/")
+        """Tell whether the other one is inside this one by Azure's ids, or serves it alone.
+
+        A cluster's identity that goes with the cluster serves it, and so do that identity's roles.
+        """
+        if other.id.lower().startswith(f"{self.id.lower()}/"):
+            return True
+        return other.change is not None and bool(self.uses & other.serves)
 
 
 def _find_protected(said: Preview, stack: str) -> dict[str, _Lost]:
@@ -234,7 +250,58 @@ def _resource(urn: str, steps: Sequence[Step], protected: Mapping[str, _Lost]) -
         id=old.id,
         is_protected=urn in protected,
         is_retained=old.retain_on_delete,
+        uses=_uses(old),
+        serves=_serves(old),
     )
+
+
+class _Identities(Struct, frozen=True, kw_only=True, rename="camel"):
+    user_assigned_identities: tuple[str, ...] = ()
+
+
+class _Linked(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The properties by which clusters, identities and roles name one another."""
+
+    identity: _Identities | None = None
+    principal_id: str = ""
+
+
+def _uses(state: ResourceState) -> frozenset[str]:
+    """List what stands for the identities of a cluster, and for the roles of an identity."""
+    if state.type.endswith(_COMPUTE):
+        identity = _decode_links(state.inputs).identity
+        return (
+            frozenset(each.lower() for each in identity.user_assigned_identities)
+            if identity
+            else frozenset()
+        )
+    if state.type.endswith(_IDENTITY):
+        return frozenset({_decode_links(state.outputs).principal_id} - {""})
+    return frozenset()
+
+
+def _serves(state: ResourceState) -> frozenset[str]:
+    if state.type.endswith(_IDENTITY):
+        return frozenset({state.id.lower()})
+    if state.type.endswith(_ROLE):
+        return frozenset({_decode_links(state.inputs).principal_id} - {""})
+    return frozenset()
+
+
+def _decode_links(properties: msgspec.Raw) -> _Linked:
+    try:
+        return msgspec.json.decode(properties, type=_Linked)
+    except msgspec.DecodeError:
+        # Written by a provider of another version.
+        return _Linked()
+
+
+def _holders(each: _Resource, gone: Sequence[_Resource]) -> list[_Resource]:
+    """List the lost resources that one is inside of, by one step or several."""
+    found = [one for one in gone if one.holds(each)]
+    for one in found:
+        found += [two for two in gone if two.holds(one) and two not in found]
+    return found
 
 
 def _names(name: str, parent: str) -> list[str]:

@@ -11,9 +11,21 @@ from jobs.stacks.reachability import PartCheck
 
 
 def parts_table(parts: Sequence[PartCheck]) -> str:
-    """Lay out the parts and whether each can be used."""
-    rows = [[each.part, "ok" if each.ok else "FAILED", each.detail] for each in parts]
-    return console.table(["PART", "STATE", "DETAIL"], rows)
+    """Lay out the parts and whether each can be used; then what mends those that cannot."""
+    rows = [[each.part, _state(each), each.detail] for each in parts]
+    laid = console.table(["PART", "STATE", "DETAIL"], rows)
+    mends: dict[str, list[str]] = {}
+    for each in parts:
+        if each.mend:
+            mends.setdefault(each.mend, []).append(each.part)
+    lines = [f"{', '.join(names)}: {mend}" for mend, names in mends.items()]
+    return "\n".join([laid, "", "to mend it:", *lines]) if lines else laid
+
+
+def _state(check: PartCheck) -> str:
+    if not check.known:
+        return "unknown"
+    return "ok" if check.ok else "FAILED"
 
 
 def environment_text(environment: Environment) -> str:

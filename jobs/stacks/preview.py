@@ -23,6 +23,7 @@ class ResourceState(Struct, frozen=True, kw_only=True, rename="camel"):
     custom: bool = False
     retain_on_delete: bool = False
     inputs: msgspec.Raw = msgspec.Raw(b"{}")
+    outputs: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class Step(Struct, frozen=True, kw_only=True, rename="camel"):

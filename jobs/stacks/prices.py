@@ -51,7 +51,7 @@ def with_list_prices(environment: Environment) -> Environment:
     }
     if environment.workspace.is_folder or not unpriced:
         return environment
-    known = _known_prices(environment.location, {each.size for each in unpriced.values()})
+    known = list_prices(environment.location, {each.size for each in unpriced.values()})
     priced = {name: _priced(each, known) for name, each in unpriced.items()}
     return structs.replace(environment, clusters=environment.clusters | priced)
 
@@ -84,7 +84,8 @@ class _Memory(Struct, frozen=True, kw_only=True):
     sizes: dict[str, _Asked] = {}
 
 
-def _known_prices(region: str, sizes: Collection[str]) -> _Known:
+def list_prices(region: str, sizes: Collection[str]) -> _Known:
+    """Give the known prices of sizes in a region, by size and priority."""
     listed = _read_table(region, sizes)
     known: _Known = {(size, "dedicated"): price for size, price in listed.items()}
     memory = _recall(region)
@@ -103,18 +104,28 @@ def _known_prices(region: str, sizes: Collection[str]) -> _Known:
     return known
 
 
+def listed_prices(region: str) -> dict[str, ListPrice | None]:
+    """Give all sizes of the table with their prices in a region; None where Azure has no price."""
+    as_of, names, cells = _read_lines(region)
+    cells += [""] * (len(names) - len(cells))
+    return {
+        name: ListPrice(amount=float(cell), as_of=as_of) if cell else None
+        for name, cell in zip(names[1:], cells[1:], strict=True)
+    }
+
+
 def _read_table(region: str, sizes: Collection[str]) -> dict[str, ListPrice]:
+    listed = listed_prices(region)
+    return {name: price for name, price in listed.items() if name in sizes and price}
+
+
+def _read_lines(region: str) -> tuple[str, list[str], list[str]]:
     """Parse the table: remarks, the day, the sizes, and then a line a region."""
     with _TABLE.open(encoding="utf-8") as file:
         lines = (line.rstrip("\n").split(",") for line in file if line[0] != "#")
         _, as_of = next(lines)
         names = next(lines)
-        cells = next((line for line in lines if line[0] == region), list[str]())
-    return {
-        name: ListPrice(amount=float(cell), as_of=as_of)
-        for name, cell in zip(names, cells, strict=False)
-        if name in sizes and cell
-    }
+        return as_of, names, next((line for line in lines if line[0] == region), list[str]())
 
 
 def _refreshed(memory: _Memory, region: str, sizes: Collection[str]) -> _Memory:

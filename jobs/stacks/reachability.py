@@ -33,12 +33,17 @@ BLOB_VERSION = "2023-11-03"
 _NO_SIGN_IN = {"AuthenticationFailed", "NoAuthenticationInformation"}
 
 
-class PartCheck(Struct, frozen=True, kw_only=True):
-    """A part of the environment, its usability and the finding."""
+class PartCheck(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of the environment, its usability, the finding and the command that mends it.
+
+    Not `known` is a part that nobody could be asked about; `ok` is False then, too.
+    """
 
     part: str
     ok: bool
     detail: str
+    known: bool = True
+    mend: str = ""
 
 
 def check_environment(environment: Environment) -> list[PartCheck]:

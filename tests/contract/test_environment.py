@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from infra import outputs
 from infra.local.platform import LocalPlatform
@@ -31,6 +31,7 @@ from tests.infra.cloud_declared import (
     STACKS,
     SUBSCRIPTION,
     declare_stack,
+    discovery_url,
     environment_of,
     settings_of,
 )
@@ -118,9 +119,9 @@ def test_jobs_reads_infras_output_value_by_value(settings):
 
 def as_infra_writes(environment):
     """Without names of datastores: a stack calls them as their containers."""
-    storage = msgspec.to_builtins(environment.storage)
-    assert storage.pop("datastores") == {}
-    return msgspec.to_builtins(environment) | {"storage": storage}
+    written = json.loads(msgspec.json.encode(environment))
+    assert written["storage"].pop("datastores") == {}
+    return written
 
 
 def test_infra_writes_every_field_and_only_fields_of_the_struct(settings):
@@ -136,6 +137,7 @@ def test_the_output_of_a_cloud_stack_is_valid_and_read_value_by_value(stack, sch
     environment = parse_environment(json.dumps(output).encode(), "the test")
     assert as_infra_writes(environment) == output
 
+    declared = {each.type.rpartition("services:")[2]: each.inputs for each in declare_stack(stack)}
     account = environment.storage.account
     group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{environment.resource_group}"
     assert environment == Environment(
@@ -149,7 +151,7 @@ def test_the_output_of_a_cloud_stack_is_valid_and_read_value_by_value(stack, sch
             name=environment.workspace.name,
             id=f"{group}/providers/Microsoft.MachineLearningServices/workspaces/"
             f"{environment.workspace.name}",
-            endpoint=f"https://{settings.location}.api.azureml.ms",
+            endpoint=discovery_url(declared["Workspace"]).removesuffix("/discovery"),
         ),
         storage=Storage(
             account=account,
@@ -160,6 +162,7 @@ def test_the_output_of_a_cloud_stack_is_valid_and_read_value_by_value(stack, sch
         key_vault=environment.key_vault,
         clusters=environment.clusters,
         images=dict(settings.images),
+        network=settings.network,
     )
     assert environment.registry is not None
     assert environment.registry.login_server.endswith(".azurecr.io")
@@ -193,9 +196,9 @@ def test_the_output_of_a_cloud_stack_names_what_the_stack_declares(stack):
     assert {environment["storage"]["account"]} == accounts
     assert environment["resource_group"] == declared["ResourceGroup"]["resourceGroupName"]
     vault = declared["Vault"]["vaultName"]
-    assert environment["key_vault"]["uri"] == f"https://{vault}.vault.azure.net/"
+    assert environment["key_vault"]["uri"] == f"https://{vault}-as-azure-says.vault.azure.net/"
     registry = declared["Registry"]["registryName"]
-    assert environment["registry"]["login_server"] == f"{registry}.azurecr.io"
+    assert environment["registry"]["login_server"] == f"{registry}-as-azure-says.azurecr.io"
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from jobs.contracts.errors import EnvironmentFailure
 from tests.fakes import azure_native
+from tests.fakes.azure_native import existing
 from tools.project import Project
 
 COPIED = ("Pulumi.yaml", "infra/__main__.py")
@@ -33,9 +34,10 @@ def preview(project: Project, stack: str, folder: Path) -> Preview:
     `folder`, empty, holds a copy of what Pulumi reads, the state and the stand-in's subscription.
     Raises EnvironmentFailure with what the engine said.
     """
-    _copy_project(project, stack, folder)
+    settings = _copy_project(project, stack, folder)
     azure_native.install(folder / "plugin", python=sys.executable, judging=False)
     (folder / "azure").mkdir()
+    existing.put_settings(folder / "azure", settings.get("trainyard:existing", {}))
     (folder / "state").mkdir()
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PULUMI_", "TRAINYARD_"))}
     env = {
@@ -59,12 +61,13 @@ def preview(project: Project, stack: str, folder: Path) -> Preview:
         resources=tuple(
             state if state["urn"] not in outputs else {**state, "outputs": outputs[state["urn"]]}
             for step in steps
-            if (state := step.get("newState")) is not None
+            # The engine asks no rule about what a stack only reads.
+            if (state := step.get("newState")) is not None and not state.get("external")
         )
     )
 
 
-def _copy_project(project: Project, stack: str, folder: Path) -> None:
+def _copy_project(project: Project, stack: str, folder: Path) -> dict[str, Any]:
     import yaml
 
     for name in COPIED:
@@ -79,6 +82,7 @@ def _copy_project(project: Project, stack: str, folder: Path) -> None:
         "config", {}
     )
     (folder / settings.name).write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
+    return config
 
 
 def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:

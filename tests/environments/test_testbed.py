@@ -10,7 +10,7 @@ from tests.environments import testbed
 def bare(monkeypatch):
     """A machine of Debian that has everything but what a test takes away."""
     monkeypatch.setattr(testbed, "PACKAGES", {"sh": "dash"})
-    monkeypatch.setattr(testbed, "REGISTRY", "sh")
+    monkeypatch.setattr(testbed, "SERVERS", {})
     monkeypatch.setattr(testbed, "OF_SET_UP", ("pytorch", "tensorflow", "tensorflow-keras2"))
     monkeypatch.setattr(testbed, "is_debian", lambda: True)
     monkeypatch.setattr(testbed.os, "geteuid", lambda: 0)
@@ -51,12 +51,12 @@ def test_without_root_it_says_what_will_be_skipped(bare, capsys):
     )
 
 
-def test_a_registry_that_cannot_be_had_is_told_and_does_not_fail(bare, capsys):
-    bare.setattr(testbed, "REGISTRY", "no-such-package-anywhere")
+def test_a_server_that_cannot_be_had_is_told_and_does_not_fail(bare, capsys):
+    bare.setattr(testbed, "SERVERS", {("no-such-package-anywhere",): "usr/bin/no-such-server"})
     assert testbed.main() == 0
     said = capsys.readouterr().out
-    assert "the registry that only a test needs FAILED" in said
-    assert said.endswith("the test that needs it will be skipped\n")
+    assert "no-such-server, which only tests need FAILED" in said
+    assert said.endswith("the tests that need no-such-server will be skipped\n")
 
 
 def test_a_runtime_that_set_up_does_not_make_is_made_saying_so(bare, capsys):

@@ -1,7 +1,7 @@
 """Installs what only tests need, where that is possible: `python3 -m tests.environments.testbed`.
 
-Debian packages, a container registry's program, and the runtimes that set-up does not make. Never
-a reason to fail: a test whose tool is missing says so and is skipped.
+Debian packages, the programs of a container registry and of an ssh server, and the runtimes that set-up
+does not make. Never a reason to fail: a test whose tool is missing says so and is skipped.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
@@ -27,8 +28,12 @@ PACKAGES = {
     "strace": "strace",
     "unshare": "util-linux",
 }
-# Its installation would start a service that listens on every address, so it is only unpacked.
-REGISTRY = "docker-registry"
+# Their installation would start services that listen on every address, so they are only unpacked:
+# packages, and the program that they are unpacked for.
+SERVERS = {
+    ("docker-registry",): "usr/bin/docker-registry",
+    ("openssh-server", "libwrap0"): "usr/sbin/sshd",
+}
 
 
 def main() -> int:
@@ -36,7 +41,7 @@ def main() -> int:
     project = this_project(os.environ)
     with Phases(sys.stdout, environ=os.environ) as phases:
         lay_packages(project, phases)
-        lay_registry(project, phases)
+        lay_servers(project, phases)
         lay_runtimes(project, phases)
     return 0
 
@@ -76,31 +81,32 @@ def install(project: Project, packages: list[str]) -> None:
         run_logged(command, what=" ".join(command[:2]), log=log, env=env)
 
 
-def lay_registry(project: Project, phases: Phases) -> None:
-    """Unpack the registry that images are pushed to in a test."""
+def lay_servers(project: Project, phases: Phases) -> None:
+    """Unpack the servers that tests push images to, and start ranks over."""
     folder = project.state / "testbed"
-    if not is_debian() or shutil.which(REGISTRY) or (folder / "usr" / "bin" / REGISTRY).exists():
-        return
+    for packages, program in SERVERS.items():
+        if is_debian() and not (folder / program).exists():
+            name = Path(program).name
+            try:
+                with phases.phase(f"{name}, which only tests need"):
+                    unpack(project, packages, folder)
+            except LaunchError as error:
+                phases.say(f"{error.message}\nthe tests that need {name} will be skipped")
+
+
+def unpack(project: Project, packages: Sequence[str], folder: Path) -> None:
+    """Fetch packages and lay their files into a folder, without installing them."""
     archives = project.state / "testbed.archives"
     shutil.rmtree(archives, ignore_errors=True)
     archives.mkdir(parents=True)
-    log = project.log("testbed-registry")
+    log = project.log("testbed-servers")
+    # apt's own user may not enter the folder.
+    options = ("-q", "-o", "APT::Sandbox::User=root")
     try:
-        with phases.phase("the registry that only a test needs"):
-            run_logged(
-                [
-                    *("apt-get", "download", "-q", REGISTRY),
-                    # apt's own user may not enter the folder.
-                    *("-o", "APT::Sandbox::User=root"),
-                ],
-                what="apt-get",
-                log=log,
-                cwd=archives,
-            )
-            (archive,) = archives.glob("*.deb")
+        download = ["apt-get", "download", *options, *packages]
+        run_logged(download, what="apt-get", log=log, cwd=archives)
+        for archive in archives.glob("*.deb"):
             run_logged(["dpkg-deb", "-x", archive, folder], what="dpkg-deb", log=log)
-    except LaunchError as error:
-        phases.say(f"{error.message}\nthe test that needs it will be skipped")
     finally:
         shutil.rmtree(archives, ignore_errors=True)
 

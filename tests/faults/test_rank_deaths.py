@@ -144,6 +144,28 @@ time.sleep(3600)
     assert HANGS[way] in error.message
 
 
+def test_hanging_ranks_of_torch_leave_their_flight_records(gangs: Gangs) -> None:
+    """The program makes the pipe that torch makes over NCCL, and writes when something comes."""
+    program = """
+import os, time
+rank = os.environ["RANK"]
+pipe = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + rank + ".pipe"
+os.mkfifo(pipe)
+pipe = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+while not os.read(pipe, 10):
+    time.sleep(0.1)
+with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + rank, "w") as record:
+    record.write("collectives")
+time.sleep(3600)
+"""
+    env = {"TORCHELASTIC_RESTART_COUNT": "0"}
+    handle = gangs.python(program, hang_s=2.0, env=env)
+    assert gangs.wait(handle).exit_code == 124
+    outputs = Path(handle.run_dir) / "outputs"
+    found = {path.name: path.read_text() for path in outputs.iterdir()}
+    assert found == {f"nccl-flight-record-rank-{rank}": "collectives" for rank in (0, 1)}
+
+
 def test_rank_that_leaves_early_is_no_failure_when_the_rest_finishes(gangs: Gangs) -> None:
     program = "import os, time; time.sleep(0.5 * int(os.environ['RANK']))"
     handle = gangs.python(program, processes_per_node=3)

@@ -74,17 +74,35 @@ def _declare(stack: str, changed: str) -> tuple[dict[str, Any], list[Declared]]:
     def program() -> dict[str, Any]:
         return outputs.cloud_environment(CloudPlatform("cloud", settings))
 
-    environment, declared = declare(program, stack=stack, answers=ANSWERS, outputs_of=_outputs_of)
+    environment, declared = declare(program, stack=stack, answers=ANSWERS, outputs_of=answers_of)
     return json.loads(json.dumps(environment)), declared
 
 
-def _outputs_of(declared: Declared) -> dict[str, Any]:
+def answers_of(declared: Declared) -> dict[str, Any]:
     """Invent the outputs that only Azure knows and the program passes on, such as principal ids."""
     if declared.type.endswith(":UserAssignedIdentity"):
         return {"principalId": f"principal-of-{declared.name}"}
-    if "identity" in declared.inputs:
+    found: dict[str, Any] = {}
+    inputs = declared.inputs
+    if "identity" in inputs:
         # Sent as a list, given back as a mapping; the SDK minds.
-        identity = declared.inputs["identity"]
+        identity = inputs["identity"]
         ids = {each: {} for each in identity["userAssignedIdentities"]}
-        return {"identity": identity | {"userAssignedIdentities": ids}}
-    return {}
+        found |= {"identity": identity | {"userAssignedIdentities": ids}}
+    match declared.type.removeprefix("azure-native:"):
+        case "machinelearningservices:Workspace":
+            found["discoveryUrl"] = discovery_url(inputs)
+        case "keyvault:Vault":
+            uri = f"https://{inputs['vaultName']}-as-azure-says.vault.azure.net/"
+            found["properties"] = inputs["properties"] | {"vaultUri": uri}
+        case "containerregistry:Registry":
+            found["loginServer"] = f"{inputs['registryName']}-as-azure-says.azurecr.io"
+        case _:
+            pass
+    return found
+
+
+def discovery_url(inputs: dict[str, Any]) -> str:
+    """Where Azure says that a workspace is: a private one has a host of its own."""
+    own = f"{TENANT}.workspace." if inputs["publicNetworkAccess"] == "Disabled" else ""
+    return f"https://{own}{inputs['location']}.api.azureml.ms/discovery"

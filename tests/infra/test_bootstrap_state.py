@@ -17,7 +17,7 @@ from infra import bootstrap_state
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 GROUP = "aaaaaaaa-2222-3333-4444-555555555555"
 ME = "bbbbbbbb-2222-3333-4444-555555555555"
-ARGUMENTS = ["--name", "yard", "--location", "westeurope", "--allow-ip", "203.0.113.7"]
+ARGUMENTS = ["--name", "yard", "--location", "swedencentral", "--allow-ip", "203.0.113.7"]
 NUM_STEPS = 13
 
 # An `az` whose cloud is a folder with a file for each thing: it keeps what made the thing, needs

@@ -9,22 +9,35 @@ from pathlib import Path
 import pytest
 
 from infra.cloud.settings import (
+    AddressSettings,
+    AlertSettings,
     BudgetSettings,
     CloudClusterSettings,
     CloudSettings,
+    ExistingSettings,
     PeopleSettings,
     doubts,
 )
-from infra.sections import SettingsError
+from infra.models import SettingsError
 from infra.settings import parse_settings
-from tests.infra.cloud_declared import STACKS, settings_of
+from infra.skus import Size
+from tests.infra.cloud_declared import STACKS, environment_of, settings_of
 
 PINNED = f"crx.azurecr.io/pytorch@sha256:{'0' * 64}"
 GROUP = "aaaaaaaa-0000-4000-8000-000000000001"
+DECLARE = "keep it and declare its `gpus` and `vcpus` a node (`rdma: true` with InfiniBand)"
+SUBSCRIPTION = "/subscriptions/bbbbbbbb-0000-4000-8000-000000000001"
+SHARED = f"{SUBSCRIPTION}/resourceGroups/rg-hub/providers"
+HUB = f"{SHARED}/Microsoft.Network/virtualNetworks/hub"
+SUBNET = f"{HUB}/subnets/endpoints"
+BLOB = "privatelink.blob.core.windows.net"
+TAG = "name of a tag (128 characters, none of <>%&\\?/; microsoft, azure and windows begin none)"
+KV = "/subscriptions/ID/resourceGroups/NAME/providers/Microsoft.KeyVault/vaults/NAME"
+NEW = {"size": "Standard_NC8x_v9", "gpus": 8, "vcpus": 64}
 GPU = {"size": "Standard_NC4as_T4_v3", "priority": "low_priority", "max_nodes": 2, "idle_s": 120}
 CONFIG = {
     "engine": "azureml",
-    "location": "westeurope",
+    "location": "swedencentral",
     "name": "yard",
     "owner": "ada@example.org",
     "network": "public",
@@ -62,16 +75,24 @@ def test_good_settings_become_types():
                 "priority": "dedicated",
                 "min_nodes": 2,
                 "processes_per_node": 4,
+                "identity": "jobs",
+                "secrets": [],
+                "read": ["data", "runs"],
+                "write": ["runs", "data"],
             },
         },
         "images": {"pytorch": PINNED},
         "secrets": ["wandb-key"],
         "people": {"practitioners": [GROUP], "operators": [GROUP]},
+        "tags": {"cost-center": "42"},
+        "alerts": {"mails": ["night@example.org"]},
+        "existing": {"registry": f"{SHARED}/Microsoft.ContainerRegistry/registries/shared"},
+        "role_wait_s": 0,
     }
     assert parse(CONFIG | more, "dev-alice") == CloudSettings(
         stack="dev-alice",
         stage="dev",
-        location="westeurope",
+        location="swedencentral",
         name="yard",
         owner="ada@example.org",
         generation=3,
@@ -88,6 +109,8 @@ def test_good_settings_become_types():
                 max_nodes=2,
                 idle_s=120,
                 processes_per_node=1,
+                identity="gpu",
+                secrets=("wandb-key",),
             ),
             "cpu": CloudClusterSettings(
                 size="Standard_D4ds_v4",
@@ -96,11 +119,21 @@ def test_good_settings_become_types():
                 max_nodes=2,
                 idle_s=120,
                 processes_per_node=4,
+                identity="jobs",
+                secrets=(),
+                read=("data", "runs"),
+                write=("runs", "data"),
             ),
         },
         images={"pytorch": PINNED},
         secrets=("wandb-key",),
         people=PeopleSettings(practitioners=(GROUP,), operators=(GROUP,), readers=()),
+        tags={"cost-center": "42"},
+        alerts=AlertSettings(mails=("night@example.org",)),
+        existing=ExistingSettings(
+            registry=f"{SHARED}/Microsoft.ContainerRegistry/registries/shared"
+        ),
+        role_wait_s=0,
     )
 
 
@@ -109,6 +142,10 @@ def test_what_may_be_left_out_has_its_default():
     assert settings.generation == 1
     assert settings.budget.contacts == ("ada@example.org",)
     assert (settings.images, settings.secrets, settings.people) == ({}, (), PeopleSettings())
+    assert (settings.tags, settings.existing, settings.role_wait_s) == ({}, ExistingSettings(), 300)
+    assert settings.alerts == AlertSettings(mails=("ada@example.org",))
+    # A public stack makes no network.
+    assert settings.addresses == AddressSettings()
     eight = GPU | {"size": "Standard_ND96asr_v4"}
     clusters = parse(CONFIG | {"clusters": {"gpu": eight}}, "dev").clusters
     assert clusters["gpu"].processes_per_node == 8
@@ -130,7 +167,7 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"engine": "azure"}, 'engine: "azure" is not one of: local, azureml'),
+        ({"engine": "azure"}, 'engine: "azure" is not one of: azureml, local'),
         ({"location": "West Europe"}, "location: 'West Europe' is not a region of Azure; hint: westeurope"),
         ({"location": "westeuorpe"}, "location: 'westeuorpe' is not a region of Azure; hint: westeurope"),
         ({"name": "y"}, 'name: "y" is not a valid name (2 to 8 small letters and digits, a letter first: it begins names)'),
@@ -138,11 +175,11 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
         ({"owner": "ada"}, 'owner: "ada" is not a valid mail address'),
         ({"owner": 250 * "a" + "@b.example"}, f'owner: "{250 * "a"}@b.example" is not a valid mail address'),
         ({"generation": 0}, "generation: 0 is not between 1 and 99"),
-        ({"network": "open"}, 'network: "open" is not one of: public, private'),
+        ({"network": "open"}, 'network: "open" is not one of: private, public'),
         ({"network": "private"}, "allowed_ips: a private network has no public access; remove the key"),
         ({"allowed_ips": "8.8.8.8"}, 'allowed_ips: "8.8.8.8" is not a list'),
-        ({"allowed_ips": ["x"]}, 'allowed_ips[0]: "x" is not a valid IPv4 address or range (8.8.8.0/24)'),
-        ({"allowed_ips": ["8.8.8.256"]}, "allowed_ips[0]: 8.8.8.256 is not a valid IPv4 address or range"),
+        ({"allowed_ips": ["x"]}, 'allowed_ips[0]: "x" is not an IPv4 address or range (8.8.8.0/24)'),
+        ({"allowed_ips": ["8.8.8.256"]}, 'allowed_ips[0]: "8.8.8.256" is not an IPv4 address or range (8.8.8.0/24)'),
         ({"allowed_ips": ["8.8.8.8", "8.8.8.8"]}, 'allowed_ips[1]: "8.8.8.8" is there twice'),
         ({"allowed_ips": ["10.0.0.0/24"]}, "allowed_ips[0]: 10.0.0.0/24 is not public: Azure sees the address of your way into the internet"),
         ({"allowed_ips": ["8.8.8.8/31"]}, "allowed_ips[0]: 8.8.8.8/31 is too narrow for a range: Azure Storage takes its addresses one by one"),
@@ -154,7 +191,7 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
         ({"images": {"py torch": PINNED}}, "images.py torch: is not a valid name (small letters, digits, dashes; 32 at most)"),
         ({"budget": {"monthly_amount": 0}}, "budget.monthly_amount: 0 is not between 1 and 10000000"),
         ({"budget": {"monthly_amount": 1, "amount": 2}}, "budget.amount: unknown key, did you mean `monthly_amount`?"),
-        ({"clusters": {}}, "clusters: names no cluster"),
+        ({"clusters": {}}, "clusters: is empty"),
         ({"clusters": {"tencharsxx": GPU}}, "clusters.tencharsxx: is not a valid cluster name (9 small letters, digits, dashes; a letter first)"),
         ({"clusters": {"gpu-": GPU}}, "clusters.gpu-: is not a valid cluster name (9 small letters, digits, dashes; a letter first)"),
         ({"clusters": {"gpu": GPU | {"max_nodes": 0}}}, "clusters.gpu.max_nodes: 0 is not between 1 and 1000"),
@@ -164,17 +201,130 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
         ({"clusters": {"gpu": GPU | {"priority": "spot"}}}, 'clusters.gpu.priority: "spot" is not one of: dedicated, low_priority'),
         ({"clusters": {"gpu": GPU | {"sise": 1}}}, "clusters.gpu.sise: unknown key, did you mean `size`?"),
         ({"clusters": {"gpu": GPU | {"size": "Standard_NC6"}}}, "clusters.gpu.size: Standard_NC6 retired on 2023-08-31; hint: Standard_NC4as_T4_v3"),
-        ({"clusters": {"gpu": GPU | {"size": "Standard_NC4as_T4_v2"}}}, "clusters.gpu.size: 'Standard_NC4as_T4_v2' is not a size that clusters can have; hint: Standard_NC4as_T4_v3"),
+        ({"clusters": {"gpu": GPU | {"size": "Standard_NC4as_T4_v2"}}}, f"clusters.gpu.size: 'Standard_NC4as_T4_v2' is not in the table of sizes; hint: Standard_NC4as_T4_v3, or {DECLARE}"),
         ({"images": {"pytorch": "crx.azurecr.io/pytorch:1"}}, "images.pytorch: crx.azurecr.io/pytorch:1 is not pinned (`launch image push` prints NAME@sha256:...)"),
         ({"secrets": ["a_b"]}, 'secrets[0]: "a_b" is not a valid name of a secret (letters, digits, dashes)'),
         ({"secrets": ["key", "KEY"]}, 'secrets[1]: "KEY" is there twice'),
         ({"people": {"readers": ["ada"]}}, 'people.readers[0]: "ada" is not a valid object id of an Entra group (a GUID)'),
         ({"people": {"writers": []}}, "people.writers: unknown key, did you mean `practitioners`?"),
+        ({"secrets": ["a", "B", "b"]}, 'secrets[2]: "b" is there twice'),
+        ({"role_wait_s": -1}, "role_wait_s: -1 is not between 0 and 3600"),
+        ({"tags": {"cost": 42}}, 'tags.cost: 42 is not a valid text of a tag (1 to 256 characters; a number in quotes)'),
+        ({"tags": {"a/b": "x"}}, f"tags.a/b: is not a valid {TAG}"),
+        ({"tags": {"Microsoft.x": "x"}}, f"tags.Microsoft.x: is not a valid {TAG}"),
+        ({"tags": {129 * "a": "x"}}, f"tags.{129 * 'a'}: is not a valid {TAG}"),
+        ({"tags": {"Owner": "x"}}, "tags.Owner: the stack sets this tag itself"),
+        ({"tags": {"a": "x", "A": "x"}}, "tags.A: is there twice: Azure compares names of tags without case"),
+        ({"tags": {f"t{each}": "x" for each in range(45)}}, "tags: 45 are more than the 44 that Azure takes beside the stack's"),
+        ({"addresses": {"network": "10.20.0.0/24"}}, "addresses.network: a public stack has no network of its own; remove the key"),
+        ({"existing": {"endpoints_subnet": SUBNET}}, "existing.endpoints_subnet: a public stack has no network of its own; remove the key"),
+        ({"existing": {"key_vault": HUB}}, f'existing.key_vault: "{HUB}" is not a valid id of such a resource ({KV})'),
+        ({"existing": {"resource_group": HUB}}, f'existing.resource_group: "{HUB}" is not a valid id of a resource group (/subscriptions/ID/resourceGroups/NAME)'),
+        ({"existing": {"vault": HUB}}, "existing.vault: unknown key, did you mean `key_vault`?"),
+        ({"alerts": {"mails": ["ada"]}}, 'alerts.mails[0]: "ada" is not a valid mail address'),
+        ({"clusters": {"gpu": GPU | {"gpus": 4}}}, "clusters.gpu.gpus: Standard_NC4as_T4_v3 has 1 by the table; remove the key"),
+        ({"clusters": {"gpu": GPU | {"rdma": "yes"}}}, 'clusters.gpu.rdma: "yes" is not true or false'),
+        ({"clusters": {"gpu": GPU | NEW | {"size": "NC8x_v9"}}}, "clusters.gpu.size: 'NC8x_v9' does not begin with Standard_"),
+        ({"clusters": {"gpu": GPU | NEW | {"size": "Standard_NC6"}}}, "clusters.gpu.size: Standard_NC6 retired on 2023-08-31; hint: Standard_NC4as_T4_v3"),
+        ({"clusters": {"gpu": GPU | {"identity": "A"}}}, 'clusters.gpu.identity: "A" is not a valid name of an identity (24 small letters, digits, dashes; a letter first)'),
+        ({"clusters": {"gpu": GPU | {"identity": "workspace"}}}, "clusters.gpu.identity: the workspace has this one; name another"),
+        ({"clusters": {"gpu": GPU | {"read": ["models"]}}}, 'clusters.gpu.read[0]: "models" is not one of: data, runs'),
+        ({"clusters": {"gpu": GPU, "cpu": GPU | {"identity": "gpu", "secrets": ["k"]}}}, "clusters.cpu.secrets: differs from clusters.gpu.secrets, and both act as identity gpu"),
         ({"clustres": {}}, "clustres: unknown key, did you mean `clusters`?"),
     ],
 )  # fmt: skip
 def test_one_wrong_setting_is_one_problem(change, problem):
     assert problems_of(CONFIG | change) == [f"trainyard:{problem}"]
+
+
+PRIVATE = CONFIG | {"network": "private", "allowed_ips": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"addresses": {"network": "10.20.0.0/15"}}, "addresses.network: 10.20.0.0/15 is not between /16 and /28"),
+        ({"addresses": {"network": "10.20.0.0"}}, 'addresses.network: "10.20.0.0" is not an IPv4 range (10.20.0.0/24)'),
+        ({"addresses": {"network": "10.20.0.1/24"}}, "addresses.network: 10.20.0.1/24 is not a range, did you mean `10.20.0.0/24`?"),
+        ({"addresses": {"network": "8.8.8.0/24"}}, "addresses.network: 8.8.8.0/24 belongs to the internet: a network takes private addresses"),
+        ({"addresses": {"network": "127.0.0.0/24"}}, "addresses.network: 127.0.0.0/24 is a range that Azure gives to no network"),
+        ({"addresses": {"network": "10.20.0.0/24", "endpoints": "10.21.0.0/26"}}, "addresses.endpoints: 10.21.0.0/26 is not inside 10.20.0.0/24"),
+        ({"addresses": {"endpoints": "10.21.0.0/26"}}, "addresses.endpoints: 10.21.0.0/26 is not inside 10.81.0.0/24"),
+        ({"addresses": {"network": "10.20.0.0/24"}, "existing": {"network": HUB, "endpoints_subnet": SUBNET}}, "addresses: existing.endpoints_subnet has addresses already; remove the key"),
+        ({"addresses": {"network": "10.20.0.0/24"}, "existing": {"network": HUB}}, "addresses.network: existing.network has addresses already; remove the key"),
+        ({"existing": {"network": HUB}}, "existing.endpoints_subnet: is missing; or name addresses.endpoints, a free range for a new subnet"),
+        ({"existing": {"network": f"{HUB}2", "endpoints_subnet": SUBNET}}, f"existing.endpoints_subnet: {SUBNET} is not a subnet of {HUB}2"),
+        ({"existing": {"dns_zones": {BLOB: f"{SHARED}/Microsoft.Network/privateDnsZones/x.y"}}}, f"existing.dns_zones.{BLOB}: {SHARED}/Microsoft.Network/privateDnsZones/x.y is another zone"),
+        ({"tags": {f"t{each}": "x" for each in range(12)}}, "tags: 12 are more than the 11 that Azure takes beside the stack's"),
+    ],
+)  # fmt: skip
+def test_one_wrong_setting_of_a_private_stack_is_one_problem(change, problem):
+    assert problems_of(PRIVATE | change) == [f"trainyard:{problem}"]
+
+
+def test_a_private_stack_has_addresses_unless_its_network_is_there():
+    def addresses(**change):
+        found = parse(PRIVATE | change, "test").addresses
+        return found.network, found.endpoints
+
+    assert addresses() == ("10.82.0.0/24", "10.82.0.0/25")
+    assert addresses(addresses={"network": "10.20.0.0/28"}) == ("10.20.0.0/28", "10.20.0.0/28")
+    asked = {"network": "10.20.0.0/24", "endpoints": "10.20.0.64/26"}
+    assert addresses(addresses=asked) == ("10.20.0.0/24", "10.20.0.64/26")
+    assert addresses(existing={"endpoints_subnet": SUBNET}) == (None, None)
+
+
+def test_ids_of_what_is_there_are_taken_in_any_case_and_zones_are_found_by_name():
+    zone = f"{SHARED}/Microsoft.Network/privateDnsZones/{BLOB}"
+    group = f"{SUBSCRIPTION}/resourcegroups/rg-dns"
+    found = parse(PRIVATE | {"existing": {"endpoints_subnet": SUBNET, "dns_zones": group}}, "dev")
+    # The subnet says its network.
+    assert found.existing == ExistingSettings(network=HUB, endpoints_subnet=SUBNET, dns_zones=group)
+    assert found.existing.zone_id(BLOB) == (
+        f"{group}/providers/Microsoft.Network/privateDnsZones/{BLOB}"
+    )
+    some = parse(PRIVATE | {"existing": {"dns_zones": {BLOB: zone}}}, "dev").existing
+    assert (some.zone_id(BLOB), some.zone_id("privatelink.azurecr.io")) == (zone, None)
+
+
+def test_a_group_of_another_subscription_is_refused():
+    config = {
+        **{f"trainyard:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in CONFIG.items()},
+        "trainyard:existing": json.dumps({"resource_group": f"{SUBSCRIPTION}/resourceGroups/rg"}),
+        "azure-native:subscriptionId": "cccccccc-0000-4000-8000-000000000001",
+    }  # fmt: skip
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(config, stack="dev", root=Path("/nowhere"), today=datetime.date(2026, 11, 1))
+    assert caught.value.problems == [
+        "trainyard:existing.resource_group: is in subscription "
+        "bbbbbbbb-0000-4000-8000-000000000001, azure-native:subscriptionId is "
+        "cccccccc-0000-4000-8000-000000000001"
+    ]
+
+
+def test_a_size_that_the_table_lacks_is_taken_as_declared_and_a_doubt():
+    settings = parse(CONFIG | {"clusters": {"gpu": GPU | NEW | {"rdma": True}}}, "dev")
+    cluster = settings.clusters["gpu"]
+    assert cluster.hardware == Size(name="Standard_NC8x_v9", vcpus=64, gpus=8, rdma=True)
+    assert cluster.processes_per_node == 8
+    assert doubts(settings) == [
+        "trainyard:clusters.gpu.size: Standard_NC8x_v9 is not in the table; taken as declared: "
+        "8 GPUs, 64 vCPUs"
+    ]
+
+
+def test_the_environment_has_the_hardware_of_a_size_as_declared():
+    cluster = environment_of("dev", clusters={"gpu": GPU | NEW | {"rdma": True}})["clusters"]["gpu"]
+    told = {
+        key: cluster[key] for key in ("size", "gpus_per_node", "cpus_per_node", "rdma", "family")
+    }
+    assert told == {
+        "size": "Standard_NC8x_v9",
+        "gpus_per_node": 8,
+        "cpus_per_node": 64,
+        "rdma": True,
+        "family": None,
+    }
 
 
 @pytest.mark.parametrize("stack", ["staging", "Dev", "dev_alice", "dev-", "dev-" + 14 * "a"])
@@ -202,15 +352,16 @@ def test_what_only_dev_may_be_is_refused_in_test_and_prod():
 def test_all_that_is_wrong_is_said_at_once():
     assert problems_of({"clusters": {"gpu": {"size": "NC6"}}, "color": "red"}) == [
         "trainyard:engine: is missing",
-        "trainyard:owner: is missing",
-        "trainyard:network: is missing",
         "trainyard:location: is missing",
         "trainyard:name: is missing",
+        "trainyard:owner: is missing",
+        "trainyard:network: is missing",
         "trainyard:budget: is missing",
-        "trainyard:clusters.gpu.size: Standard_NC6 retired on 2023-08-31; hint: Standard_NC4as_T4_v3",
         "trainyard:clusters.gpu.priority: is missing",
         "trainyard:clusters.gpu.max_nodes: is missing",
         "trainyard:clusters.gpu.idle_s: is missing",
-        "trainyard:color: unknown key, known: allowed_ips, budget, clusters, engine, generation, "
-        "images, location, name, network, owner, people, secrets",
+        "trainyard:clusters.gpu.size: Standard_NC6 retired on 2023-08-31; hint: Standard_NC4as_T4_v3",
+        "trainyard:color: unknown key, known: addresses, alerts, allowed_ips, budget, clusters, "
+        "engine, existing, generation, images, location, name, network, owner, people, "
+        "role_wait_s, secrets, tags",
     ]

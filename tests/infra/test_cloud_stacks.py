@@ -12,9 +12,11 @@ import pulumi
 import pytest
 import yaml
 from pulumi.runtime import set_mocks
+from pulumi.runtime.settings import get_monitor
 
 from infra.cloud.account import find_account, why_unpinned
 from infra.cloud.platform import CloudPlatform
+from infra.roles import Role
 from tests.fakes.recording_engine import RecordingEngine, declare
 from tests.infra.cloud_declared import (
     STACKS,
@@ -81,6 +83,29 @@ def test_a_stack_declares_exactly_what_was_reviewed(stack):
 def test_nothing_of_a_stack_is_named_twice(stack):
     names = [(each.type, each.name) for each in declare_stack(stack)]
     assert len(names) == len(set(names))
+
+
+# Endpoints for a hierarchical namespace, which the account does not have.
+DROPPED = (
+    "network-data-dfs",
+    "network-data-dfs-names",
+    "network-zone-dfs",
+    "network-zone-dfs-link",
+)
+
+
+def test_a_stack_of_an_older_release_finds_its_resources_under_their_urns():
+    """A resource with another name or parent would be made anew, which prod refuses."""
+    people = {"practitioners": [PRACTITIONERS], "readers": [READERS], "operators": [OTHERS]}
+    # Its clusters share one identity, which the settings then name.
+    clusters = {
+        name: {**each, "identity": "cluster"}
+        for name, each in read_config("prod")["clusters"].items()
+    }
+    declare_stack("prod", people=people, secrets=["wandb-key"], clusters=clusters)
+    urns = {urn.split("::", 2)[2] for urn in get_monitor().resources}
+    old = set((EXPECTED / "urns_prod.txt").read_text().splitlines())
+    assert {urn.rpartition("::cloud-")[2] for urn in old - urns} == set(DROPPED)
 
 
 def test_a_stack_of_ones_own_shares_no_name_with_its_stages():
@@ -159,19 +184,117 @@ def test_a_clusters_name_follows_size_and_priority_and_nothing_else():
     assert inputs["properties"]["properties"]["scaleSettings"]["minNodeCount"] == 1
 
 
-def test_clusters_read_the_named_secrets_and_no_others():
-    given = {
-        each.name: (each.inputs["principalId"], each.inputs["scope"].rpartition("/vaults/")[2])
-        for each in declare_stack("dev", secrets=["wandb-key", "HF"])
-        if each.inputs.get("roleDefinitionId", "").endswith("/4633458b-17de-408a-b874-0445c86b69e6")
-    }
-    vault = inputs_of("cloud-vault", "dev")["vaultName"]
-    assert given == {
-        f"cloud-access-cluster-secret-{secret}": (
-            "principal-of-cloud-identity-cluster",
-            f"{vault}/secrets/{secret}",
+def roles_of(identity: str, stack: str, **changed: Any) -> set[tuple[str, str]]:
+    """The roles of an identity, by name, and the ends of the scopes they are given on."""
+    return {
+        (
+            Role(each.inputs["roleDefinitionId"].rpartition("/")[2]).name,
+            each.inputs["scope"].rpartition("/providers/")[2].partition("/")[2],
         )
-        for secret in ("wandb-key", "HF")
+        for each in declare_stack(stack, **changed)
+        if each.inputs.get("principalId") == f"principal-of-cloud-identity-{identity}"
+    }
+
+
+def test_a_cluster_has_an_identity_of_its_own_with_its_own_secrets_and_containers():
+    cluster = read_config("dev")["clusters"]["cpu"]
+    changed: dict[str, Any] = {
+        "secrets": ["wandb-key"],
+        "clusters": {
+            "cpu": cluster,
+            "gpu": {**cluster, "secrets": ["hf-token"], "read": [], "write": ["data", "runs"]},
+            "team": {**cluster, "identity": "vision"},
+            "team-low": {**cluster, "identity": "vision"},
+        },
+    }
+    names = {
+        each.inputs["accountName"]: each.name.removeprefix("cloud-")
+        for each in declare_stack("dev", **changed)
+        if each.type.endswith(":StorageAccount")
+    }
+    data, own = sorted(names, key=names.__getitem__)
+    vault = inputs_of("cloud-vault", "dev")["vaultName"]
+    registry = inputs_of("cloud-registry", "dev")["registryName"]
+    containers = f"storageAccounts/{data}/blobServices/default/containers"
+    every = {
+        ("BLOB_DATA_CONTRIBUTOR", f"storageAccounts/{own}"),
+        ("BLOB_DATA_CONTRIBUTOR", f"{containers}/runs"),
+        ("ACR_PULL", f"registries/{registry}"),
+    }
+    usual = every | {
+        ("BLOB_DATA_READER", f"{containers}/data"),
+        ("KEY_VAULT_SECRETS_USER", f"vaults/{vault}/secrets/wandb-key"),
+    }
+    # The first without GPUs builds dev's images, too.
+    pull, push = (("ACR_PULL", f"registries/{registry}"), ("ACR_PUSH", f"registries/{registry}"))
+    assert roles_of("cpu", "dev", **changed) == usual - {pull} | {push}
+    assert roles_of("vision", "dev", **changed) == usual
+    assert roles_of("gpu", "dev", **changed) == every | {
+        ("BLOB_DATA_CONTRIBUTOR", f"{containers}/data"),
+        ("KEY_VAULT_SECRETS_USER", f"vaults/{vault}/secrets/hf-token"),
+    }
+    used = {
+        each.inputs["computeName"].rpartition("-")[0]: each.inputs["identity"][
+            "userAssignedIdentities"
+        ][0].rpartition("/")[2]
+        for each in declare_stack("dev", **changed)
+        if each.type.endswith(":Compute")
+    }
+    assert used == {
+        "cpu": "id-yard-dev-cpu",
+        "gpu": "id-yard-dev-gpu",
+        "team": "id-yard-dev-vision",
+        "team-low": "id-yard-dev-vision",
+    }
+    # What `launch plan` refuses a job by.
+    told = environment_of("dev", **changed)["clusters"]
+    assert {name: each["secrets"] for name, each in told.items()} == {
+        "cpu": ["wandb-key"],
+        "gpu": ["hf-token"],
+        "team": ["wandb-key"],
+        "team-low": ["wandb-key"],
+    }
+
+
+def test_nodes_write_only_azure_mls_own_containers_of_the_workspaces_account():
+    (given,) = (
+        each.inputs for each in declare_stack("dev") if each.name == "cloud-access-cpu-workspace"
+    )
+    blobs = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+    assert (given["conditionVersion"], given["condition"]) == (
+        "2.0",
+        f"((!(ActionMatches{{'{blobs}/write'}}) AND !(ActionMatches{{'{blobs}/add/action'}}) AND "
+        f"!(ActionMatches{{'{blobs}/delete'}})) OR (@Resource[Microsoft.Storage/storageAccounts/"
+        "blobServices/containers:name] StringLike 'azureml*'))",
+    )
+
+
+def test_alerts_watch_what_costs_unseen_and_mail_whom_the_settings_name():
+    changed = {"alerts": {"mails": ["oncall@example.com"]}}
+    declared_ = [each for each in declare_stack("dev", **changed) if ":monitor:" in each.type]
+    (receivers,) = (each.inputs for each in declared_ if each.type.endswith(":ActionGroup"))
+    assert [each["emailAddress"] for each in receivers["emailReceivers"]] == ["oncall@example.com"]
+    watched = {}
+    for each in declared_:
+        if each.type.endswith(":MetricAlert"):
+            (criterion,) = each.inputs["criteria"]["allOf"]
+            (dimension,) = criterion["dimensions"]
+            watched[criterion["metricName"]] = (
+                dimension["name"],
+                dimension["values"],
+                criterion["timeAggregation"],
+                criterion["operator"],
+                criterion["threshold"],
+                each.inputs["windowSize"],
+            )
+    assert watched == {
+        "Idle Nodes": ("ClusterName", ["*"], "Minimum", "GreaterThan", 0, "PT1H"),
+        "Unusable Nodes": ("ClusterName", ["*"], "Minimum", "GreaterThan", 0, "PT15M"),
+        "Quota Utilization Percentage": (
+            *("VmFamilyName", ["*"], "Maximum", "GreaterThan", 90),
+            "PT1H",
+        ),
+        "GpuUtilizationPercentage": ("ComputeName", ["*"], "Average", "LessThan", 5, "PT1H"),
     }
 
 

@@ -23,7 +23,8 @@ RULES = {
     "app_insights": r"[^%&\\?/]{0,259}[^%&\\?/ .]",
     "network": r"[a-zA-Z0-9][\w.-]{0,62}\w",
     "workspace_identity": r"[a-zA-Z0-9][\w-]{2,127}",
-    "cluster_identity": r"[a-zA-Z0-9][\w-]{2,127}",
+    "audit": r"[a-zA-Z0-9][a-zA-Z0-9-]{2,61}[a-zA-Z0-9]",
+    "action_group": r"[^<>%&:\\?/*]{1,259}[^<>%&:\\?/* .]",
     "budget": r"[a-zA-Z0-9][\w-]{0,62}",
 }
 
@@ -54,9 +55,12 @@ def test_names_tell_what_they_are():
         "app_insights": "appi-yard-dev",
         "network": "vnet-yard-dev",
         "workspace_identity": "id-yard-dev-workspace",
-        "cluster_identity": "id-yard-dev-cluster",
+        "audit": "log-yard-dev-audit",
+        "action_group": "ag-yard-dev",
         "budget": "budget-yard-dev",
     }
+    assert made.identity("gpu") == "id-yard-dev-gpu"
+    assert made.alert("quota") == "alert-yard-dev-quota"
 
 
 def test_ids_are_told_before_anything_is_made():

@@ -16,7 +16,7 @@ from infra.local.settings import (
     Tools,
     WorkspaceSettings,
 )
-from infra.sections import SettingsError
+from infra.models import SettingsError
 from infra.settings import find_project_root, parse_settings
 
 CONFIG = {
@@ -97,7 +97,7 @@ def test_keys_of_other_namespaces_are_not_judged(root):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"engine": "azure"}, 'trainyard:engine: "azure" is not one of: local, azureml'),
+        ({"engine": "azure"}, 'trainyard:engine: "azure" is not one of: azureml, local'),
         ({"storage": "x"}, 'trainyard:storage: "x" is not a mapping'),
         ({"storage": [1]}, "trainyard:storage: [1] is not a mapping"),
         (
@@ -115,7 +115,7 @@ def test_keys_of_other_namespaces_are_not_judged(root):
         ({"storage": {"port": 10100}}, "trainyard:storage.folder: is missing"),
         (
             {"storage": {"port": 10100, "folder": ""}},
-            'trainyard:storage.folder: "" is not a folder',
+            "trainyard:storage.folder: is empty",
         ),
         (
             {"workspace": {"folder": "data/storage/runs"}},
@@ -125,7 +125,7 @@ def test_keys_of_other_namespaces_are_not_judged(root):
             {"workspace": {"folder": "w", "size": 1}},
             "trainyard:workspace.size: unknown key, known: folder",
         ),
-        ({"clusters": {}}, "trainyard:clusters: names no cluster"),
+        ({"clusters": {}}, "trainyard:clusters: is empty"),
         ({"clusters": {"cpu": 2}}, "trainyard:clusters.cpu: 2 is not a mapping"),
         (
             {"clusters": {"CPU!": {"nodes": 1, "processes_per_node": 1}}},

@@ -74,7 +74,9 @@ EVERY_COMMAND = [
     *(
         "run",
         "plan",
+        "predict",
         "init",
+        "import",
         "jobs",
         "ls",
         "show",

@@ -54,6 +54,13 @@ def test_showing_a_local_run_loads_nothing_that_prices_are_kept_with(launching):
     assert loaded & {"hashlib", "jobs.host.cache"} == set()
 
 
+def test_importing_loads_nothing_of_azure_and_no_framework(launching):
+    document = {"properties": {"nodeCount": 1, "customToolkitSettings": {"commandLine": "true"}}}
+    (launching.folder / "job.json").write_text(json.dumps(document))
+    loaded = loaded_by(launching, "import", "job.json")
+    assert loaded & (HEAVY - {"yaml"} | AZURE) == set()
+
+
 @pytest.mark.parametrize("engine", ["azureml", "azureml_v1"])
 def test_planning_on_azure_loads_nothing_of_azure(launching, engine):
     launching.write_environment(make_cloud_environment(engine=engine))

@@ -13,6 +13,8 @@ from trainer.common.errors import TrainingError
 Backend = Literal["gloo", "nccl"]
 # Where the variables say it: torch.distributed's own word for that.
 FROM_ENVIRONMENT = "env://"
+# Where no launcher of ours says how long a run may stand still.
+COLLECTIVE_TIMEOUT_S = 30 * 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,8 @@ class World:
 
     `backend` is what the command line asked for. `url` is where torch.distributed's ranks meet:
     env:// for MASTER_ADDR and MASTER_PORT, None where nobody said it. `store` is what env:// comes
-    to where rank 0 has to serve the store itself, None where the launcher does.
+    to where rank 0 has to serve the store itself, None where the launcher does. A rank that waits for
+    `collective_timeout_s` in a collective gives up.
     """
 
     rank: int = 0
@@ -46,6 +49,7 @@ class World:
     backend: Backend | None = None
     url: str | None = None
     store: str | None = None
+    collective_timeout_s: int = COLLECTIVE_TIMEOUT_S
 
     @property
     def is_main(self) -> bool:
@@ -80,6 +84,9 @@ class World:
             backend=arguments.dist_backend,
             url=url,
             store=_own_store(environ) if url == FROM_ENVIRONMENT else None,
+            collective_timeout_s=_integer(
+                environ, "TRAINYARD_COLLECTIVE_TIMEOUT_S", COLLECTIVE_TIMEOUT_S
+            ),
         )
 
 

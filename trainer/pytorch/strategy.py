@@ -25,8 +25,6 @@ from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
 MEETING_TIMEOUT = timedelta(minutes=10)
-# Rank 0 may judge or write for long while the others wait; who hangs is the launcher's to find.
-COLLECTIVE_TIMEOUT = timedelta(hours=6)
 
 
 class Strategy(Protocol):
@@ -238,7 +236,7 @@ class Ddp:
                 **_meeting(world),
                 rank=world.rank,
                 world_size=world.size,
-                timeout=COLLECTIVE_TIMEOUT,
+                timeout=timedelta(seconds=world.collective_timeout_s),
                 # NCCL would guess the GPU from the rank, which is wrong on the second node.
                 device_id=device if backend == "nccl" else None,
             )

@@ -36,7 +36,11 @@ SILENCE_S = 3.0
 LRO_POLL_S = 2.0
 LONGEST_PAUSE_S = 60.0
 _RETRIES = 5
-_API_HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*\.api\.azureml\.ms")
+# A region's, a private workspace's (GUID.workspace.REGION...), and of workspaces made before 2021:
+# learn.microsoft.com/azure/machine-learning/how-to-custom-dns, v1/how-to-export-delete-data
+_API_HOST = re.compile(
+    r"[a-z0-9-]+(\.[a-z0-9-]+)*\.api\.azureml\.ms|[a-z0-9-]+\.experiments\.azureml\.net"
+)
 _METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
 
 
@@ -126,14 +130,18 @@ class ArmClient:
 
     def wait(self, reply: Reply, *, timeout_s: float, what: str = "") -> bool:
         """Wait for the end of an operation (201, 202); tell whether it ended within `timeout_s`."""
+        return self.outcome(reply, timeout_s=timeout_s, what=what) is not None
+
+    def outcome(self, reply: Reply, *, timeout_s: float, what: str = "") -> Reply | None:
+        """Wait for the end of an operation (201, 202) and return its last answer; None if late."""
         deadline = time.monotonic() + timeout_s
         while True:
             where = _operation(reply)
             if where is None:
-                return True
+                return reply
             wait_s = _pause_s(reply.headers.get("retry-after", ""))
             if time.monotonic() + wait_s > deadline:
-                return False
+                return None
             time.sleep(wait_s)
             answer = self._follow("GET", where, what)
             state = answer.body.get("status")
@@ -141,7 +149,7 @@ class ArmClient:
                 failed = msgspec.json.encode({"error": answer.body.get("error") or {}})
                 raise self._refusal(answer.status, failed, MANAGEMENT, what)
             if answer.status != 202 and state in (None, "Succeeded"):
-                return True
+                return answer
             # The address stays where the answer does not give another.
             headers = {"location": where, **dict(answer.headers)}
             reply = Reply(status=202, headers=headers, body=answer.body)

@@ -158,15 +158,12 @@ def setting_texts(cluster: str, nodes: int, stack: str) -> tuple[str, str]:
     return told, f"  trainyard:clusters:\n    {cluster}:\n      max_nodes: {nodes}"
 
 
-def quotas_of(environment: Environment | None) -> list[QuotaCheck]:
-    """Check each quota; none without an environment or on this machine.
-
-    Raises EnvironmentFailure if Azure does not answer.
-    """
+def quotas_of(environment: Environment) -> list[QuotaCheck]:
+    """Check each quota; none on this machine. Raises EnvironmentFailure if Azure does not answer."""
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.quota import check_clusters
 
-    if environment is None or environment.workspace.is_folder:
+    if environment.workspace.is_folder:
         return []
     return check_clusters(ArmClient(environment))
 

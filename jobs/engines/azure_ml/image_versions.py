@@ -49,19 +49,25 @@ def version_for(spec: JobSpec, environment: Environment) -> ImageVersion:
 def image_reference(image: str, environment: Environment) -> str:
     """Give the reference that the stack pins for an image; raises LaunchError for an unknown one.
 
-    A dev stack's workspace builds what is not pinned itself, from images/<name>.
+    A dev stack's workspace builds what is not pinned itself, from images/<name>, on a cluster without
+    GPUs; not in a private network, whose nodes reach no base image.
     """
-    is_built = re.fullmatch(r"dev(-.*)?", environment.stack) is not None
-    if image not in environment.images and not is_reference(image) and not is_built:
-        message = f"stack `{environment.stack}` has no image `{image}`"
-        near = get_close_matches(image, list(environment.images), n=1)
-        hint = (
-            f"did you mean `{near[0]}`?"
-            if near
-            else "launch image push makes one; or `image:` a registry's reference"
-        )
-        raise LaunchError(message, hint=hint)
-    return environment.images.get(image, image)
+    if image in environment.images or is_reference(image):
+        return environment.images.get(image, image)
+    is_dev = re.fullmatch(r"dev(-.*)?", environment.stack) is not None
+    is_built = is_dev and environment.network != "private"
+    if is_built and any(each.gpus_per_node == 0 for each in environment.clusters.values()):
+        return image
+    message = f"stack `{environment.stack}` has no image `{image}`"
+    if is_built:
+        message += ", and no cluster without GPUs to build it on"
+    near = get_close_matches(image, list(environment.images), n=1)
+    hint = (
+        f"did you mean `{near[0]}`?"
+        if near
+        else "launch image push makes one; or `image:` a registry's reference"
+    )
+    raise LaunchError(message, hint=hint)
 
 
 def image_version(reference: str) -> ImageVersion:

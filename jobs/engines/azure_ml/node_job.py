@@ -1,8 +1,8 @@
 """Make the parts of an Azure ML job that start its ranks: a file beside the code, a command, variables.
 
 Pure. The file (`snapshot_file`) is the same for every run, so that equal code is uploaded once; what
-is of one run travels as TRAINYARD_RUN, TRAINYARD_ATTEMPT and TRAINYARD_JOB. None holds a secret: names
-of secrets only.
+is of one run travels as TRAINYARD_RUN, TRAINYARD_ATTEMPT, TRAINYARD_IDENTITY and TRAINYARD_JOB. None
+holds a secret: names of secrets only.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from jobs.contracts.spec import Cluster, DatasetVersion, Environment, JobSpec
-from jobs.engines.frameworks import elastic_environment, patience_s
+from jobs.engines.azure_ml.fabric import fabric_environment, topology_series
+from jobs.engines.frameworks import stall_environment, torch_environment
 from jobs.rank.code import LIST_FILE
 from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, RANK_MODULES, zip_program
+from jobs.rank.settings import IDENTITY_VARIABLE
 
 SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
 RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
 JOB_VARIABLE = "TRAINYARD_JOB"
+SIZE_VARIABLE = "TRAINYARD_NODE_SIZE"
 CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
 _MODULES = (
     *RANK_MODULES,
@@ -28,11 +31,13 @@ _MODULES = (
     "azure_node",
     "chief",
     "code",
+    "hang",
     "hosts",
     "identity",
     "services",
     "settings",
     "streams",
+    "topology",
     "uploads",
 )
 # What Python is given to run: the list of the code's files is the one whose digest the code's name
@@ -74,7 +79,8 @@ class NodeJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `secrets` maps variables to names in `vault`; `store` is the address of the blob service, `data`
     and `runs` are its containers. `env` are the variables whose values hold placeholders, `files` the
-    one file that an input stands for.
+    one file that an input stands for. `topology` is the series of the node's size, where NCCL has to be
+    told how it is built.
     """
 
     command: tuple[str, ...]
@@ -90,6 +96,8 @@ class NodeJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = {}
     files: dict[str, str] = {}
     requirements: str | UnsetType = UNSET
+    hang_s: float | UnsetType = UNSET
+    topology: str | UnsetType = UNSET
 
 
 def snapshot_file() -> bytes:
@@ -117,11 +125,15 @@ def environment_variables(
 ) -> dict[str, str]:
     """Make all variables of the job: its own, the launcher's, and what rank/main.py has to know."""
     job = msgspec.json.encode(node_job(spec, environment), order="deterministic")
+    cluster = environment.clusters[spec.cluster]
     return {
-        **_launcher_environment(spec, environment.clusters[spec.cluster], run),
+        **_launcher_environment(spec, cluster, run),
+        **fabric_environment(spec, cluster),
         **{name: value for name, value in spec.env.items() if not has_placeholder(value)},
+        SIZE_VARIABLE: cluster.size,
         RUN_VARIABLE: run,
         ATTEMPT_VARIABLE: str(attempt),
+        **({IDENTITY_VARIABLE: spec.identity} if spec.identity else {}),
         # Letters, digits, `-`, `_` and `=` alone: whatever hands variables on to the ranks (Azure ML's
         # expressions, shells, mpirun) finds nothing in it to read.
         JOB_VARIABLE: base64.urlsafe_b64encode(job).decode(),
@@ -135,6 +147,8 @@ def node_job(spec: JobSpec, environment: Environment) -> NodeJob:
         command=spec.command,
         setup=spec.setup,
         requirements=spec.requirements,
+        hang_s=UNSET if spec.limits.hang_s is None else spec.limits.hang_s,
+        topology=topology_series(environment.clusters[spec.cluster]) or UNSET,
         chief=spec.chief,
         outputs=spec.outputs,
         secrets=spec.secrets,
@@ -161,10 +175,9 @@ def _stream(dataset: DatasetVersion) -> Stream:
 def _launcher_environment(spec: JobSpec, cluster: Cluster, run: str) -> dict[str, str]:
     """Make the frameworks' variables; Azure ML says by which network ranks reach each other."""
     if spec.launcher in {"horovod", "mpi"}:
-        # Else its warnings about a stall would come before ours.
-        return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(patience_s(spec.limits))}
+        return stall_environment(spec.limits)
     if spec.launcher == "torch":
-        return {**elastic_environment(has_store=False), "TORCHELASTIC_RUN_ID": run}
+        return {**torch_environment(spec.limits, has_store=False), "TORCHELASTIC_RUN_ID": run}
     if spec.launcher == "tensorflow":
         # As locally: a process that has fewer threads than there are others may wait for itself.
         num_processes = spec.world_size + spec.parameter_servers

@@ -8,35 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError, Refused
-from jobs.contracts.spec import (
-    ENVIRONMENT_SCHEMA,
-    Cluster,
-    Containers,
-    Environment,
-    JobSpec,
-    Storage,
-    Workspace,
-)
+from jobs.contracts.spec import Cluster, Environment, JobSpec
 from jobs.engines.azure_ml.clusters import read_cluster
-from jobs.engines.azure_ml.sizes import cluster_of, read_sizes
 from jobs.host import console
 from jobs.host.console import count_text
 from jobs.host.untrusted import parse_rows
 from jobs.stacks.cost import money_text
-from jobs.stacks.preview import Preview
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.client import ArmClient
 
 Priority = Literal["dedicated", "low_priority"]
-_COMPUTE = re.compile(r"azure-native:machinelearningservices(/\w+)?:Compute")
-_SUBSCRIPTION = re.compile(r"/subscriptions/([0-9a-fA-F-]{36})/")
 LIMITS_PAGE = "https://ml.azure.com/quota"
 _WORKSPACE = "/workspaces/"
 _TOTALS = {"dedicated": "dedicatedCores", "low_priority": "lowPriorityCores"}
@@ -253,9 +240,6 @@ def _elsewhere(spec: JobSpec, planned: Environment) -> list[str]:
     return found
 
 
-# --- A stack that is to be made --------------------------------------------------------------
-
-
 class QuotaCheck(Struct, frozen=True, kw_only=True):
     """One limit on vCPUs against the largest that the clusters it counts may become.
 
@@ -294,67 +278,4 @@ def _check(quota: Quota, names: Sequence[str], clusters: Mapping[str, Cluster]) 
         limit=quota.limit,
         short=max(needed - quota.limit, 0),
         ok=all(clusters[name].cpus_per_node <= quota.limit for name in names),
-    )
-
-
-class _Inner(Struct, frozen=True, kw_only=True):
-    properties: Any = None
-
-
-class _Inputs(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Inputs of an AmlCompute that a stack declares."""
-
-    compute_name: str
-    resource_group_name: str
-    workspace_name: str
-    location: str
-    properties: _Inner
-    tags: dict[str, str] = {}
-
-
-def declared_environment(preview: bytes, stack: str) -> Environment | None:
-    """Read the clusters that `pulumi up` would make from its preview, as far as a quota needs them.
-
-    None where no cluster on Azure is declared. Raises EnvironmentFailure.
-    """
-    from jobs.engines.azure_ml.client import ArmClient
-
-    computes = [
-        msgspec.json.decode(each.new_state.inputs, type=_Inputs)
-        for each in msgspec.json.decode(preview, type=Preview).steps
-        if each.new_state and _COMPUTE.fullmatch(each.new_state.type) and "delete" not in each.op
-    ]
-    subscription = _SUBSCRIPTION.search(preview.decode(errors="replace"))
-    if not computes or subscription is None:
-        return None
-    environment = _place(computes[0], subscription[1], stack)
-    sizes = read_sizes(ArmClient(environment))
-    clusters: dict[str, Cluster] = {}
-    for each in computes:
-        cluster = cluster_of(each.compute_name, each.properties.properties, sizes)
-        if cluster is not None:
-            clusters[each.tags.get("cluster", each.compute_name)] = cluster
-    return structs.replace(environment, clusters=clusters)
-
-
-def _place(compute: _Inputs, subscription: str, stack: str) -> Environment:
-    """Make an environment without clusters at the place of a compute."""
-    group, name = compute.resource_group_name, compute.workspace_name
-    workspace = (
-        f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
-        f"/Microsoft.MachineLearningServices/workspaces/{name}"
-    )
-    return Environment(
-        schema=ENVIRONMENT_SCHEMA,
-        stack=stack,
-        engine="azureml",
-        location=compute.location,
-        subscription_id=subscription,
-        resource_group=group,
-        workspace=Workspace(name=name, id=workspace, endpoint=""),
-        storage=Storage(account="", blob_endpoint="", containers=Containers(data="", runs="")),
-        registry=None,
-        key_vault=None,
-        clusters={},
-        images={},
     )

@@ -19,6 +19,7 @@ _ROLES = (
     ("Microsoft.MachineLearningServices/workspaces/", "AzureML Data Scientist"),
     ("Microsoft.MachineLearningServices/", "Reader"),
 )
+_OF_WORKSPACE = "Microsoft.MachineLearningServices/workspaces/"
 # The list of a stack's settings whose groups the stack gives the role on its workspace.
 _LISTS = {
     "Reader": "people.readers",
@@ -48,6 +49,13 @@ _BEHIND_FIREWALL = re.compile(
     r"public (network )?access|private (endpoint|link)|firewall|virtual network|ip address",
     re.IGNORECASE,
 )
+# Two services' words for it, one under 401, one under 403 or 502 (docs/azure-messages.md).
+_PRIVATE_WORKSPACE = re.compile(
+    r"workspace private link configuration|outside of the designated private link", re.IGNORECASE
+)
+_PRIVATE_HOST = ".workspace."
+# Errors that only wrap the ones that say why.
+_WRAPPERS = {"InvalidTemplateDeployment", "MultipleErrorsOccurred", "DeploymentFailed"}
 _LONGEST_TEXT = 400
 
 
@@ -75,6 +83,10 @@ class WorkspaceGone(PlaceMissing):
     """The workspace itself is not there."""
 
 
+class PrivateWorkspace(CloudRefusal):
+    """A private workspace was asked at a public host, or from outside of its network."""
+
+
 def explain(
     status: int, body: bytes, *, environment: Environment, what: str, host: str
 ) -> CloudRefusal:
@@ -94,21 +106,33 @@ def unreachable(error: Exception, *, environment: Environment, host: str) -> Clo
 
 
 def reason(body: bytes) -> tuple[str, str]:
-    """Read the outermost code and the first line of Azure's message."""
+    """Read the outermost code that says why, and the first line of its message."""
     try:
         error = parse_json(body, dict[str, Any])["error"]
     except (msgspec.DecodeError, KeyError):
         return "", body[:_LONGEST_TEXT].decode(errors="replace").strip() or "no reason given"
     if not isinstance(error, dict):
         return "", str(error)
-    told = cast("dict[str, Any]", error)
+    told = _unwrapped(cast("dict[str, Any]", error))
     lines = str(told.get("message") or "").strip().splitlines() or ["no reason given"]
     return str(told.get("code") or ""), lines[0][:_LONGEST_TEXT]
 
 
+def _unwrapped(error: dict[str, Any]) -> dict[str, Any]:
+    """Give the first error inside of those that only wrap others."""
+    while error.get("code") in _WRAPPERS:
+        inner = error.get("details")
+        first = cast("list[Any]", inner)[0] if isinstance(inner, list) and inner else None
+        if not isinstance(first, dict):
+            break
+        error = cast("dict[str, Any]", first)
+    return error
+
+
 def role_for(action: str) -> str:
-    """Name the built-in role that allows an action of Azure ML."""
-    return next((role for begin, role in _ROLES if action.startswith(begin)), "Contributor")
+    """Name the least built-in role that allows an action."""
+    least = "Reader" if action.endswith("/read") else "Contributor"
+    return next((role for begin, role in _ROLES if action.startswith(begin)), least)
 
 
 def _meaning(
@@ -120,6 +144,8 @@ def _meaning(
         trouble, hint = _SUBSCRIPTION[code]
         name = environment.subscription_id
         return PlaceMissing, f"the subscription {name} {trouble} ({text.rstrip('.')})", hint
+    if status in {401, 403, 502} and _PRIVATE_WORKSPACE.search(text):
+        return _private(text, environment, host)
     if status == 401:
         return _login(code, text)
     if status == 403:
@@ -137,6 +163,28 @@ def _meaning(
     if status == 408 or status >= 500:
         return Passing, message, f"{again}; https://status.azure.com lists outages"
     return CloudRefusal, message, f"launch env check -s {environment.stack}"
+
+
+def _private(text: str, environment: Environment, host: str) -> tuple[type[CloudRefusal], str, str]:
+    """Explain the refusal of a private workspace: the wrong host, or the wrong network."""
+    name, stack = environment.workspace.name, environment.stack
+    asked = host.removeprefix("https://")
+    if _PRIVATE_HOST in asked:
+        message = f"{asked} answers only from the network of the private workspace `{name}` ({text.rstrip('.')})"
+        return (
+            PrivateWorkspace,
+            message,
+            "connect by VPN or peering (docs/azure.md#how-to-reach-it)",
+        )
+    message = (
+        f"workspace `{name}` is private and does not answer at {asked}, the host of its region "
+        f"({text.rstrip('.')})"
+    )
+    hint = (
+        f"`pulumi up -s {stack}` writes the workspace's own host into the environment, then "
+        f"`launch env show -s {stack} --refresh`; a copy (--env): export or import it again"
+    )
+    return PrivateWorkspace, message, hint
 
 
 def _login(code: str, text: str) -> tuple[type[CloudRefusal], str, str]:
@@ -160,14 +208,24 @@ def _forbidden(
     message = f"our roles do not allow us{doing}"
     scope = environment.workspace.id
     hint = f"the owner of the stack adds our group to `{_LISTS.get(role, 'people')}`, or: "
-    if action and "/locations/" in action[1]:
-        # What is asked of a region is of no workspace, and no stack gives roles on a subscription.
-        scope, hint = f"/subscriptions/{environment.subscription_id}", ""
+    if action and not action[1].startswith(_OF_WORKSPACE):
+        # No stack gives roles on a subscription, or on its group.
+        scope, hint = _assignable(action[1], text, environment), ""
     hint += (
         f"az role assignment create --assignee {person[1] if person else 'WHO'} "
         f'--role "{role}" --scope {scope}'
     )
     return CloudRefusal, message, hint
+
+
+def _assignable(action: str, text: str, environment: Environment) -> str:
+    """Find the scope that a role for an action beside the workspace is given on."""
+    place = re.search(r"over scope '([^']+)'", text)
+    if place is None or "/locations/" in action:
+        return f"/subscriptions/{environment.subscription_id}"
+    around, _, kind = place[1].partition("/providers/")
+    # A list's scope ends with the provider, which takes no role.
+    return place[1] if kind.count("/") > 1 else around
 
 
 def _is_workspace_gone(code: str, text: str, workspace: str) -> bool:

@@ -12,18 +12,20 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from jobs.contracts.spec import Environment, InputSpec, JobLimits, JobSpec, Limits, Plan
+from jobs.contracts.spec import Environment, InputSpec, JobSpec, Limits, Plan
 from jobs.engines.azure_ml.data_assets import datastore_path, datastore_uri
+from jobs.engines.azure_ml.fabric import fabric_notes
 from jobs.engines.azure_ml.image_versions import version_for
 from jobs.engines.azure_ml.names import CODE, MARK, RUN, checkpoints_prefix, code_path, job_name
 from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.host.units import iso_duration
-from jobs.jobfile.resolve import hang_s
 
 # The last one that knows of a job's priority.
 JOB_API_VERSION = "2024-04-01-preview"
 _MODES = {"mount": "ReadOnlyMount", "download": "Download"}
 _PRIORITIES = {"low": 1, "normal": 2, "high": 3}
+# Said in every body: the REST default is a token of the workspace, which opens no datastore of ours.
+_MANAGED, _USER = {"identityType": "Managed"}, {"identityType": "UserIdentity"}
 
 
 class ImageRequest(Struct, frozen=True, kw_only=True):
@@ -63,6 +65,7 @@ class JobProperties(Struct, frozen=True, kw_only=True, rename="camel"):
     environment_id: str
     environment_variables: dict[str, str]
     compute_id: str
+    identity: dict[str, str] | UnsetType = UNSET
     resources: Resources
     inputs: dict[str, JobFolder]
     outputs: dict[str, JobFolder]
@@ -155,6 +158,7 @@ def job_request(
         environment_id=image_id,
         environment_variables=environment_variables(spec, environment, run=run, attempt=attempt),
         compute_id=f"{workspace}/computes/{spec.compute}",
+        identity=_USER if spec.identity == "user" else _MANAGED,
         resources=Resources(
             instance_count=spec.nodes, shm_size=UNSET if spec.shm_size is None else spec.shm_size
         ),
@@ -207,6 +211,9 @@ def _checkpoints(environment: Environment, run: str) -> JobFolder:
 
 def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     notes: list[str] = []
+    if spec.identity == "user":
+        reads = "data, results and secrets" if spec.secrets else "data and results"
+        notes.append(f"the job reaches {reads} as you, with your roles alone; logs name you")
     if spec.priority != "normal":
         notes.append("Azure ML does not document the effect of a job's priority on a cluster")
     if spec.parameter_servers > spec.nodes:
@@ -222,12 +229,11 @@ def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     cluster = environment.clusters[spec.cluster]
     if cluster.priority == "low_priority" and not spec.retry.max:
         notes.append("Azure may take nodes of this cluster away at any time; `retry` starts again")
-    return (*notes, *hang_notes(spec.limits))
+    return (*notes, *hang_notes(spec.limits), *fabric_notes(spec, environment))
 
 
 def hang_notes(limits: Limits) -> list[str]:
-    """Note what becomes of a `limits.hang` that was given."""
-    if limits.hang_s in (None, hang_s(JobLimits())):
+    """Note that nothing ends a run that hangs, where the job wants it so."""
+    if limits.hang_s is not None or limits.wall_clock_s is not None:
         return []
-    note = "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends a hung run"
-    return [note if limits.wall_clock_s else f"{note}, and none is set"]
+    return ["nothing ends a run that hangs: `limits.hang` is off, and no limit of time is set"]

@@ -28,6 +28,7 @@ class Size(Struct, frozen=True, kw_only=True):
     family: str
     num_vcpus: int = msgspec.field(name="vCPUs")
     num_gpus: int = msgspec.field(name="gpus", default=0)
+    compute_types: tuple[str, ...] = msgspec.field(name="supportedComputeTypes", default=())
 
 
 class _Scale(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -250,7 +250,6 @@ def _send_context(spec: JobSpec, client: ArmClient) -> str:
         for place, path in recipe.files.items()
         if place != recipe.dockerfile
     ]
-    dockerfile = recipe.files[recipe.dockerfile].read_text(encoding="utf-8")
-    made = {recipe.dockerfile: plain_dockerfile(dockerfile, recipe.arguments).encode()}
+    made = {recipe.dockerfile: plain_dockerfile(recipe.text, recipe.arguments).encode()}
     name = f"{image_name(recipe.image)}-{recipe.tag}"
     return upload(client, name, files, made, what=f"sending images/{recipe.image}")

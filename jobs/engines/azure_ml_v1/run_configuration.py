@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment, JobSpec, Plan
+from jobs.engines.azure_ml.fabric import fabric_notes
 from jobs.engines.azure_ml.image_versions import image_version, is_reference
 from jobs.engines.azure_ml.names import CODE, MARK, RUN, checkpoints_prefix
 from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command
@@ -76,9 +77,12 @@ def plan_run(spec: JobSpec, environment: Environment) -> Plan:
         message = "azureml-core starts each worker of TensorFlow on a node of its own"
         hint = f"--nodes {spec.world_size} --set processes_per_node=1, or the engine azureml"
         raise LaunchError(message, hint=hint)
+    if spec.identity == "user":
+        message = "azureml_v1 runs jobs as the cluster's identity, not as `identity: user` wants"
+        raise LaunchError(message, hint="the engine azureml, or `identity: managed`")
     request = v1_request(spec, environment, run=RUN, code=CODE)
     encoded = Raw(msgspec.json.encode(request))
-    return Plan(engine=ENGINE, spec=spec, request=encoded, notes=_notes(spec))
+    return Plan(engine=ENGINE, spec=spec, request=encoded, notes=_notes(spec, environment))
 
 
 def read_request(plan: Plan) -> V1Request:
@@ -150,10 +154,10 @@ def _command(spec: JobSpec, code: str) -> str:
     return " ".join(["sh", "-c", shlex.quote(f"exec {command}"), *words])
 
 
-def _notes(spec: JobSpec) -> tuple[str, ...]:
+def _notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     notes = ["Microsoft's support of azureml-core ended on 2026-06-30; use the engine azureml"]
     if spec.retry.max:
         notes.append("`retry` has no effect: the engine azureml starts a preempted run again")
     if spec.priority != "normal":
         notes.append("`priority` has no effect with azureml-core")
-    return (*notes, *hang_notes(spec.limits))
+    return (*notes, *hang_notes(spec.limits), *fabric_notes(spec, environment))

@@ -91,6 +91,8 @@ class LocalEngine:
         notes = (
             ["nodes of the local stack never fail alone: retry has no effect"] if is_useless else []
         )
+        if spec.identity == "user":
+            notes.append("a local run acts as you, with any `identity`")
         if request.container is not None:
             notes += notes_on_containers(spec.launcher)
         elif unguarded := why_unguarded(spec.launcher, os.environ):

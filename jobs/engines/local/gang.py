@@ -24,6 +24,7 @@ from jobs.host.processes import (
     send_to_group,
 )
 from jobs.host.untrusted import read_json
+from jobs.rank.flight import WRITING_S, ask_for_records
 from jobs.runs.failure import RankReport
 
 KILL_TIMEOUT_S = 3.0
@@ -160,6 +161,8 @@ class Gang:
         own = {each.pid: each for each in leftovers(self._self, self._run_dir)}
         hanging = [each for each in self.reports() if each.ended_s is None]
         groups = [each.child for each in hanging if each.child in own and _leads(each.child)]
+        if ask_for_records(str(self._run_dir), [each.rank for each in hanging]):
+            self._wait_for_ends(WRITING_S)
         # All are stopped first: the end of one would wake those that wait for it, and they would
         # die of that before they have shown where they waited.
         for number in (signal.SIGSTOP, signal.SIGABRT, signal.SIGCONT):

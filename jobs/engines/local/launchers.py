@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Cluster, JobSpec, Launcher, Plan
-from jobs.engines.frameworks import elastic_environment, patience_s
+from jobs.engines.frameworks import patience_s, torch_environment
 from jobs.engines.local.containers import ContainerRequest, container_request
 from jobs.rank.program import PROGRAM_FILE
 
@@ -133,7 +133,7 @@ def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
             "GLOO_SOCKET_IFNAME": "lo",
             "NCCL_SOCKET_IFNAME": "lo",
             "TP_SOCKET_IFNAME": "lo",
-            **elastic_environment(has_store=True),
+            **torch_environment(spec.limits, has_store=True),
         }
     if spec.launcher == "mpi":
         # Ranks oversubscribe cores on a laptop: a waiting rank must give its core away.

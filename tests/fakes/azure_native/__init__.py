@@ -5,7 +5,8 @@
 (ids below). The real engine and the real SDK do the rest. In the subscription's folder lie:
 
 resources.json   {"resources": {ID IN LOWER CASE: {id, token, inputs, outputs, created}},
-                 "deleted": soft-deleted vaults and workspaces, "sizes": see below}
+                 "deleted": soft-deleted vaults and workspaces, "sizes": see below,
+                 "identities": how often each was made}
                  A test may edit it between runs: that is drift, and how a resource that no stack
                  knows gets in. `outputs` is what a refresh reads.
 calls.jsonl      one line a request when it is answered: operation, urn or id, token, attempt, error;

@@ -180,6 +180,24 @@ def _zone(state: State, inputs: Record, old: Record | None) -> None:
         _refuse("LocationNotAvailableForResourceType", "Private zones and links are global.")
 
 
+def _link(state: State, inputs: Record, old: Record | None) -> None:
+    """Refuse a second zone of a name in one network (learn.microsoft.com, private-dns-virtual-
+    network-links; the text as public reports have it)."""
+    _zone(state, inputs, old)
+    name, target = inputs["privateZoneName"], inputs["virtualNetwork"]["id"].lower()
+    for record in state["resources"].values():
+        if record["token"] != "azure-native:privatedns:VirtualNetworkLink" or old is not None:
+            continue
+        other = record["inputs"]
+        same_network = _of(other, "virtualNetwork").get("id", "").lower() == target
+        if same_network and other["privateZoneName"].lower() == name.lower():
+            _refuse(
+                "BadRequest",
+                "A virtual network cannot be linked to multiple zones with overlapping namespaces. "
+                f"You tried to link virtual network with '{name}' and '{name}' zones.",
+            )
+
+
 def _sibling(state: State, token: str, inputs: Record, parameter: str) -> Record:
     """The inputs of the resource that this one is a part of."""
     name = str(inputs[parameter]).lower()
@@ -239,6 +257,6 @@ RULES: dict[str, Callable[[State, Record, Record | None], None]] = {
     "azure-native:consumption:Budget": _budget,
     "azure-native:network:PrivateEndpoint": _endpoint,
     "azure-native:privatedns:PrivateZone": _zone,
-    "azure-native:privatedns:VirtualNetworkLink": _zone,
+    "azure-native:privatedns:VirtualNetworkLink": _link,
     "azure-native:monitor:DiagnosticSetting": _diagnostics,
 }

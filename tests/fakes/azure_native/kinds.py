@@ -293,6 +293,28 @@ KINDS = {
             outputs={**STORED, "virtualNetworkLinkState": "Completed"},
         ),
         Kind(
+            token="azure-native:monitor:ActionGroup",
+            path=GROUP + "/providers/Microsoft.Insights/actionGroups/{actionGroupName}",
+            api_version="2024-10-01-preview",
+            model="actiongroups:ActionGroupResource",
+            create_only=("location",),
+        ),
+        Kind(
+            token="azure-native:monitor:MetricAlert",
+            path=GROUP + "/providers/Microsoft.Insights/metricAlerts/{ruleName}",
+            api_version="2018-03-01",
+            model="metricalerts:MetricAlertResource",
+            create_only=("location",),
+        ),
+        Kind(
+            token="azure-native:authorization:PolicyAssignment",
+            path="/{scope}/providers/Microsoft.Authorization/policyAssignments"
+            "/{policyAssignmentName}",
+            api_version="2025-01-01",
+            model="policy:PolicyAssignment",
+            outputs={"effectiveDefinitionVersion": "1.0.0"},
+        ),
+        Kind(
             token="azure-native:authorization:ManagementLockByScope",
             path="/{scope}/providers/Microsoft.Authorization/locks/{lockName}",
             api_version="2020-05-01",

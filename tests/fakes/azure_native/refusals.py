@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tests.fakes.azure_native import combinations
+from tests.fakes.azure_native import azure_policy, combinations
 from tests.fakes.azure_native.errors import Refused
 from tests.fakes.azure_native.kinds import Kind
 from tests.fakes.azure_native.store import Record
@@ -60,6 +60,10 @@ NAMES = {
     "azure-native:managedidentity:UserAssignedIdentity": r"[a-zA-Z0-9][\w-]{2,127}",
     "azure-native:authorization:RoleAssignment": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "azure-native:authorization:ManagementLockByScope": r"[^<>%&:\\?/]{1,90}",
+    # At a group's scope (learn.microsoft.com, governance/policy/concepts/assignment-structure).
+    "azure-native:authorization:PolicyAssignment": r"[^<>%&:\\?/]{1,64}",
+    "azure-native:monitor:ActionGroup": r"[^<>%&:\\?/*]{1,260}",
+    "azure-native:monitor:MetricAlert": r"[^<>%&:\\?/*#{}]{1,260}",
     "azure-native:consumption:Budget": r"[\w-]{1,63}",
     "azure-native:machinelearningservices:Compute": r"[a-zA-Z0-9-]{2,16}",
     "azure-native:network:VirtualNetwork": r"[a-zA-Z0-9][\w.-]{0,62}\w",
@@ -76,6 +80,8 @@ def check(
     name = resource_id.rpartition("/")[2]
     if not re.fullmatch(NAMES.get(kind.token, ".+"), name):
         raise Refused(400, "InvalidResourceName", f"Resource name {name} is invalid.")
+    # Azure Resource Manager's, before it asks the service.
+    azure_policy.check(state, kind, resource_id, inputs)
     _check_parents(state, kind, resource_id)
     if old is None:
         _check_names(state, troubles, kind, resource_id)
@@ -90,6 +96,8 @@ def check(
     _check_references(state, kind, resource_id, inputs)
     if kind.token == "azure-native:authorization:RoleAssignment":
         _check_assignment(state, troubles, resource_id, inputs, old)
+    if kind.token == azure_policy.ASSIGNMENT:
+        azure_policy.check_assignment(inputs)
     combinations.check(state, kind, inputs, old["inputs"] if old else None)
 
 

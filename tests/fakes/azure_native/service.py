@@ -6,6 +6,7 @@ import copy
 import threading
 import time
 import uuid
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from tests.fakes.azure_native import SUBSCRIPTION_ID, TENANT_ID, refusals
@@ -18,9 +19,13 @@ from tests.fakes.azure_native.errors import (
 )
 from tests.fakes.azure_native.kinds import Kind
 from tests.fakes.azure_native.store import Record, Store
+from tests.fakes.azureml.deviations import Deviation
 
 WORKSPACE = "azure-native:machinelearningservices:Workspace"
+VAULT = "azure-native:keyvault:Vault"
+GROUP = "azure-native:resources:ResourceGroup"
 CLUSTER = "azure-native:machinelearningservices:Compute"
+IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 # Two of those that Azure adds of itself where only approved traffic goes out; names begin like so.
 REQUIRED_RULES: Record = {
     "__SYS_S_AzureActiveDirectory": {
@@ -70,7 +75,14 @@ class Service:
         if trouble is not None:
             raise _refusal(trouble)
         record = self._store.read()["resources"].get(resource_id.lower())
-        return None if record is None else record["outputs"]
+        if record is None:
+            return None
+        outputs = record["outputs"]
+        is_other = Deviation.ADDRESSES_REWRITTEN in self._store.troubles().get("deviations", ())
+        if kind.token == VAULT and is_other:
+            for rule in outputs["properties"].get("networkAcls", {}).get("ipRules", []):
+                rule["value"] = f"{rule['value'].partition('/')[0]}/32"
+        return outputs
 
     def _ask(self, operation: str, kind: Kind, resource_id: str, inputs: Record) -> Record:
         """One operation with the retries of the real provider's client."""
@@ -112,11 +124,14 @@ class Service:
         troubles = self._store.troubles()
         with self._store.writing() as state:
             if operation == "delete":
-                _delete(state, kind, resource_id)
+                _delete(state, kind, resource_id, troubles.get("deviations", ()))
                 return {}
             old = state["resources"].get(resource_id.lower())
             refusals.check(state, troubles, kind, resource_id, inputs, old)
             outputs = make_outputs(kind, resource_id, _remembered(state, kind, resource_id, inputs))
+            _deviate(troubles.get("deviations", ()), kind, outputs, old)
+            if kind.token == IDENTITY and old is None:
+                _renew_principal(state, resource_id, outputs)
             if failed and "provisioningState" in kind.outputs:
                 outputs["provisioningState"] = "Failed"
             state["deleted"].pop(resource_id.lower(), None)
@@ -128,6 +143,7 @@ class Service:
                 "created": old["created"] if old else time.time(),
             }
             _settle_network(state, kind, resource_id)
+            _settle_address(kind, outputs)
             return outputs
 
     def _next_trouble(self, operation: str, kind: Kind, resource_id: str) -> Record | None:
@@ -174,10 +190,20 @@ def _use_up(troubles: Record, trouble: Record) -> None:
         troubles["failures"].remove(trouble)
 
 
-def _delete(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -> None:
+def _deviate(deviations: Collection[str], kind: Kind, outputs: Record, old: Record | None) -> None:
+    """Show what was asked for otherwise, as Azure may."""
+    if kind.token == CLUSTER and old is not None and Deviation.TAGS_FIXED in deviations:
+        outputs["tags"] = old["outputs"].get("tags", {})
+
+
+def _delete(
+    state: dict[str, dict[str, Record]], kind: Kind, resource_id: str, deviations: Collection[str]
+) -> None:
     resources = state["resources"]
     key = resource_id.lower()
     if key not in resources:
+        return
+    if kind.token == GROUP and Deviation.GROUP_STAYS in deviations:
         return
     refusals.check_delete(state, resource_id)
     if kind.singleton:
@@ -185,7 +211,8 @@ def _delete(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -
         return
     for each in [each for each in resources if each == key or each.startswith(f"{key}/")]:
         record = resources.pop(each)
-        if refusals.is_soft_deleted(record):
+        is_kept = record["token"] == WORKSPACE and Deviation.WORKSPACE_NAME_KEPT in deviations
+        if is_kept or refusals.is_soft_deleted(record):
             state["deleted"][each] = record
 
 
@@ -204,10 +231,22 @@ def _remembered(
     return kept
 
 
+def _renew_principal(
+    state: dict[str, dict[str, Record]], resource_id: str, outputs: Record
+) -> None:
+    """Give an identity that was deleted and is made again another principal, as the directory does
+    (learn.microsoft.com, role-based-access-control/troubleshooting: "Identity not found")."""
+    times = state["identities"].setdefault(resource_id.lower(), {"made": 0})
+    times["made"] += 1
+    if times["made"] > 1:
+        outputs["principalId"] = principal_of(f"{resource_id}#{times['made']}")
+
+
 def _settle_network(state: dict[str, dict[str, Record]], kind: Kind, resource_id: str) -> None:
-    """A workspace's managed network and its rules become active with its first compute, and Azure
-    adds rules of its own (learn.microsoft.com, how-to-managed-network); rules and their `status`
-    are inputs, too, so that a refresh finds them moved."""
+    """A workspace's managed network and its rules become active with its creation where that asks
+    for it, else with its first compute, and Azure adds rules of its own (learn.microsoft.com,
+    how-to-managed-network); rules and their `status` are inputs, too, so that a refresh finds them
+    moved."""
     if kind.token not in {WORKSPACE, CLUSTER}:
         return
     workspace = state["resources"][resource_id.lower().partition("/computes/")[0]]
@@ -215,7 +254,8 @@ def _settle_network(state: dict[str, dict[str, Record]], kind: Kind, resource_id
     if network.get("isolationMode", "Disabled") == "Disabled":
         return
     computes = f"{workspace['id'].lower()}/computes/"
-    active = any(each.startswith(computes) for each in state["resources"])
+    asked = workspace["outputs"].get("provisionNetworkNow") is True
+    active = asked or any(each.startswith(computes) for each in state["resources"])
     status = "Active" if active else "Inactive"
     network["status"] = {"status": status, "sparkReady": False}
     rules = network.setdefault("outboundRules", {})
@@ -225,6 +265,14 @@ def _settle_network(state: dict[str, dict[str, Record]], kind: Kind, resource_id
         rules["__SYS_PE_vault"]["destination"] |= target
     for rule in rules.values():
         rule["status"] = status
+
+
+def _settle_address(kind: Kind, outputs: Record) -> None:
+    """A workspace without public access has a host of its own (learn.microsoft.com,
+    how-to-custom-dns); that its discoveryUrl names it is what an import relies on, a guess."""
+    if kind.token == WORKSPACE and outputs.get("publicNetworkAccess") == "Disabled":
+        own = f"https://{outputs['workspaceId']}.workspace."
+        outputs["discoveryUrl"] = outputs["discoveryUrl"].replace("https://", own)
 
 
 def principal_of(resource_id: str) -> str:

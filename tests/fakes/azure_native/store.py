@@ -33,7 +33,9 @@ class Store:
 
     def read(self) -> dict[str, dict[str, Record]]:
         """The state as it is now."""
-        empty: dict[str, dict[str, Record]] = {"resources": {}, "deleted": {}, "sizes": {}}
+        empty: dict[str, dict[str, Record]] = {
+            key: {} for key in ("resources", "deleted", "sizes", "identities")
+        }
         return empty | _load(self._state)
 
     def troubles(self) -> Record:

@@ -13,6 +13,7 @@ from tests.fakes.azure_native.kinds import KINDS
 FOUND = "TRAINYARD_AZURE_MODELS"  # set for the provider; empty where it is not to judge
 
 PACKAGES = {
+    "actiongroups": "azure.mgmt.monitor.v2023_01_01",
     "applicationinsights": "azure.mgmt.applicationinsights.v2020_02_02",
     "authorization": "azure.mgmt.authorization.v2022_04_01",
     "consumption": "azure.mgmt.consumption",
@@ -22,9 +23,11 @@ PACKAGES = {
     "loganalytics": "azure.mgmt.loganalytics",
     # The management client's last release knows no managed network; this one is the command line's.
     "machinelearning": "azure.ai.ml._restclient.v2025_01_01_preview",
+    "metricalerts": "azure.mgmt.monitor.v2018_03_01",
     "monitor": "azure.mgmt.monitor.v2021_05_01_preview",
     "msi": "azure.mgmt.msi.v2024_11_30",
     "network": "azure.mgmt.network",
+    "policy": "azure.mgmt.resource.policy.v2023_04_01",
     "privatedns": "azure.mgmt.privatedns",
     "resources": "azure.mgmt.resource.resources.v2025_04_01",
     "storage": "azure.mgmt.storage",

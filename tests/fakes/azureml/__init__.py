@@ -29,9 +29,11 @@ Fake are
 
 What goes wrong is scripted: `azure.script(throttled(path="*/jobs/*"))`, `azure.script(JobTrouble(
 what="preempted", when="step 200"))`, `azure.tokens.expire()`, `azure.delete_workspace()`; see
-troubles.py. A defect of the stand-in itself is raised when the context ends.
+troubles.py. How Azure may differ for good is switched on by name: `azure.deviations.add(
+Deviation.PRIVATE_HOST_ONLY)`; see deviations.py. A defect of the stand-in itself is raised when the context ends.
 
-Who answers: tokens.py (login, node identity), arm.py, computes.py and jobs.py (Resource Manager),
+Who answers: tokens.py (login, node identity), arm.py, computes.py, jobs.py and subscription.py
+(Resource Manager),
 history.py (run history), snapshots.py (what azureml-core asks), vault.py, prices.py; proxy.py and
 fake.py bring requests to them. runner.py takes a job through its states, nodes.py runs it, specs.py
 says which processes that makes, shipping.py brings what they write to Azurite (blobs.py).
@@ -39,6 +41,7 @@ says which processes that makes, shipping.py brings what they write to Azurite (
 
 from __future__ import annotations
 
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.fake import FakeAzure
 from tests.fakes.azureml.messages import Request
 from tests.fakes.azureml.records import Job, Place
@@ -56,6 +59,7 @@ from tests.fakes.azureml.troubles import (
 )
 
 __all__ = [
+    "Deviation",
     "FakeAzure",
     "Job",
     "JobTrouble",

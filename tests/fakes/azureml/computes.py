@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from tests.fakes.azureml.arm import LOCATION, WS, ArmService, check_body
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
 from tests.fakes.azureml.records import SIZES, Cluster, Place, Records, iso, now, system_data
 
@@ -25,7 +26,12 @@ class Computes(ArmService):
 
     @on("GET", WS + "/computes/{name}")
     def compute(self, request: Request, name: str, **_: str) -> Reply:
-        return answer(show_cluster(self.place, self.cluster(name)))
+        shown = show_cluster(self.place, self.cluster(name))
+        if Deviation.CLUSTER_FAILED in self.records.deviations:
+            shown["properties"]["provisioningState"] = "Failed"
+            error = {"code": "InternalServerError", "message": "The network is not ready."}
+            shown["properties"]["properties"]["errors"] = [{"error": error}]
+        return answer(shown)
 
     @on("PUT", WS + "/computes/{name}")
     def put(self, request: Request, name: str, **_: str) -> Reply:
@@ -36,7 +42,10 @@ class Computes(ArmService):
         if kept is None:
             self.records.clusters[name] = Cluster(name, body)
             return answer(show_cluster(self.place, self.records.clusters[name]), 201)
-        fixed = {key: kept.properties.get(key) for key in ("vmSize", "vmPriority")}
+        stays = ["vmSize", "vmPriority"]
+        if Deviation.SCALE_IGNORED in self.records.deviations:
+            stays.append("scaleSettings")
+        fixed = {key: kept.properties.get(key) for key in stays}
         body["properties"]["properties"] = {**kept.properties, **wanted, **fixed}
         kept.body, kept.modified = body, now()
         return answer(show_cluster(self.place, kept))
@@ -47,7 +56,8 @@ class Computes(ArmService):
         kept = self.cluster(name)
         scale = body["properties"]["properties"]["scaleSettings"]
         _check_scale(scale)
-        kept.properties["scaleSettings"] = scale
+        if Deviation.SCALE_IGNORED not in self.records.deviations:
+            kept.properties["scaleSettings"] = scale
         kept.modified = now()
         return answer(show_cluster(self.place, kept))
 
@@ -99,7 +109,8 @@ class Computes(ArmService):
         return answer({"value": rows})
 
     def _used(self, quota: str) -> tuple[int, int]:
-        return in_use(self.records, quota), self.records.limits.get(quota, 100)
+        is_zero = Deviation.QUOTA_ZERO in self.records.deviations and "NC" in quota
+        return in_use(self.records, quota), 0 if is_zero else self.records.limits.get(quota, 100)
 
     @on("GET", LOCATION + "/vmSizes")
     def sizes(self, request: Request, **_: str) -> Reply:
@@ -129,6 +140,7 @@ class Computes(ArmService):
                 },
             }
             for size in SIZES.values()
+            if not (size.num_gpus and Deviation.SIZE_MISSING in self.records.deviations)
         ]
         return answer({"value": value})
 

@@ -15,6 +15,7 @@ from tests.fakes.azureml.arm import HOST, Assets, Metadata, Workspace
 from tests.fakes.azureml.blobs import Blobs, blob_refusal
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.computes import Computes
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.history import Discovery, History
 from tests.fakes.azureml.jobs import Jobs
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service
@@ -24,12 +25,13 @@ from tests.fakes.azureml.records import SIZES, Cluster, Job, Place, Records, sec
 from tests.fakes.azureml.registry import Registry
 from tests.fakes.azureml.runner import Runner, Settings
 from tests.fakes.azureml.snapshots import Artifacts, Execution, OldAddresses, Snapshots
+from tests.fakes.azureml.subscription import Subscription
 from tests.fakes.azureml.tokens import LOGIN, STORAGE, Tokens
 from tests.fakes.azureml.troubles import Trouble, Troubles, befall
 from tests.fakes.azureml.vault import Vault
 
 PROJECT = Path(__file__).parents[3]
-IDENTITY = "/identity"
+IDENTITY, SENDER = "/identity", "/sender"
 # Of longer bodies (a blob's blocks) only the request is remembered.
 LONGEST_BODY = 64 << 10
 LOOPBACK = "127.0.0.1,localhost"
@@ -71,12 +73,15 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         accounts = (place.workspace_account, place.data_account)
         self.blobs = Blobs(folder / "blobs", self.authority, accounts, program=_azurite())
         self.vault = Vault(self.tokens)
+        self.vault.deviations = self.records.deviations
         self.defects: list[Exception] = []
         self._requests: list[Request] = []
         self._proxy = Proxy(self.authority, self._answer, self._knows)
         settings = Settings(
             runtimes=runtimes,
-            routing=self._routing() | self._node_identity(),
+            routing=self._routing(),
+            cluster_identity=self._node_identity(),
+            sender_identity={"OBO_ENDPOINT": f"http://127.0.0.1:{self._proxy.port}{SENDER}"},
             flush_s=flush_s,
             stage_s=stage_s,
             grace_s=grace_s,
@@ -122,7 +127,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             "workspace": {
                 "name": place.workspace,
                 "id": place.workspace_id,
-                "endpoint": f"https://{place.api}",
+                "endpoint": f"https://{self.records.api}",
             },
             "storage": {
                 "account": place.data_account,
@@ -134,6 +139,11 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             "clusters": clusters,
             "images": dict(images or {}),
         }
+
+    @property
+    def deviations(self) -> set[Deviation]:
+        """The differences from what is expected that are on; add to it, or remove."""
+        return self.records.deviations
 
     def requests(self, *, host: str = "", method: str = "", path: str = "") -> list[Request]:
         """Those seen so far; `host` and `path` are parts to be found."""
@@ -205,7 +215,8 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
     def __enter__(self) -> Self:
         self.blobs.start()
         for store in self.records.datastores.values():
-            self.blobs.container(store["accountName"], store["containerName"])
+            if store["datastoreType"] == "AzureBlob":
+                self.blobs.container(store["accountName"], store["containerName"])
         self._proxy.start()
         return self
 
@@ -245,11 +256,27 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
                 "tags": {},
                 "properties": {},
             }
+        blobs = self.records.datastores["workspaceblobstore"]
+        for name, share in (
+            ("workspacefilestore", f"azureml-filestore-{place.workspace_guid}"),
+            ("workspaceworkingdirectory", "code-391ff5ac-6576-460f-ba4d-7e03433c68b6"),
+        ):
+            kept = {key: each for key, each in blobs.items() if key != "containerName"}
+            kept |= {"datastoreType": "AzureFile", "fileShareName": share, "isDefault": False}
+            self.records.datastores[name] = kept
         self.add_cluster("cpu-1a2b3c", max_nodes=2)
 
     def _make_services(self) -> dict[str, list[Service]]:
         """Who answers for which host, in this order."""
         common = (self.records, self.tokens, self.blobs)
+        own: list[Service] = [
+            Discovery(),
+            History(*common),
+            Snapshots(*common),
+            Execution(*common, self._runner.start),
+            Artifacts(*common),
+            OldAddresses(*common),
+        ]
         return {
             LOGIN: [self.tokens],
             HOST: [
@@ -258,15 +285,10 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
                 Assets(*common),
                 Computes(*common),
                 Jobs(*common, self._runner.start),
+                Subscription(*common),
             ],
-            self.place.api: [
-                Discovery(self.records),
-                History(*common),
-                Snapshots(*common),
-                Execution(*common, self._runner.start),
-                Artifacts(*common),
-                OldAddresses(*common),
-            ],
+            self.place.api: own,
+            self.place.private_api: own,
             PRICES: [Prices()],
             f"{self.place.key_vault}.vault.azure.net": [self.vault],
             self.records.registry_address: [Registry()],
@@ -321,7 +343,11 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
     def _carry_out(self, request: Request) -> Reply:
         try:
             if request.host == "127.0.0.1" and request.path == IDENTITY:
+                if Deviation.NO_NODE_IDENTITY in self.deviations:
+                    raise Refusal(400, "BadRequest", "Identity not found")
                 return self.tokens.identity(request)
+            if request.host == "127.0.0.1" and request.path == SENDER:
+                return self.tokens.sender(request)
             if self.blobs.knows(request.host):
                 return self._pass_on(request)
             for service in self._services[request.host]:
@@ -343,12 +369,24 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             return blob_refusal(409, "PublicAccessNotPermitted", message)
         if request.headers.get("Authorization", "").startswith("Bearer "):
             try:
-                self.tokens.check(request, {STORAGE})
+                client = self.tokens.check(request, {STORAGE})
             except Refusal as refusal:
                 message = "Server failed to authenticate the request."
                 challenge = {"WWW-Authenticate": refusal.headers["WWW-Authenticate"]}
                 return blob_refusal(401, "InvalidAuthenticationInfo", message, challenge)
+            if self._lacks_role(request, client):
+                message = "This request is not authorized to perform this operation using this "
+                return blob_refusal(403, "AuthorizationPermissionMismatch", f"{message}permission.")
         return self.blobs.handle(request)
+
+    def _lacks_role(self, request: Request, client: str) -> bool:
+        """Whether a deviation keeps who asks from the account of our data."""
+        if not request.host.startswith(f"{self.place.data_account}."):
+            return False
+        if client == self.place.cluster_client_id:
+            is_range = "Range" in request.headers or "x-ms-range" in request.headers
+            return is_range and Deviation.STREAM_REFUSED in self.deviations
+        return Deviation.DATA_ROLE_MISSING in self.deviations
 
 
 def _azurite() -> list[str]:

@@ -38,15 +38,11 @@ SERVICES = (
 class Discovery(Service):
     """Where the services of the region are: no token needed."""
 
-    def __init__(self, records: Records) -> None:
-        super().__init__()
-        self._host = records.place.api
-
     @on("GET", "/discovery")
     @on("GET", "/discovery/{rest*}")
     def discover(self, request: Request, rest: str = "") -> Reply:
         return answer(
-            {**dict.fromkeys(SERVICES, f"https://{self._host}"), "studio": "https://ml.azure.com"}
+            {**dict.fromkeys(SERVICES, f"https://{request.host}"), "studio": "https://ml.azure.com"}
         )
 
 
@@ -123,10 +119,15 @@ class History(ArmService):
             page["continuationToken"] = str(at + top)
         return answer(page)
 
+    @on("GET", HISTORY + "/experiments")
+    def experiments(self, request: Request, **_: str) -> Reply:
+        names = dict.fromkeys(each.experiment for each in self.records.jobs_newest_first())
+        return answer({"value": [_experiment(each) for each in names]})
+
     @on("GET", HISTORY + "/experiments/{experiment}")
     @on("POST", HISTORY + "/experiments/{experiment}")
     def experiment(self, request: Request, experiment: str, **_: str) -> Reply:
-        return self._show_experiment(experiment)
+        return answer(_experiment(experiment))
 
     @on("GET", HISTORY + "/experimentids/{identity}")
     def experiment_by_id(self, request: Request, identity: str, **_: str) -> Reply:
@@ -135,21 +136,7 @@ class History(ArmService):
         }
         if identity not in names:
             raise Refusal(404, "UserError", f"Experiment {identity} was not found.")
-        return self._show_experiment(names[identity])
-
-    def _show_experiment(self, name: str) -> Reply:
-        return answer(
-            {
-                "experimentId": experiment_id(name),
-                "name": name,
-                "description": None,
-                "createdUtc": iso(now()),
-                "tags": {},
-                "archivedTime": None,
-                "retainForLifetimeOfWorkspace": False,
-                "artifactLocation": None,
-            }
-        )
+        return answer(_experiment(names[identity]))
 
     def _job(self, name: str) -> Job:
         if name not in self.records.jobs:
@@ -190,6 +177,19 @@ class History(ArmService):
             "token": None,
             "revision": len(job.states),
         }
+
+
+def _experiment(name: str) -> dict[str, Any]:
+    return {
+        "experimentId": experiment_id(name),
+        "name": name,
+        "description": None,
+        "createdUtc": iso(now()),
+        "tags": {},
+        "archivedTime": None,
+        "retainForLifetimeOfWorkspace": False,
+        "artifactLocation": None,
+    }
 
 
 def experiment_id(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.fakes.azureml.arm import HOST, LOCATION, WS, ArmService, check_body, not_found
 from tests.fakes.azureml.blobs import SUFFIX, Blobs
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
 from tests.fakes.azureml.records import Job, Records, seconds_of, system_data
 from tests.fakes.azureml.specs import Launch, Link, Spec
@@ -76,6 +77,8 @@ class Jobs(ArmService):
         if query.get("listViewType", "ActiveOnly") != "All":
             archived = query.get("listViewType") == "ArchivedOnly"
             found = [job for job in found if bool(job.body.get("isArchived")) == archived]
+        if Deviation.OLDEST_FIRST in self.records.deviations:
+            found.reverse()
         at = int(query.get("$skip") or 0)
         page: dict[str, Any] = {"value": [self.show(job) for job in found[at : at + PAGE]]}
         if at + PAGE < len(found):
@@ -169,6 +172,7 @@ class Jobs(ArmService):
                 key: self._output(key, each) for key, each in (body.get("outputs") or {}).items()
             },
             timeout_s=seconds_of(limits["timeout"]) if limits.get("timeout") else None,
+            is_user=(body.get("identity") or {}).get("identityType") == "UserIdentity",
         )
 
     def _launch(self, distribution: dict[str, Any] | None, num_nodes: int) -> Launch:

@@ -8,11 +8,12 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from tests.fakes.azureml.blobs import Blobs
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.records import Job, Place
 from tests.fakes.azureml.shipping import ARTIFACTS, Log, Mirror, Shipper
 from tests.fakes.azureml.specs import Link, Process, job_environment, processes_of
@@ -46,11 +47,12 @@ class Nodes:
         shipper: Shipper,
         mounts: Path,
         padding: int,
+        deviations: Collection[Deviation],
     ) -> None:
         self.folder, self.job, self.spec = folder, job, job.spec
         self.processes: list[Process] = []
         self._place, self._blobs, self._shipper = place, blobs, shipper
-        self._mounts, self._padding = mounts, padding
+        self._mounts, self._padding, self._deviations = mounts, padding, deviations
         self._pids = folder / "pids"
         self._children: list[subprocess.Popen[bytes]] = []
         self._pids.mkdir(parents=True)
@@ -66,7 +68,9 @@ class Nodes:
             self._lay(node)
         num_tasks = self.spec.launch.num_processes + self.spec.launch.num_servers
         port, *ports = (free_port() for _ in range(1 + num_tasks))
-        self.processes = processes_of(self.spec, port=port, ports=ports, padding=self._padding)
+        self.processes = processes_of(
+            self.spec, port=port, ports=ports, padding=self._padding, deviations=self._deviations
+        )
         for process in self.processes:
             self._open_log(process)
         self._shipper.start()
@@ -190,7 +194,10 @@ class Nodes:
         path = self.log_path(process)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-        name = self.job.prefix + process.log
+        log = process.log
+        if Deviation.LOG_NAMES in self._deviations:
+            log = log.replace("std_log", "stdout_of")
+        name = self.job.prefix + log
         self._shipper.logs.append(Log(self._blobs, self._place.workspace_account, name, path))
 
     def _environment(

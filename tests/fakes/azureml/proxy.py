@@ -77,8 +77,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.host, self.close_connection = host, False
 
     def finish(self) -> None:
-        super().finish()
-        self.connection.close()
+        try:
+            super().finish()
+        finally:  # a client that is gone fails the last flush
+            self.connection.close()
 
     def _serve(self) -> None:
         if not self.host:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from tests.fakes.azureml.deviations import Deviation
+
 TERMINAL = frozenset({"Completed", "Failed", "Canceled"})
 
 
@@ -41,6 +43,11 @@ class Place:
     @property
     def api(self) -> str:
         return f"{self.location}.api.azureml.ms"
+
+    @property
+    def private_api(self) -> str:
+        """The host of a private workspace: learn.microsoft.com, how-to-custom-dns."""
+        return f"{self.workspace_guid}.workspace.{self.api}"
 
     @property
     def cluster_identity_id(self) -> str:
@@ -84,6 +91,37 @@ SIZES = {
             memory_gb=220,
             price=4.775,
             low_priority_price=0.955,
+        ),
+        # Those of tools/prove_azure.
+        Size(
+            name="Standard_D4ds_v4",
+            family="standardDDSv4Family",
+            label="Standard DDSv4 Family",
+            num_vcpus=4,
+            num_gpus=0,
+            memory_gb=16,
+            price=0.272,
+            low_priority_price=0.054,
+        ),
+        Size(
+            name="Standard_D2ds_v4",
+            family="standardDDSv4Family",
+            label="Standard DDSv4 Family",
+            num_vcpus=2,
+            num_gpus=0,
+            memory_gb=8,
+            price=0.136,
+            low_priority_price=0.027,
+        ),
+        Size(
+            name="Standard_NC4as_T4_v3",
+            family="standard NCASv3_T4 Family",
+            label="Standard NCASv3_T4 Family",
+            num_vcpus=4,
+            num_gpus=1,
+            memory_gb=28,
+            price=0.658,
+            low_priority_price=0.132,
         ),
     )
 }
@@ -250,7 +288,23 @@ class Records:
         self.workspace_limits: dict[str, int] = {}
         self.family_names: Literal["whole", "short"] = "whole"
         self.is_workspace_deleted = False
+        self.deviations: set[Deviation] = set()
+        # As Resource Manager lists them.
+        self.role_assignments: list[dict[str, Any]] = []
+        self.private_endpoints: list[dict[str, Any]] = []
         self.registry_address = f"{place.registry}.azurecr.io"
+
+    @property
+    def api(self) -> str:
+        """The host that the workspace says it is at."""
+        is_untold = Deviation.PRIVATE_HOST_UNTOLD in self.deviations
+        return self.place.private_api if self.is_private and not is_untold else self.place.api
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only the workspace's own host answers."""
+        private = {Deviation.PRIVATE_HOST_ONLY, Deviation.PRIVATE_HOST_UNTOLD}
+        return not private.isdisjoint(self.deviations)
 
     def jobs_newest_first(self) -> Iterator[Job]:
         with self.lock:

@@ -10,6 +10,7 @@ from pathlib import Path
 from signal import SIGTERM
 
 from tests.fakes.azureml.blobs import Blobs
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.nodes import POLL_S, MissingInput, Nodes
 from tests.fakes.azureml.records import Job, Records
 from tests.fakes.azureml.shipping import Log, Shipper
@@ -37,20 +38,39 @@ QUOTA = (
     "Operation results in exceeding quota limits of Core. Maximum allowed: 0, Current in use: 0, "
     "Additional requested: {vcpus}."
 )
+NEVER_S = 3600.0
 EXIT_CODE = (
     "Execution failed. User process 'bash' exited with status code {code}. Please check log file "
     "'{log}' for error details. Error: {tail}"
 )
 NO_DATA = "AzureMLCompute job failed. DataAccessError(NotFound): {uri}"
+# In the style of no text that anybody has quoted.
+WITHOUT_CODE = "The task ended unsuccessfully. See the logs of the task."
+WITHOUT_PULL = "The task could not be set up: its environment is not there."
+WITHOUT_LIMIT = "The task was stopped by a policy."
+NO_SECOND_NODE = (
+    "Execution failed. User process 'mpirun' exited with status code 1. Error: ORTE was unable to "
+    "reliably start one or more daemons."
+)
+READ_ONLY = (
+    "Execution failed. User process 'bash' exited with status code 1. Error: PermissionError: "
+    "[Errno 13] Permission denied: '.trainyard/run'"
+)
+MICROSOFTS = "mcr.microsoft.com/"
 IN_LOGS = {"preempted", "preempted, restarted", "node failure", "log rotated", "log truncated"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How jobs run: see FakeAzure; `routing` is how a process of a job reaches the stand-in."""
+    """How jobs run: see FakeAzure; `routing` is how a process of a job reaches the stand-in.
+
+    `cluster_identity` and `sender_identity` are where a job asks for its tokens, by its identity.
+    """
 
     runtimes: Mapping[str, Path]
     routing: Mapping[str, str]
+    cluster_identity: Mapping[str, str]
+    sender_identity: Mapping[str, str]
     flush_s: float
     stage_s: float
     grace_s: float
@@ -105,7 +125,9 @@ class Runner:
             self.defects.append(error)
             end = Ended("Failed", "StandInDefect", repr(error))
         with self._records.lock:
-            self._records.clusters[job.spec.cluster].give_back(job.name)
+            cluster = self._records.clusters.get(job.spec.cluster)
+            if cluster is not None:  # else it was deleted meanwhile, with its nodes
+                cluster.give_back(job.name)
             if end.state == "Failed":
                 job.fail(end.code, end.message)
             else:
@@ -126,6 +148,7 @@ class _Life:
     ) -> None:
         self.job, self.spec, self.records, self.blobs = job, job.spec, records, blobs
         self.troubles, self.settings = troubles, settings
+        self.deviations = records.deviations
         self._root, self.num_restarts = folder, 0
         self.folder = folder / job.name
         self._lay()
@@ -134,7 +157,9 @@ class _Life:
     def _lay(self) -> None:
         """A folder and nodes for the next try."""
         tries = f"retry-{self.num_restarts}" if self.num_restarts else ""
-        self.shipper = Shipper(self.blobs, self.settings.flush_s, self._look)
+        at_end = Deviation.LOGS_AT_END in self.deviations
+        flush_s = NEVER_S if at_end else self.settings.flush_s
+        self.shipper = Shipper(self.blobs, flush_s, self._look)
         self.nodes = Nodes(
             self.folder / tries,
             self.job,
@@ -143,6 +168,7 @@ class _Life:
             shipper=self.shipper,
             mounts=self._root / ".mounts",
             padding=self.settings.log_digits,
+            deviations=self.deviations,
         )
         # With what a node that Azure takes away will end the try.
         self.doom: Ended | Restarted | None = None
@@ -166,9 +192,13 @@ class _Life:
     def _try(self) -> None:
         self._queue()
         interpreter = self._pull()
+        self._start_ours()
         self._enter("Running")
         try:
-            self.nodes.start(interpreter, self.settings.routing)
+            settings = self.settings
+            is_user = self.nodes.spec.is_user
+            tokens = settings.sender_identity if is_user else settings.cluster_identity
+            self.nodes.start(interpreter, {**settings.routing, **tokens})
             self._watch()
         except MissingInput as missing:
             raise Ended("Failed", "UserError", NO_DATA.format(uri=missing)) from None
@@ -207,7 +237,7 @@ class _Life:
         link, context = self.spec.build, self.folder / "context"
         files = self.blobs.download_tree(link.account, link.container, link.path, context)
         lines = ["Sending build context to Docker daemon", *(f"  {name}" for name in files)]
-        fails = self._befallen_by("image build")
+        fails = self._befallen_by("image build") or Deviation.BUILD_REFUSED in self.deviations
         if fails:
             lines.append("The command '/bin/sh -c pip install' returned a non-zero code: 1")
         else:
@@ -241,9 +271,21 @@ class _Life:
         found = [path for name, path in self.settings.runtimes.items() if name in wanted]
         if found and not self._befallen_by("image pull"):
             return found[0]
+        if Deviation.WORDS in self.deviations:
+            raise Ended("Failed", "UserError", WITHOUT_PULL)
         lines = [f"Pulling {wanted}", "manifest unknown"]
         self._write("system_logs/cs_capability/cs-capability.log", lines)
         raise Ended("Failed", "UserError", IMAGE_PULL.format(image=wanted))
+
+    def _start_ours(self) -> None:
+        """Let an image of ours, and none of Microsoft's, fail as the deviations have it."""
+        if self.spec.image.startswith(MICROSOFTS):
+            return
+        if Deviation.FOLDER_READ_ONLY in self.deviations:
+            raise Ended("Failed", "UserError", READ_ONLY)
+        is_wide = self.spec.launch.kind == "Mpi" and self.spec.num_nodes > 1
+        if is_wide and Deviation.MPIRUN_FAILS in self.deviations:
+            raise Ended("Failed", "UserError", NO_SECOND_NODE)
 
     def _write(self, name: str, lines: list[str]) -> None:
         """A log of Azure ML's own."""
@@ -261,9 +303,13 @@ class _Life:
         while self.nodes.is_running() and not self.is_lost:
             is_late = time.monotonic() > deadline
             if is_late:
-                self.job.warnings.append("The run exceeded its maximum duration.")
+                is_other = Deviation.WORDS in self.deviations
+                told = WITHOUT_LIMIT if is_other else "The run exceeded its maximum duration."
+                self.job.warnings.append(told)
             if is_late or self.job.cancel.is_set():
                 self.nodes.end(self.settings.grace_s)
+                if Deviation.CANCEL_FAILS_RUN in self.deviations:
+                    raise Ended("Failed", "UserError", WITHOUT_CODE)
                 raise Ended("Canceled")
             time.sleep(POLL_S)
         self.nodes.end(0.0)
@@ -273,6 +319,8 @@ class _Life:
         code, log, tail = self.nodes.failure()
         if code:
             message = EXIT_CODE.format(code=code, log=log, tail=tail)
+            if Deviation.WORDS in self.deviations:
+                message = WITHOUT_CODE
             raise Ended("Failed", "UserError", message)
 
     def _look(self) -> None:

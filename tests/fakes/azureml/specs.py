@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.records import Place
 
 
@@ -32,7 +34,12 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A job as the runner needs it; `image` is the environment's id where one is built."""
+    """A job as the runner needs it; `image` is the environment's id where one is built.
+
+    `is_user`: it has its sender's tokens and not its cluster's ("User identity and compute managed
+    identity can't be used for authentication within same job", ai-docs,
+    how-to-identity-based-service-authentication, 2025-06-10).
+    """
 
     command: str
     code: Link | None
@@ -45,6 +52,7 @@ class Spec:
     inputs: dict[str, Link | str]
     outputs: dict[str, Link]
     timeout_s: float | None
+    is_user: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +65,14 @@ class Process:
     must_end: bool = True  # a parameter server is ended when the workers are through
 
 
-def processes_of(spec: Spec, *, port: int, ports: list[int], padding: int) -> list[Process]:
+def processes_of(
+    spec: Spec,
+    *,
+    port: int,
+    ports: list[int],
+    padding: int,
+    deviations: Collection[Deviation] = (),
+) -> list[Process]:
     """The processes of a job; all nodes are at 127.0.0.1, so `ports` part TensorFlow's tasks."""
     launch = spec.launch
     if launch.kind == "none":
@@ -68,6 +83,8 @@ def processes_of(spec: Spec, *, port: int, ports: list[int], padding: int) -> li
     made = []
     for rank in range(launch.num_processes):
         node, local_rank = divmod(rank, per_node)
+        if launch.kind == "Mpi" and Deviation.RANKS_IN_TURN in deviations:
+            local_rank, node = divmod(rank, spec.num_nodes)
         log = f"user_logs/std_log_process_{rank:0{padding}}.txt"
         env = {
             "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true" if node == 0 else "false",
@@ -142,5 +159,5 @@ def job_environment(place: Place, spec: Spec, *, run: str, experiment: str) -> d
         "AZ_BATCH_MASTER_NODE": f"{master}:6000",
         "AZ_BATCHAI_MPI_MASTER_NODE": master,
         "AZ_BATCHAI_JOB_MASTER_NODE_IP": master,
-        "DEFAULT_IDENTITY_CLIENT_ID": place.cluster_client_id,
+        **({} if spec.is_user else {"DEFAULT_IDENTITY_CLIENT_ID": place.cluster_client_id}),
     }

@@ -118,6 +118,12 @@ class Tokens(Service):
         resource = form.get("resource") or form.get("scope", "").split()[0]
         return answer(self._token_of(resource, self.client_id))
 
+    def sender(self, request: Request) -> Reply:
+        """Answer for the sender of a job with `UserIdentity`: what OBO_ENDPOINT names."""
+        token = self._token_of(request.query["resource"], self.client_id)
+        until_s = str(int(time.time() + self.lifetime_s))
+        return answer({**token, "expires_on": until_s, "resource": request.query["resource"]})
+
     def identity(self, request: Request) -> Reply:
         """The identity service of a node: what MSI_ENDPOINT names, with MSI_SECRET."""
         if request.headers.get("secret") != self.node_secret:

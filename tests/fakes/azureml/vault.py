@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service, answer, on
 from tests.fakes.azureml.tokens import VAULT, Tokens
 
@@ -14,13 +17,15 @@ class Vault(Service):
         self.secrets: dict[str, str] = {}
         self.readers: set[str] | None = None
         self._tokens = tokens
+        self.deviations: Collection[Deviation] = ()
 
     @on("GET", "/secrets/{name}")
     @on("GET", "/secrets/{name}/")
     @on("GET", "/secrets/{name}/{version}")
     def secret(self, request: Request, name: str, version: str = "") -> Reply:
         client = self._tokens.check(request, {VAULT})
-        if self.readers is not None and client not in self.readers:
+        is_refused = Deviation.SECRETS_REFUSED in self.deviations
+        if is_refused or (self.readers is not None and client not in self.readers):
             message = f"Caller is not authorized to perform action on resource. Caller: {client}"
             raise Refusal(403, "Forbidden", message)
         if name not in self.secrets:

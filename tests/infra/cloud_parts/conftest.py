@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pytest
+from msgspec.structs import replace
 from pulumi_azure_native.resources import ResourceGroup
 
 from infra.cloud.context import Context, make_context
-from infra.cloud.settings import BudgetSettings, CloudSettings, PeopleSettings
+from infra.cloud.interfaces import Interfaces
+from infra.cloud.locks import Locks
+from infra.cloud.monitoring import Monitoring
+from infra.cloud.network import Network
+from infra.cloud.settings import (
+    AddressSettings,
+    BudgetSettings,
+    CloudSettings,
+    ExistingSettings,
+    PeopleSettings,
+)
 from tests.fakes.recording_engine import declare
+from tests.infra.cloud_declared import answers_of
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 
@@ -33,12 +45,18 @@ SETTINGS = {
         people=PeopleSettings(),
     )
 }
-SETTINGS["test"] = replace(
-    SETTINGS["dev"], stack="test", stage="test", network="private", allowed_ips=()
-)
+
+
+def _private(number: int, **changed: Any) -> CloudSettings:
+    addresses = AddressSettings(network=f"10.{number}.0.0/24", endpoints=f"10.{number}.0.0/25")
+    private = replace(SETTINGS["dev"], network="private", allowed_ips=(), addresses=addresses)
+    return replace(private, **changed)
+
+
+SETTINGS["test"] = _private(82, stack="test", stage="test")
 # dev may be private too; its stage stays.
-SETTINGS["private dev"] = replace(SETTINGS["dev"], network="private", allowed_ips=())
-SETTINGS["prod"] = replace(SETTINGS["test"], stack="prod", stage="prod")
+SETTINGS["private dev"] = _private(81)
+SETTINGS["prod"] = _private(83, stack="prod", stage="prod")
 
 
 @dataclass(frozen=True)
@@ -69,12 +87,26 @@ class Recording:
 Program = Callable[[Context, ResourceGroup, pulumi.ResourceOptions], Any]
 
 
+def interfaces_of(
+    platform: pulumi.Resource,
+    *,
+    network: Network | None = None,
+    monitoring: Monitoring | None = None,
+    locks: Locks | None = None,
+) -> Interfaces:
+    """Those of a stack that has these; none where none is given."""
+    return Interfaces(
+        name="cloud", platform=platform, network=network, monitoring=monitoring, locks=locks
+    )
+
+
 @pytest.fixture
 def record():
     """`record("dev", lambda context, group, opts: Vault(...))`."""
 
-    def recorded(stage: str, program: Program) -> Recording:
-        context = make_context(SETTINGS[stage], subscription_id=SUBSCRIPTION)
+    def recorded(stage: str, program: Program, **existing: Any) -> Recording:
+        settings = replace(SETTINGS[stage], existing=ExistingSettings(**existing))
+        context = make_context(settings, subscription_id=SUBSCRIPTION)
         options: dict[str, pulumi.ResourceOptions] = {}
 
         def spy(args: pulumi.ResourceTransformationArgs) -> None:
@@ -84,7 +116,7 @@ def record():
             program(context, ResourceGroup("group"), pulumi.ResourceOptions(transformations=[spy]))
             return 0
 
-        _, declared = declare(whole)
+        _, declared = declare(whole, outputs_of=answers_of)
         return Recording(
             context,
             {

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from infra.cloud.locks import Locks, LocksArgs
-from infra.cloud.monitoring import VAULT_CATEGORIES, Monitoring, MonitoringArgs, diagnose
+from infra.cloud.locks import Locks
+from infra.cloud.monitoring import (
+    STORAGE_CATEGORIES,
+    VAULT_CATEGORIES,
+    Monitoring,
+    MonitoringArgs,
+    diagnose,
+)
 
 SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
 KEPT = {"dev": (30, 1), "test": (30, 2), "prod": (90, 10)}
+AUDIT_DAYS = {"test": 90, "prod": 365}
 
 
 def monitoring(context, group, opts) -> Monitoring:
@@ -30,10 +39,10 @@ def test_logs_are_kept_for_a_time_and_up_to_a_daily_limit(record, stage):
         },
     }
 
-    assert recorded.inputs() == {
-        "logs-log-analytics": {
+    def log_analytics(name: str, days: int, daily_gb: int) -> dict[str, Any]:
+        return {
             **common,
-            "workspaceName": f"log-acme-{stage}",
+            "workspaceName": name,
             "sku": {"name": "PerGB2018"},
             "retentionInDays": days,
             "workspaceCapping": {"dailyQuotaGb": daily_gb},
@@ -41,7 +50,17 @@ def test_logs_are_kept_for_a_time_and_up_to_a_daily_limit(record, stage):
                 "disableLocalAuth": True,
                 "enableLogAccessUsingOnlyResourcePermissions": True,
             },
-        },
+        }
+
+    audit_days = AUDIT_DAYS.get(stage)
+    audit = (
+        {"logs-audit": log_analytics(f"log-acme-{stage}-audit", audit_days, -1)}
+        if audit_days
+        else {}
+    )
+    assert recorded.inputs() == {
+        "logs-log-analytics": log_analytics(f"log-acme-{stage}", days, daily_gb),
+        **audit,
         "logs-app-insights": {
             **common,
             "resourceName": f"appi-acme-{stage}",
@@ -64,34 +83,53 @@ def test_logs_are_kept_for_a_time_and_up_to_a_daily_limit(record, stage):
     assert secrets == ["connectionString", "instrumentationKey"]
 
 
-def test_a_resource_sends_its_log_lines_to_log_analytics_once_both_are_there(record):
+def test_the_audit_goes_where_reads_of_data_cannot_fill_the_day(record):
     def diagnosed(context, group, opts):
         logs = monitoring(context, group, opts)
-        diagnose(
-            "vault-diagnostics",
-            context.names.id_of("Microsoft.KeyVault/vaults", "kv"),
-            VAULT_CATEGORIES,
-            monitoring=logs,
-            depends_on=[group],
-            parent=logs,
-        )
+        for kind, target, categories in (
+            ("vault", "Microsoft.KeyVault/vaults", VAULT_CATEGORIES),
+            ("data", "Microsoft.Storage/storageAccounts", STORAGE_CATEGORIES),
+        ):
+            diagnose(
+                f"{kind}-diagnostics",
+                context.names.id_of(target, kind),
+                categories,
+                monitoring=logs,
+                depends_on=[group],
+                parent=logs,
+            )
 
     recorded = record("prod", diagnosed)
     ids = f"{SUBSCRIPTION}/resourceGroups/rg-acme-prod/providers"
 
-    assert recorded.seen["vault-diagnostics"].inputs == {
-        "name": "trainyard",
-        "resourceUri": f"{ids}/Microsoft.KeyVault/vaults/kv",
-        "workspaceId": f"{ids}/Microsoft.OperationalInsights/workspaces/log-acme-prod",
-        "logs": [{"category": "AuditEvent", "enabled": True}],
+    def sent(name: str, target: str, workspace: str, *categories: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "resourceUri": f"{ids}/{target}",
+            "workspaceId": f"{ids}/Microsoft.OperationalInsights/workspaces/{workspace}",
+            "logs": [{"category": each, "enabled": True} for each in categories],
+        }
+
+    account = "Microsoft.Storage/storageAccounts/data"
+    assert {name: seen.inputs for name, seen in recorded.seen.items() if "diagnostics" in name} == {
+        "vault-diagnostics": sent(
+            "trainyard", "Microsoft.KeyVault/vaults/vault", "log-acme-prod-audit", "AuditEvent"
+        ),
+        "data-diagnostics": sent(
+            "trainyard", account, "log-acme-prod", "StorageRead", "StorageWrite"
+        ),
+        "data-diagnostics-audit": sent(
+            "trainyard-audit", account, "log-acme-prod-audit", "StorageDelete"
+        ),
     }
-    assert recorded.waits_for("vault-diagnostics") == ["group", "logs-log-analytics"]
+    assert recorded.waits_for("vault-diagnostics") == ["group", "logs-audit"]
+    assert recorded.waits_for("data-diagnostics") == ["group", "logs-log-analytics"]
 
 
 def test_a_lock_stops_deletions_and_nothing_else(record):
     def locked(context, group, opts):
         target = context.names.id_of("Microsoft.Storage/storageAccounts", "stdata")
-        Locks("locks", LocksArgs(targets={"data": target}, depends_on=[group]), opts)
+        Locks("locks", opts).add("data", target, [group])
 
     recorded = record("prod", locked)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from infra.cloud.network import Network, NetworkArgs
+from tests.infra.cloud_parts.conftest import interfaces_of
 
 SUBNETS = {"test": "10.82.0.0", "prod": "10.83.0.0"}
 ZONES = {
     "blob": "privatelink.blob.core.windows.net",
-    "dfs": "privatelink.dfs.core.windows.net",
     "file": "privatelink.file.core.windows.net",
     "vaultcore": "privatelink.vaultcore.azure.net",
     "azurecr": "privatelink.azurecr.io",
@@ -64,6 +64,7 @@ def test_the_network_holds_endpoints_behind_rules_and_the_zones_of_their_names(r
             "privateZoneName": zone,
             "virtualNetworkLinkName": f"vnet-acme-{stage}",
             "registrationEnabled": False,
+            "resolutionPolicy": "NxDomainRedirect",
             "virtualNetwork": {"id": f"{ids}/virtualNetworks/vnet-acme-{stage}"},
         }
         for short, zone in ZONES.items()
@@ -166,11 +167,11 @@ def test_an_endpoint_leads_the_public_names_of_its_target_to_an_address_in_the_s
 
 def test_endpoints_of_one_account_are_made_one_after_the_other(record):
     def connected(context, group, opts):
-        network = made_network(context, group, opts)
+        interfaces = interfaces_of(group, network=made_network(context, group, opts))
         for account in ("stdata", "stml"):
             target = context.names.id_of("Microsoft.Storage/storageAccounts", account)
-            network.connect(f"{account}-blob", target, "blob", [group])
-            network.connect(f"{account}-file", target, "file", [group])
+            endpoints = {f"{account}-blob": "blob", f"{account}-file": "file"}
+            interfaces.connect(target, endpoints, after=[group])
 
     recorded = record("prod", connected)
 

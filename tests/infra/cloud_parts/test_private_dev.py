@@ -6,10 +6,13 @@ from infra.cloud.network import Network, NetworkArgs
 from infra.cloud.registry import Registry, RegistryArgs
 from infra.cloud.storage import Storage, StorageArgs
 from infra.cloud.vault import Vault, VaultArgs
+from tests.infra.cloud_parts.conftest import interfaces_of
 
 
 def test_a_private_dev_stack_is_closed_and_its_registry_takes_an_endpoint(record):
     def parts(context, group, opts):
+        network = Network("net", NetworkArgs(context=context, resource_group=group), opts)
+        interfaces = interfaces_of(group, network=network)
         Storage(
             "data",
             StorageArgs(
@@ -18,12 +21,16 @@ def test_a_private_dev_stack_is_closed_and_its_registry_takes_an_endpoint(record
                 containers=("data",),
                 purpose="data",
                 resource_group=group,
+                interfaces=interfaces,
             ),
             opts,
         )
-        Vault("vault", VaultArgs(context=context, tenant_id="t", resource_group=group), opts)
-        Registry("registry", RegistryArgs(context=context, resource_group=group), opts)
-        Network("net", NetworkArgs(context=context, resource_group=group), opts)
+        vault = VaultArgs(
+            context=context, tenant_id="t", resource_group=group, interfaces=interfaces
+        )
+        Vault("vault", vault, opts)
+        registry = RegistryArgs(context=context, resource_group=group, interfaces=interfaces)
+        Registry("registry", registry, opts)
 
     inputs = record("private dev", parts).inputs()
 
@@ -38,4 +45,5 @@ def test_a_private_dev_stack_is_closed_and_its_registry_takes_an_endpoint(record
     assert "enablePurgeProtection" not in vault
     registry = inputs["registry-registry"]
     assert (registry["publicNetworkAccess"], registry["sku"]) == ("Disabled", {"name": "Premium"})
+    assert {"net-data-blob", "net-vault", "net-registry"} <= inputs.keys()
     assert inputs["net-vnet"]["addressSpace"] == {"addressPrefixes": ["10.81.0.0/24"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.cloud.storage import Storage, StorageArgs
+from tests.infra.cloud_parts.conftest import interfaces_of
 
 GROUPS = {stage: f"rg-acme-{stage}" for stage in ("dev", "test", "prod")}
 DAYS = {"dev": 7, "test": 7, "prod": 30}
@@ -18,6 +19,7 @@ def data(context, group, opts):
         containers=("data", "runs"),
         purpose="data",
         resource_group=group,
+        interfaces=interfaces_of(group),
     )
     return Storage("data", args, opts)
 
@@ -29,6 +31,7 @@ def workspace(context, group, opts):
         containers=(),
         purpose="workspace",
         resource_group=group,
+        interfaces=interfaces_of(group),
     )
     return Storage("workspace", args, opts)
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 
 from infra.cloud.vault import Vault, VaultArgs
+from tests.infra.cloud_parts.conftest import interfaces_of
 
 TENANT = "00000000-0000-0000-0000-000000000002"
 
 
 def vault(context, group, opts):
-    return Vault("vault", VaultArgs(context=context, tenant_id=TENANT, resource_group=group), opts)
+    args = VaultArgs(
+        context=context,
+        tenant_id=TENANT,
+        resource_group=group,
+        interfaces=interfaces_of(group),
+    )
+    return Vault("vault", args, opts)
 
 
 @pytest.mark.parametrize("stage", ["dev", "test", "prod"])
@@ -63,12 +70,11 @@ def test_the_vault_knows_roles_only_and_keeps_what_is_deleted(record, stage):
     assert bool(recorded.seen["vault-vault"].options.retain_on_delete) == (stage == "prod")
 
 
-def test_what_others_need_of_the_vault_is_plain_text_before_it_exists(record):
+def test_the_vaults_id_is_plain_text_before_it_exists(record):
     made = []
     recorded = record("prod", lambda *args: made.append(vault(*args)))
 
     name = recorded.context.names.key_vault
-    assert made[0].uri == f"https://{name}.vault.azure.net/"
     assert made[0].vault_id == (
         "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg-acme-prod"
         f"/providers/Microsoft.KeyVault/vaults/{name}"

@@ -10,6 +10,7 @@ from infra.policy import conditions, document, pack, waivers
 from infra.policy.access import ASSIGNMENT
 from infra.policy.conditions import Condition
 from infra.policy.rules import Resource, ResourceRule, Stack, stage_of
+from tests.fakes.recording_engine import Declared
 from tests.infra.cloud_declared import declare_stack
 
 # Of the checklist that the stacks follow: storage, vault, registry, workspace, clusters, insights,
@@ -20,8 +21,8 @@ ROWS = {
     *(f"A{number}" for number in range(1, 9)),
     *(f"W{number}" for number in range(1, 10)),
     *(f"C{number}" for number in range(1, 10)),
-    "I1",
-    *(f"G{number}" for number in range(1, 9)),
+    *(f"I{number}" for number in range(1, 4)),
+    *(f"G{number}" for number in range(1, 10)),
 }
 GROUPS = {
     "practitioners": ["00000000-0000-4000-8000-000000000001"],
@@ -145,9 +146,11 @@ def test_an_empty_stack_on_azure_lacks_what_every_stack_has():
         protect=True,
     )
     assert broken(Stack(name="prod", resources=(group,))) == {
+        "alerts-mailed",
         "budget-declared",
+        "policy-denies-others",
         "storage-old-checkpoints-cool",
-        "tags-present",
+        "tags",
     }
 
 
@@ -163,19 +166,19 @@ def declared(stack: str, **changed: object) -> Stack:
                 type=each.type,
                 inputs=each.inputs,
                 protect=not each.type.endswith(":Compute"),
-                made_from=identity_of(each.type, each.name, urns.values()),
+                made_from=identity_of(each, urns.values()),
             )
             for each in seen
         ),
     )
 
 
-def identity_of(type_: str, name: str, urns: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The identity whose principal an assignment of that name takes."""
-    if type_ != ASSIGNMENT:
+def identity_of(each: Declared, urns: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The identity whose principal an assignment takes: the recording engine names it."""
+    if each.type != ASSIGNMENT:
         return {}
-    whose = "cluster" if "-cluster-" in name else "workspace"
-    return {"principalId": tuple(each for each in urns if each.endswith(f"identity-{whose}"))}
+    identity = str(each.inputs["principalId"]).removeprefix("principal-of-")
+    return {"principalId": tuple(urn for urn in urns if urn.endswith(f"::{identity}"))}
 
 
 def broken(stack: Stack) -> set[str]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from infra.policy import key_vault, lifecycle, machine_learning, network, registry, stack, storage
+from infra.policy import (
+    key_vault,
+    lifecycle,
+    machine_learning,
+    monitoring,
+    network,
+    registry,
+    stack,
+    storage,
+)
 from infra.policy.rules import Resource, ResourceRule, Rule, Stack, look_up
 from tests.infra.policy import written_access
 from tests.infra.policy.mutants import (
@@ -44,6 +53,27 @@ def _is_about(kind: str) -> Where:
     return lambda each: (
         kind in str(each.inputs.get("resourceUri", each.inputs.get("scope"))).lower()
     )
+
+
+def _is_audit(workspace: Resource) -> bool:
+    return str(workspace.inputs["workspaceName"]).endswith("-audit")
+
+
+def _own_audit(setting: Resource) -> str:
+    return f"{setting.inputs['workspaceId']}-audit"
+
+
+def _floods(setting: Resource) -> bool:
+    return "StorageRead" in str(setting.inputs["logs"])
+
+
+def _watches_nodes(alert: Resource) -> bool:
+    return any(metric in str(alert.inputs["criteria"]) for metric in monitoring.ALERTS)
+
+
+def _denies(assignment: Resource) -> bool:
+    definition = str(assignment.inputs["policyDefinitionId"]).rpartition("/")[2]
+    return definition in monitoring.DENIED
 
 
 def _is_data(account: Resource) -> bool:
@@ -152,6 +182,24 @@ def _many_small_clusters(whole: Stack) -> Iterator[Mutant]:
 
 
 WRITTEN: Mapping[str, tuple[Make, ...]] = {
+    "logs-audit-apart": (
+        edit(monitoring.LOG_ANALYTICS, "workspaceCapping.dailyQuotaGb", 10, where=_is_audit),
+        drop(monitoring.LOG_ANALYTICS, "workspaceCapping", where=_is_audit),
+        edit(monitoring.DIAGNOSTICS, "workspaceId", _own_audit, where=_floods),
+    ),
+    "alerts-mailed": (
+        remove(monitoring.METRIC_ALERT, where=_watches_nodes),
+        edit(monitoring.METRIC_ALERT, "enabled", value=False, where=_watches_nodes),
+        drop(monitoring.METRIC_ALERT, "actions", where=_watches_nodes),
+        edit(monitoring.ACTION_GROUP, "emailReceivers", []),
+        edit(monitoring.ACTION_GROUP, "enabled", value=False),
+    ),
+    "policy-denies-others": (
+        remove(monitoring.POLICY_ASSIGNMENT, where=_denies),
+        edit(monitoring.POLICY_ASSIGNMENT, "parameters.effect.value", "Audit", where=_denies),
+        edit(monitoring.POLICY_ASSIGNMENT, "enforcementMode", "DoNotEnforce", where=_denies),
+        edit(monitoring.POLICY_ASSIGNMENT, "scope", GROUP_ID, where=_denies),
+    ),
     **written_access.WRITTEN,
     "storage-firewall-narrow": tuple(
         edit(storage.ACCOUNT, "networkRuleSet.ipRules", each)
@@ -231,10 +279,6 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         edit(machine_learning.COMPUTE, "identity.type", "SystemAssigned"),
         drop(machine_learning.COMPUTE, "identity"),
     ),
-    "cluster-known-size": (
-        edit(machine_learning.COMPUTE, "properties.properties.vmSize", "Standard_NC6"),
-        drop(machine_learning.COMPUTE, "properties.properties.vmSize"),
-    ),
     "budget-declared": (
         remove(lifecycle.BUDGET),
         retyped(lifecycle.BUDGET, "azure-native:costmanagement:Budget"),
@@ -242,17 +286,6 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
     "budget-on-group": (
         edit(lifecycle.BUDGET, "scope", GROUP_ID),
         edit(lifecycle.BUDGET, "scope", GROUP_ID.partition("/resourceGroups")[0]),
-    ),
-    "budget-thresholds": (
-        drop(lifecycle.BUDGET, "notifications"),
-        edit(
-            lifecycle.BUDGET,
-            "notifications",
-            lambda each: {
-                key: {**value, "enabled": False}
-                for key, value in each.inputs["notifications"].items()
-            },
-        ),
     ),
     "budget-receivers": (
         edit(
@@ -292,16 +325,13 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         edit(lifecycle.LOCK, "scope", GROUP_ID),
         add(lifecycle.LOCK, "group", {"scope": GROUP_ID, "level": "CanNotDelete"}),
     ),
-    "tags-present": (
+    "tags": (
         *(drop(what, "tags") for what in lifecycle.TAGGED),
         *(edit(what, "tags.owner", "") for what in lifecycle.TAGGED),
-    ),
-    "tags-right": (
         *(edit(what, "tags.stack", "another") for what in lifecycle.TAGGED),
         *(edit(what, "tags.stage", "another") for what in lifecycle.TAGGED),
     ),
     "storage-private-endpoint": _endpoint_mutants("blob"),
-    "storage-private-endpoint-dfs": _endpoint_mutants("dfs"),
     "storage-private-endpoint-file": _endpoint_mutants("file"),
     "vault-private-endpoint": _endpoint_mutants("vault"),
     "registry-private-endpoint": _endpoint_mutants("registry"),
@@ -402,14 +432,6 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
             where=_is_of_containers,
         ),
     ),
-    "stack-generation": (
-        edit(key_vault.VAULT, "vaultName", lambda each: f"{each.inputs['vaultName']}x"),
-        edit(
-            machine_learning.WORKSPACE,
-            "workspaceName",
-            lambda each: f"{each.inputs['workspaceName'].rpartition('-')[0]}-98",
-        ),
-    ),
     "stack-outputs-without-secrets": (
         output("url", "https://x.blob.core.windows.net/data?sv=2026&sig=" + "a%2B" * 12 + "%3D"),
         output("key", "a" * 86 + "=="),
@@ -421,24 +443,21 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         add("azure-native:compute:VirtualMachine", "machine", {}),
         add("command:local:Command", "script", {}),
     ),
-    **{
-        name: (unprotected(*types), everything_unprotected)
-        for name, types in {
-            "protect-group": (lifecycle.GROUP,),
-            "protect-storage": (storage.ACCOUNT,),
-            "protect-containers": (storage.CONTAINER,),
-            "protect-vault": (key_vault.VAULT,),
-            "protect-registry": (registry.REGISTRY,),
-            "protect-workspace": (machine_learning.WORKSPACE,),
-            "protect-the-rest": (
-                "azure-native:managedidentity:UserAssignedIdentity",
-                lifecycle.BUDGET,
-                lifecycle.LOCK,
-                machine_learning.INSIGHTS,
-                stack.DIAGNOSTICS,
-                network.ENDPOINT,
-                storage.LIFECYCLE,
-            ),
-        }.items()
-    },
+    "protect-all": (
+        unprotected(
+            lifecycle.GROUP,
+            storage.ACCOUNT,
+            storage.CONTAINER,
+            key_vault.VAULT,
+            registry.REGISTRY,
+            machine_learning.WORKSPACE,
+            lifecycle.BUDGET,
+            lifecycle.LOCK,
+            machine_learning.INSIGHTS,
+            stack.DIAGNOSTICS,
+            network.ENDPOINT,
+            storage.LIFECYCLE,
+        ),
+        everything_unprotected,
+    ),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from infra.policy import access
+from infra.policy.machine_learning import COMPUTE
 from infra.policy.rules import Resource, Stack
-from tests.infra.policy.mutants import GROUP_ID, Make, Where, add, drop, edit
+from tests.infra.policy.mutants import GROUP_ID, Make, Mutant, Where, add, drop, edit
 from tests.infra.policy.wrong_values import FOREIGN
 
 ROLES = "/subscriptions/11111111-1111-4111-8111-111111111111/providers/Microsoft.Authorization"
@@ -16,10 +18,19 @@ MACHINES = "9980e02c-c2be-4d73-94e8-173b1dc7cf3c"
 
 
 def assigned(principal: str) -> Where:
-    """Assignments to the identity whose name ends so."""
-    return lambda each: any(
-        urn.endswith(f"-{principal}") for urn in each.made_from.get("principalId", ())
-    )
+    """Assignments to the workspace's identity, or to those of clusters."""
+
+    def where(each: Resource) -> bool:
+        urns = each.made_from.get("principalId", ())
+        is_workspace = any(urn.endswith("-workspace") for urn in urns)
+        return bool(urns) and is_workspace == (principal == "workspace")
+
+    return where
+
+
+def workspace_not_approving(each: Resource) -> bool:
+    """Assignments to the workspace's identity but the one that may lie on the whole group."""
+    return assigned("workspace")(each) and access.role_of(each) != access.ENDPOINT_APPROVER
 
 
 def given(role: str, below: str = "") -> Make:
@@ -44,6 +55,35 @@ def in_group(below: str = "") -> Callable[[Stack | Resource], str]:
         return str(one.inputs["scope"]).partition("/providers/")[0] + below
 
     return scope
+
+
+def shared(make: Make) -> Make:
+    """Mutants of a stack whose clusters all act as the identity of `cpu`."""
+
+    def made(whole: Stack) -> Iterator[Mutant]:
+        cpu = next(each for each in whole.of(COMPUTE) if each.name == "cluster-cpu-compute")
+        identity = cpu.inputs["identity"]
+        resources = tuple(
+            replace(each, inputs={**each.inputs, "identity": identity})
+            if each.type == COMPUTE
+            else each
+            for each in whole.resources
+        )
+        yield from make(replace(whole, resources=resources))
+
+    return made
+
+
+def _is_of_cpu(each: Resource) -> bool:
+    return any(urn.endswith("-cpu") for urn in each.made_from.get("principalId", ()))
+
+
+def _is_limited(each: Resource) -> bool:
+    return "condition" in each.inputs
+
+
+def _ends(each: Resource, text: str) -> bool:
+    return str(each.inputs["scope"]).endswith(text)
 
 
 def _role(guid: str) -> str:
@@ -94,6 +134,14 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         ),
         drop(access.ASSIGNMENT, "roleDefinitionId", where=assigned("cluster")),
     ),
+    "access-cluster-pulls-images": (
+        edit(
+            access.ASSIGNMENT,
+            "roleDefinitionId",
+            _role(access.REGISTRY_PUSH),
+            where=lambda each: access.role_of(each) == access.REGISTRY_PULL,
+        ),
+    ),
     "access-cluster-scopes": (
         edit(access.ASSIGNMENT, "scope", in_group(), where=assigned("cluster")),
         edit(
@@ -104,21 +152,37 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         ),
     ),
     "access-cluster-reads-data": (
+        shared(
+            edit(
+                access.ASSIGNMENT,
+                "roleDefinitionId",
+                _role(access.BLOB_CONTRIBUTOR),
+                where=lambda each: _is_of_cpu(each) and _ends(each, "/containers/data"),
+            )
+        ),
+        shared(
+            edit(
+                access.ASSIGNMENT,
+                "scope",
+                in_group(f"{ACCOUNT}/x/blobServices/default/containers/data"),
+                where=lambda each: _is_of_cpu(each) and _ends(each, "/containers/runs"),
+            )
+        ),
+    ),
+    "access-cluster-writes-logs": (
+        drop(access.ASSIGNMENT, "condition", where=_is_limited),
+        drop(access.ASSIGNMENT, "conditionVersion", where=_is_limited),
         edit(
             access.ASSIGNMENT,
-            "roleDefinitionId",
-            _role(access.BLOB_CONTRIBUTOR),
-            where=lambda each: (
-                assigned("cluster")(each) and str(each.inputs["scope"]).endswith("/containers/data")
-            ),
+            "condition",
+            lambda each: str(each.inputs["condition"]).replace("'azureml*'", "'*'"),
+            where=_is_limited,
         ),
         edit(
             access.ASSIGNMENT,
-            "scope",
-            in_group(f"{ACCOUNT}/x/blobServices/default/containers/data"),
-            where=lambda each: (
-                assigned("cluster")(each) and str(each.inputs["scope"]).endswith("/containers/runs")
-            ),
+            "condition",
+            lambda each: str(each.inputs["condition"]).replace("blobs/delete", "blobs/read"),
+            where=_is_limited,
         ),
     ),
     "access-workspace-roles": (
@@ -126,7 +190,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
         drop(access.ASSIGNMENT, "roleDefinitionId", where=assigned("workspace")),
     ),
     "access-workspace-scopes": (
-        edit(access.ASSIGNMENT, "scope", in_group(), where=assigned("workspace")),
+        edit(access.ASSIGNMENT, "scope", in_group(), where=workspace_not_approving),
         edit(
             access.ASSIGNMENT,
             "scope",

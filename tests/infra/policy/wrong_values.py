@@ -28,10 +28,8 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "storage-blob-soft-delete-days": (6,),
     "storage-container-soft-delete-days": (6,),
     "storage-share-soft-delete-days": (6,),
-    "storage-account-name": ("Upper", "a-dash", "x" * 25, "ab"),
     "vault-soft-delete-days": (6,),
     "vault-purgeable": (True, False),
-    "vault-no-access-policies": ([{"objectId": FOREIGN}], [{"objectId": FOREIGN, "tenantId": ""}]),
     "vault-firewall-denies": ("Allow",),
     "vault-firewall-bypass": ("None",),
     "vault-firewall-closed": ([{"value": "198.51.100.7"}], [{"value": "203.0.113.0/24"}]),
@@ -48,9 +46,7 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "registry-zone-redundant": ("Disabled",),
     "workspace-public-network": ("enabled by mistake",),
     "workspace-managed-network": ("Disabled",),
-    "workspace-primary-identity": ("",),
     "workspace-datastores-by-identity": ("AccessKey", "UserDelegationSAS"),
-    "datastore-of-blobs": ("AzureFile", "AzureDataLakeGen1"),
     "cluster-is-amlcompute": ("ComputeInstance", "VirtualMachine"),
     "cluster-no-ssh-port": ("Enabled", "NotSpecified"),
     "cluster-no-ssh-user": (
@@ -61,11 +57,7 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "cluster-max-nodes": (0, 1001, "2"),
     "cluster-idle-time": ("PT15M1S", "P1D", "PT0S", "soon"),
     "cluster-priority": ("Spot",),
-    "insights-in-log-analytics": ("",),
     "access-receiver-type": ("User", "ForeignGroup"),
-    "budget-monthly": ("Annually", "Quarterly"),
-    "budget-counts-cost": ("Usage",),
-    "budget-amount": (0, -1),
     "lock-level": ("ReadOnly", "NotSpecified"),
 }
 # Beyond what is wrong everywhere: what a stage must refuse.
@@ -99,56 +91,31 @@ WRONG_IN_STAGE: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     },
     "dev": {"cluster-max-nodes": (3,), "cluster-idle-time": ("PT2M1S",)},
 }
-_PROTECT = (
-    "protect-containers",
-    "protect-group",
-    "protect-registry",
-    "protect-storage",
-    "protect-the-rest",
-    "protect-vault",
-    "protect-workspace",
-)
 # Rules that rightly speak too, whatever the mutant.
 COMPANIONS: Mapping[str, frozenset[str]] = {
     # A firewall that lets in the world is not closed either, and the other way round.
     "storage-firewall-narrow": frozenset({"storage-firewall-closed"}),
     "vault-firewall-narrow": frozenset({"vault-firewall-closed"}),
-    # Another name is another account: nothing that belongs to it is found any more.
-    "storage-account-name": frozenset(
-        {
-            "access-cluster-scopes",
-            "access-workspace-scopes",
-            "lock-storage",
-            "storage-blobs-declared",
-            "storage-diagnostics",
-            "storage-files-declared",
-            "storage-lifecycle-declared",
-            "storage-private-endpoint",
-            "storage-private-endpoint-dfs",
-            "storage-private-endpoint-file",
-            "workspace-own-storage",
-            "workspace-outbound-private",
-        }
-    ),
     # Nobody acts as the workspace's identity then: its roles are a stranger's.
-    "workspace-primary-identity": frozenset({"access-own-identities"}),
     "workspace-identity": frozenset({"access-own-identities"}),
-    "cluster-identity": frozenset({"access-own-identities"}),
+    # What is no cluster's is to be protected.
+    "cluster-identity": frozenset({"access-own-identities", "protect-all"}),
     # Clusters live in the managed network that is off.
     "workspace-managed-network": frozenset({"cluster-in-network"}),
     "cluster-in-network": frozenset({"workspace-managed-network"}),
     # Which account is the workspace's own is said by the workspace.
     "workspace-own-storage": frozenset(
-        {"access-cluster-scopes", "access-workspace-scopes", "storage-private-endpoint-dfs"}
+        {"access-cluster-scopes", "access-workspace-scopes", "storage-private-endpoint-file"}
     ),
     # Such a role is in no table either, nor is such a scope.
-    "access-no-rights-to-give": frozenset(
-        {"access-cluster-reads-data", "access-cluster-roles", "access-workspace-roles"}
-    ),
-    "access-cluster-roles": frozenset({"access-cluster-reads-data"}),
+    "access-no-rights-to-give": frozenset({"access-cluster-roles", "access-workspace-roles"}),
+    # Metrics are no reads, and go to where those do.
+    "storage-diagnostics": frozenset({"logs-audit-apart"}),
+    # The second cluster's identity is nobody's then.
+    "access-cluster-reads-data": frozenset({"access-own-identities", "protect-all"}),
     "access-within-group": frozenset({"access-cluster-scopes", "access-workspace-scopes"}),
     # A person is no group, and no identity of the stack.
-    "access-receiver-type": frozenset({"access-own-identities"}),
+    "access-receiver-type": frozenset({"access-own-identities", "protect-all"}),
     # A lock that lies on the group lies on nothing else.
     "lock-not-on-group": frozenset({"lock-registry", "lock-storage", "lock-vault"}),
     # The rule on a container's temporary files looks into the lifecycle that is gone.
@@ -156,27 +123,14 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
         {"storage-old-checkpoints-cool", "storage-temporary-files-end"}
     ),
     # The declared minimum is a tag.
-    "tags-present": frozenset({"cluster-minimum-told", "cluster-scales-to-zero"}),
+    "tags": frozenset({"cluster-minimum-told", "cluster-scales-to-zero"}),
     "cluster-scales-to-zero": frozenset({"cluster-minimum-told"}),
     # So many nodes are too many for one cluster, too.
     "cluster-max-nodes": frozenset({"cluster-nodes-together"}),
     "cluster-nodes-together": frozenset({"cluster-max-nodes"}),
     # Such a rule is no private endpoint.
     "workspace-reaches-data-privately": frozenset({"workspace-outbound-private"}),
-    "stack-generation": frozenset(
-        {
-            "cluster-in-network",
-            "lock-vault",
-            "vault-diagnostics",
-            "vault-private-endpoint",
-            "workspace-diagnostics",
-            "workspace-outbound-private",
-            "workspace-own-vault",
-            "workspace-private-endpoint",
-        }
-    ),
     # A type that nobody knows is not protected in prod, and has no tags.
-    "stack-known-types": frozenset({"protect-the-rest"}),
+    "stack-known-types": frozenset({"protect-all"}),
     "budget-declared": frozenset({"stack-known-types"}),
-    **dict.fromkeys(_PROTECT, frozenset(_PROTECT)),
 }

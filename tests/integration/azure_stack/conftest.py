@@ -71,6 +71,13 @@ class CloudProject(PulumiProject):
         inner[last] = value
         (self.azure / "resources.json").write_text(json.dumps(found))
 
+    def remove_live(self, *identifiers: str) -> None:
+        """Take resources away, as somebody else would."""
+        found = self._subscription()
+        for each in identifiers:
+            del found["resources"][each.lower()]
+        (self.azure / "resources.json").write_text(json.dumps(found))
+
     def preview(self, *arguments: str) -> dict[str, str]:
         """What `up` would do to each resource that it does not leave as it is."""
         self.write_settings()
@@ -80,7 +87,7 @@ class CloudProject(PulumiProject):
         found: dict[str, str] = {}
         for step in said["steps"]:
             name = step["urn"].rpartition("::")[2]
-            if step["op"] != "same":
+            if step["op"] not in {"same", "read"}:
                 found[name] = f"{found[name]}, {step['op']}" if name in found else step["op"]
         return found
 
@@ -109,10 +116,11 @@ class CloudProject(PulumiProject):
 
 
 def read_settings(stack: str) -> dict[str, Any]:
-    """The settings that the repository has for a stack's stage."""
+    """The settings that the repository has for a stack's stage; roles of the stand-in work at once."""
     stage = stack.partition("-")[0]
     committed = yaml.safe_load((REPO / f"Pulumi.{stage}.yaml").read_text())["config"]
-    return {key.removeprefix(PREFIX): value for key, value in committed.items()}
+    settings = {key.removeprefix(PREFIX): value for key, value in committed.items()}
+    return settings | {"role_wait_s": 0}
 
 
 @contextmanager

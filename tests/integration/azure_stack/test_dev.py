@@ -71,7 +71,12 @@ def test_what_cannot_change_makes_another_cluster_before_the_old_one_goes(standi
     before = computes(standing)
     clusters["cpu"]["size"] = "Standard_D16ds_v4"
     clusters["gpu"]["priority"] = "dedicated"
-    assert standing.preview() == {"cluster-cpu-compute": REPLACED, "cluster-gpu-compute": REPLACED}
+    assert standing.preview() == {
+        "cluster-cpu-compute": REPLACED,
+        "cluster-gpu-compute": REPLACED,
+        # Images are built on the cluster without GPUs, which the workspace names.
+        "cloud-workspace": "update",
+    }
 
     standing.up()
     after = computes(standing)
@@ -90,11 +95,12 @@ def test_a_cluster_comes_and_goes_alone(standing):
     clusters = standing.settings["clusters"]
     clusters["new"] = clusters["cpu"]
     del clusters["gpu"]
+    own = ("cluster-{}", "cluster-{}-compute", "cloud-identity-{}")
+    roles = [f"cloud-access-{{}}-{key}" for key in ("data", "images", "runs", "workspace")]
     assert standing.preview() == {
-        "cluster-new": "create",
-        "cluster-new-compute": "create",
-        "cluster-gpu": "delete",
-        "cluster-gpu-compute": "delete",
+        name.format(key): change
+        for key, change in (("new", "create"), ("gpu", "delete"))
+        for name in (*own, *roles)
     }
 
 

@@ -45,13 +45,21 @@ def test_clusters_made_anew_and_taken_out_are_refused_until_each_is_allowed(prod
     clusters["gpu"]["size"] = "Standard_NC24ads_A100_v4"
     del clusters["gpu-low"]
     code, found, said = check(prod, "--allow-replace", "gpu")
+    changes = found["changes"]
+    # The identity of a cluster and its roles go with the cluster: its name allows all of them.
+    roles = [f"cloud-access-gpu-low-{key}" for key in ("data", "images", "runs", "workspace")]
+    along = {each["name"]: each["within"] for each in changes["losses"] if each["within"]}
+    assert along == dict.fromkeys([*roles, "cloud-identity-gpu-low"], "gpu-low")
+    changes["losses"] = [each for each in changes["losses"] if not each["within"]]
     assert (code, losses(found)) == (
         3,
         [("gpu-low", "deleted", False, False), ("gpu", "replaced", False, True)],
     )
-    changes = found["changes"]
     assert changes["losses"][1]["because"] == ["computeName", "vmSize"]
-    assert (changes["updated"], changes["created"]) == (["cpu"], ["new"])
+    made = [
+        name.replace("gpu-low", "new") for name in [*roles, "cloud-identity-gpu-low", "gpu-low"]
+    ]
+    assert (changes["updated"], changes["created"]) == (["cpu"], sorted(made))
     assert said.endswith("--allow-replace gpu --allow-replace gpu-low\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pytest
@@ -21,19 +22,22 @@ def outbound_rules(project):
 
 def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
     project = new_project("test")
+    project.write_settings()
+    assert project.launch("env", "check", "-s", "test", "--only", "changes").returncode == 0
     project.up()
     assert set(project.owned().values()) == project.live().keys()
     assert project.preview("--expect-no-changes") == {}
+    # A private workspace is where it says that it is.
+    workspace = project.live()[project.owned()["cloud-workspace"]]["outputs"]
+    shown = project.launch("env", "show", "-s", "test", "--json").stdout
+    endpoint = f"https://{workspace['workspaceId']}.workspace.swedencentral.api.azureml.ms"
+    assert json.loads(shown)["workspace"]["endpoint"] == endpoint
     assert find_kept_secrets(project) == []
 
-    # Azure has started the managed network with the first cluster, with rules of its own in it: an
-    # update sends ours alone, Azure keeps its own, and from then on they are nothing new.
-    project.refresh()
-    assert project.preview() == {"cloud-workspace": "update"}
-    project.up()
-    assert outbound_rules(project) == {"data-blob", *REQUIRED_RULES}
+    # Azure has started the managed network with the workspace, with rules of its own in it.
     project.refresh()
     assert project.preview() == {}
+    assert outbound_rules(project) == {"data-blob", *REQUIRED_RULES}
 
     project.destroy()
     assert project.live() == {}
@@ -57,10 +61,18 @@ def test_a_destroy_of_prod_deletes_nothing_without_a_preview_either(new_project)
         assert project.live() == before
     assert project.preview("--expect-no-changes") == {}
 
-    # A cluster goes with its settings all the same.
-    del project.settings["clusters"]["gpu-low"]
+    # A cluster goes with its settings all the same, and its identity with it. Its roles, which the
+    # locks keep, open nothing without it.
+    cluster = project.settings["clusters"].pop("gpu-low")
     project.up()
-    assert before.keys() - project.live().keys() == {owned["cluster-gpu-low-compute"]}
+    gone = {owned[each] for each in ("cluster-gpu-low-compute", "cloud-identity-gpu-low")}
+    assert before.keys() - project.live().keys() == gone
+    assert not [name for name in project.owned() if "gpu-low" in name]
+    # It comes back as another principal, beside them.
+    project.settings["clusters"]["gpu-low"] = cluster
+    project.up()
+    assert project.owned().keys() == owned.keys()
+    assert project.preview("--expect-no-changes") == {}
 
 
 @pytest.mark.faults

@@ -6,14 +6,19 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import Environment
+from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml_v1.sdk import lay_sdk
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.environments.laying import lay_environment
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.azureml.client import Client
+from tests.fakes.azureml.judge import read_tables
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +44,21 @@ def azure(standing_azure: FakeAzure) -> Iterator[FakeAzure]:
     """The same, without what another test has scripted."""
     yield standing_azure
     standing_azure.troubles.clear()
+    standing_azure.deviations.clear()
+    standing_azure.records.role_assignments.clear()
+    standing_azure.records.private_endpoints.clear()
+
+
+@pytest.fixture
+def arm_client(azure: FakeAzure, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArmClient]:
+    """Speaks for somebody who is logged in, in an environment as a stack puts it out."""
+    # Before this process, too, reaches nothing but the stand-in: it makes them where there are none.
+    read_tables()
+    for name, value in azure.environ.items():
+        monkeypatch.setenv(name, value)
+    our_tokens.cache_clear()
+    yield ArmClient(msgspec.convert(azure.environment(), Environment))
+    our_tokens.cache_clear()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ import msgspec
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from jobs.blobs.credentials import our_tokens
 from jobs.contracts.errors import EnvironmentFailure, Unreached
-from jobs.contracts.spec import DatasetVersion, Environment, JobSpec
+from jobs.contracts.spec import DatasetVersion, JobSpec
 from jobs.engines.azure_ml import image_versions as environments
 from jobs.engines.azure_ml import uploads
 from jobs.engines.azure_ml.client import MANAGEMENT, ArmClient, Reply
@@ -32,27 +30,17 @@ from tests.fakes.azureml import (
     throttled,
     wrong_tenant,
 )
-from tests.fakes.azureml.judge import read_tables
 from tests.fakes.gangs import make_spec
 
 COMPUTES = "2023-08-01-preview"
 
 
-@pytest.fixture
-def client(azure: FakeAzure, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArmClient]:
-    # Before this process, too, reaches nothing but the stand-in: it makes them where there are none.
-    read_tables()
-    for name, value in azure.environ.items():
-        monkeypatch.setenv(name, value)
-    our_tokens.cache_clear()
-    yield ArmClient(msgspec.convert(azure.environment(), Environment))
-    our_tokens.cache_clear()
-
-
-def test_a_page_is_asked_for_when_the_one_before_is_used_up(azure: FakeAzure, client: ArmClient):
+def test_a_page_is_asked_for_when_the_one_before_is_used_up(
+    azure: FakeAzure, arm_client: ArmClient
+):
     azure.records.add_past_jobs(250, compute="cpu-1a2b3c")
     seen = len(azure.requests(path="/jobs"))
-    jobs = client.pages(f"{client.workspace}/jobs", query={"listViewType": "ActiveOnly"})
+    jobs = arm_client.pages(f"{arm_client.workspace}/jobs", query={"listViewType": "ActiveOnly"})
     first = [each["name"] for each in islice(jobs, 100)]
     assert len(azure.requests(path="/jobs")) - seen == 1
     rest = [each["name"] for each in jobs]
@@ -61,79 +49,79 @@ def test_a_page_is_asked_for_when_the_one_before_is_used_up(azure: FakeAzure, cl
 
 
 def test_a_token_is_asked_for_once_and_again_when_it_is_refused(
-    azure: FakeAzure, client: ArmClient
+    azure: FakeAzure, arm_client: ArmClient
 ):
     seen = len(azure.requests(method="POST", path="/oauth2/v2.0/token"))
     for _ in range(3):
-        client.get(client.workspace)
+        arm_client.get(arm_client.workspace)
     assert len(azure.requests(method="POST", path="/oauth2/v2.0/token")) - seen == 1
     azure.tokens.expire()
-    assert client.get(client.workspace)["name"] == azure.place.workspace
+    assert arm_client.get(arm_client.workspace)["name"] == azure.place.workspace
     assert len(azure.requests(method="POST", path="/oauth2/v2.0/token")) - seen == 2
 
 
 def test_a_pause_that_azure_asks_for_is_kept_and_talked_about(
-    azure: FakeAzure, client: ArmClient, capsys: pytest.CaptureFixture[str]
+    azure: FakeAzure, arm_client: ArmClient, capsys: pytest.CaptureFixture[str]
 ):
     azure.script(throttled(retry_after_s=3, path="*/workspaces/*"))
-    client.get(client.workspace)
-    first, second = azure.requests(method="GET", path=client.workspace)[-2:]
+    arm_client.get(arm_client.workspace)
+    first, second = azure.requests(method="GET", path=arm_client.workspace)[-2:]
     assert second.when_s - first.when_s >= 3
     assert capsys.readouterr().err == "Azure asks us to wait 3 s\n"
 
 
 def test_a_pause_of_many_minutes_is_cut_short(
     azure: FakeAzure,
-    client: ArmClient,
+    arm_client: ArmClient,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr("jobs.engines.azure_ml.client.LONGEST_PAUSE_S", 1.0)
     azure.script(throttled(retry_after_s=600, path="*/workspaces/*"))
-    client.get(client.workspace)
-    first, second = azure.requests(method="GET", path=client.workspace)[-2:]
+    arm_client.get(arm_client.workspace)
+    first, second = azure.requests(method="GET", path=arm_client.workspace)[-2:]
     assert 1 <= second.when_s - first.when_s < 600
     told = "Azure asks us to wait 600 s; it is tried again after 1 s\n"
     assert capsys.readouterr().err == told
 
 
-def test_a_post_whose_answer_was_lost_is_sent_again(azure: FakeAzure, client: ArmClient):
-    path = f"{client.workspace}/computes/cpu-1a2b3c/listNodes"
+def test_a_post_whose_answer_was_lost_is_sent_again(azure: FakeAzure, arm_client: ArmClient):
+    path = f"{arm_client.workspace}/computes/cpu-1a2b3c/listNodes"
     azure.script(lost_reply(path="*/listnodes", method="POST"), broken(path="*/listnodes"))
-    assert client.post(path, api_version=COMPUTES).status == 200
+    assert arm_client.post(path, api_version=COMPUTES).status == 200
     assert len(azure.requests(method="POST", path="/listNodes")) == 3
 
 
 def test_what_is_not_there_is_none_and_what_has_no_workspace_is_an_error(
-    azure: FakeAzure, client: ArmClient
+    azure: FakeAzure, arm_client: ArmClient
 ):
-    path = f"{client.workspace}/jobs/nothing"
-    assert client.find(path) is None
+    path = f"{arm_client.workspace}/jobs/nothing"
+    assert arm_client.find(path) is None
     with pytest.raises(CloudRefusal) as caught:
-        client.get(path, what="asking")
+        arm_client.get(path, what="asking")
     assert (caught.value.status, caught.value.message.partition(":")[0]) == (404, "asking")
     azure.delete_workspace()
     try:
         with pytest.raises(WorkspaceGone):
-            client.find(path)
+            arm_client.find(path)
     finally:
         azure.records.is_workspace_deleted = False
 
 
 def test_a_subscription_that_is_not_seen_is_no_job_that_is_gone(
-    azure: FakeAzure, client: ArmClient
+    azure: FakeAzure, arm_client: ArmClient
 ):
     message = "The subscription 'S' could not be found."
     code, host = "SubscriptionNotFound", "management.azure.com"
     azure.script(RequestTrouble(status=404, code=code, message=message, host=host))
     with pytest.raises(PlaceMissing, match="is not visible to this login"):
-        client.find(f"{client.workspace}/jobs/nothing")
+        arm_client.find(f"{arm_client.workspace}/jobs/nothing")
 
 
-def test_another_tenant_is_named(azure: FakeAzure, client: ArmClient):
+def test_another_tenant_is_named(azure: FakeAzure, arm_client: ArmClient):
     azure.script(wrong_tenant())
     with pytest.raises(CloudRefusal) as caught:
-        client.get(client.workspace)
+        arm_client.get(arm_client.workspace)
     assert caught.value.message.startswith("logged in to tenant ")
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("az login --tenant ")
@@ -147,47 +135,67 @@ def test_another_tenant_is_named(azure: FakeAzure, client: ArmClient):
         "https://management.azure.com@evil.example/next",
         "https://management.azure.com:444/next",
         "https://api.azureml.ms.evil.example/next",
+        "https://1.workspace.westeurope.api.azureml.ms.evil.example/next",
+        "https://x.experiments.azureml.net.evil.example/next",
+        "https://experiments.azureml.net/next",
     ],
 )
-def test_our_token_goes_to_no_other_host(client: ArmClient, link: str):
+def test_our_token_goes_to_no_other_host(arm_client: ArmClient, link: str):
     reply = Reply(status=202, headers={"location": link, "retry-after": "0"}, body={})
     with pytest.raises(EnvironmentFailure, match="is not an address of Azure ML"):
-        client.wait(reply, timeout_s=5)
+        arm_client.wait(reply, timeout_s=5)
 
 
-def test_what_azure_began_is_waited_for(azure: FakeAzure, client: ArmClient, tmp_path: Path):
+@pytest.mark.parametrize(
+    "host",
+    [
+        "swedencentral.api.azureml.ms",
+        "3a9e1c70-0000-4000-8000-0000000a3171.workspace.swedencentral.api.azureml.ms",
+        "westeurope.experiments.azureml.net",
+    ],
+)
+def test_a_workspace_may_be_at_any_host_of_azures(arm_client: ArmClient, host: str):
+    workspace = msgspec.structs.replace(
+        arm_client.environment.workspace, endpoint=f"https://{host}/"
+    )
+    there = msgspec.structs.replace(arm_client.environment, workspace=workspace)
+    ArmClient(there).require_endpoint()
+    assert ArmClient(there).endpoint == f"https://{host}"
+
+
+def test_what_azure_began_is_waited_for(azure: FakeAzure, arm_client: ArmClient, tmp_path: Path):
     """A cancellation, which Azure carries out after it has answered."""
     launch = AzureLaunch(azure, tmp_path)
     job = launch.write_job("import time; time.sleep(600)")
     name = launch.type("run", job, "-d", "-y").out.strip()
-    reply = client.post(f"{client.workspace}/jobs/{name}/cancel")
+    reply = arm_client.post(f"{arm_client.workspace}/jobs/{name}/cancel")
     assert reply.status == 202
-    assert client.wait(reply, timeout_s=60)
+    assert arm_client.wait(reply, timeout_s=60)
     assert azure.job(name).state == "Canceled"
-    assert not client.wait(reply, timeout_s=-1)
+    assert not arm_client.wait(reply, timeout_s=-1)
 
 
 def test_who_cannot_be_reached_is_named(
-    azure: FakeAzure, client: ArmClient, monkeypatch: pytest.MonkeyPatch
+    azure: FakeAzure, arm_client: ArmClient, monkeypatch: pytest.MonkeyPatch
 ):
-    client.get(client.workspace)
+    arm_client.get(arm_client.workspace)
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     monkeypatch.setattr("jobs.engines.azure_ml.client._RETRIES", 0)
-    other = ArmClient(client.environment)
-    other.tokens = client.tokens
+    other = ArmClient(arm_client.environment)
+    other.tokens = arm_client.tokens
     with pytest.raises(CloudRefusal) as caught:
-        other.get(client.workspace)
+        other.get(arm_client.workspace)
     assert caught.value.status is None
     assert caught.value.message.startswith("management.azure.com cannot be reached: ")
     assert caught.value.hint == "launch env check -s dev"
 
 
-def test_a_job_that_is_over_is_cancelled_in_silence(azure: FakeAzure, client: ArmClient):
+def test_a_job_that_is_over_is_cancelled_in_silence(azure: FakeAzure, arm_client: ArmClient):
     azure.records.add_past_jobs(1, compute="cpu-1a2b3c")
-    cancel_job(client, "past-00000")
+    cancel_job(arm_client, "past-00000")
     with pytest.raises(CloudRefusal) as caught:
-        cancel_job(client, "nothing")
+        cancel_job(arm_client, "nothing")
     assert caught.value.status == 404
 
 
@@ -204,10 +212,10 @@ class Overtaken(ArmClient):
 SENT = {"train.py": b"print(1)", "part/more.py": b""}
 
 
-def test_code_that_somebody_else_has_just_sent_is_taken_as_theirs(client: ArmClient):
-    overtaken = Overtaken(client.environment)
+def test_code_that_somebody_else_has_just_sent_is_taken_as_theirs(arm_client: ArmClient):
+    overtaken = Overtaken(arm_client.environment)
     assert upload(overtaken, "overtaken", [], SENT, what="sending") == overtaken.other
-    assert upload(client, "overtaken", [], SENT, what="sending") == overtaken.other
+    assert upload(arm_client, "overtaken", [], SENT, what="sending") == overtaken.other
 
 
 @pytest.mark.parametrize(
@@ -215,15 +223,15 @@ def test_code_that_somebody_else_has_just_sent_is_taken_as_theirs(client: ArmCli
     [("train.py", b"print(2)"), ("train.py", b"longer than it was"), ("torch.py", b"")],
 )
 def test_code_that_somebody_has_changed_is_not_taken(
-    azure: FakeAzure, client: ArmClient, name: str, content: bytes
+    azure: FakeAzure, arm_client: ArmClient, name: str, content: bytes
 ):
     known = f"changed-{len(content)}"
-    uri = upload(client, known, [], SENT, what="sending")
-    assert upload(client, known, [], SENT, what="sending") == uri
+    uri = upload(arm_client, known, [], SENT, what="sending")
+    assert upload(arm_client, known, [], SENT, what="sending") == uri
     change(azure, uri, name, content)
     expected = f"the content of `{known}` in the workspace differs from the local files: `{name}`"
     with pytest.raises(EnvironmentFailure) as raised:
-        upload(client, known, [], SENT, what="sending")
+        upload(arm_client, known, [], SENT, what="sending")
     assert raised.value.message == expected
 
 
@@ -235,75 +243,77 @@ def change(azure: FakeAzure, uri: str, name: str, content: bytes) -> None:
     store.upload_blob(f"{folder}/{name}".lstrip("/"), content, overwrite=True)
 
 
-def test_code_that_nobody_may_look_at_is_said_not_to_be_compared(client: ArmClient):
-    path = f"{client.workspace}/codes/away/versions/1"
-    client.put(path, {"properties": {"codeUri": "https://other/code", "isAnonymous": True}})
+def test_code_that_nobody_may_look_at_is_said_not_to_be_compared(arm_client: ArmClient):
+    path = f"{arm_client.workspace}/codes/away/versions/1"
+    arm_client.put(path, {"properties": {"codeUri": "https://other/code", "isAnonymous": True}})
     with pytest.raises(NotCompared, match="`away`, which somebody sent before, was not compared"):
-        upload(client, "away", [], SENT, what="sending")
+        upload(arm_client, "away", [], SENT, what="sending")
 
 
-def version_of(client: ArmClient, monkeypatch: pytest.MonkeyPatch, spec: JobSpec) -> ImageVersion:
-    recipe = Recipe(image="pytorch", variant="cpu", arguments={}, files={}, tag=spec.name)
+def version_of(
+    arm_client: ArmClient, monkeypatch: pytest.MonkeyPatch, spec: JobSpec
+) -> ImageVersion:
+    recipe = Recipe(image="pytorch", variant="cpu", text="", arguments={}, files={}, tag=spec.name)
     monkeypatch.setattr(
         uploads,
         "_send_context",
-        lambda _spec, client: upload(client, spec.name, [], SENT, what=""),
+        lambda _spec, arm_client: upload(arm_client, spec.name, [], SENT, what=""),
     )
     return environments.built_version(recipe)
 
 
 def test_an_image_that_others_have_named_so_is_not_taken(
-    client: ArmClient, monkeypatch: pytest.MonkeyPatch
+    arm_client: ArmClient, monkeypatch: pytest.MonkeyPatch
 ):
     spec = make_spec(["python"], name="other", image="pytorch")
-    version = version_of(client, monkeypatch, spec)
+    version = version_of(arm_client, monkeypatch, spec)
     build = {"contextUri": "https://other/code", "dockerfilePath": "Dockerfile"}
-    client.put(version.path(client.workspace), {"properties": {"build": build}})
+    arm_client.put(version.path(arm_client.workspace), {"properties": {"build": build}})
     with pytest.raises(EnvironmentFailure, match="has another image as `trainyard-pytorch:other`"):
-        send_version(version, spec, client)
+        send_version(version, spec, arm_client)
 
 
 def test_what_an_image_is_built_from_is_compared_before_it_is_taken(
-    azure: FakeAzure, client: ArmClient, monkeypatch: pytest.MonkeyPatch
+    azure: FakeAzure, arm_client: ArmClient, monkeypatch: pytest.MonkeyPatch
 ):
     spec = make_spec(["python"], name="ours", image="pytorch")
-    version = version_of(client, monkeypatch, spec)
+    version = version_of(arm_client, monkeypatch, spec)
     for _ in range(2):
-        send_version(version, spec, client)
-    uri = client.get(version.path(client.workspace))["properties"]["build"]["contextUri"]
+        send_version(version, spec, arm_client)
+    uri = arm_client.get(version.path(arm_client.workspace))["properties"]["build"]["contextUri"]
     change(azure, uri, "train.py", b"print(2)")
     with pytest.raises(EnvironmentFailure, match="the content of `ours` in the workspace differs"):
-        send_version(version, spec, client)
+        send_version(version, spec, arm_client)
 
 
-def test_code_that_is_refused_is_no_code_of_somebody_else(azure: FakeAzure, client: ArmClient):
+def test_code_that_is_refused_is_no_code_of_somebody_else(azure: FakeAzure, arm_client: ArmClient):
     azure.script(RequestTrouble(method="PUT", path="*/codes/refused/*", status=400, code="No"))
     with pytest.raises(CloudRefusal, match="sending: Azure answered 400 No"):
-        upload(client, "refused", [], {"train.py": b"print(1)"}, what="sending")
+        upload(arm_client, "refused", [], {"train.py": b"print(1)"}, what="sending")
 
 
-def test_a_login_without_a_network_is_an_azure_that_does_not_answer(client: ArmClient):
+def test_a_login_without_a_network_is_an_azure_that_does_not_answer(arm_client: ArmClient):
     class Lost:
         def get_token(self, _scope: str) -> Any:
             raise ServiceRequestError("Failed to resolve 'login.microsoftonline.com'")
 
     with pytest.raises(CloudRefusal, match="Azure's login cannot be reached") as caught:
-        ArmClient(client.environment, credential=Lost()).get(client.workspace)
+        ArmClient(arm_client.environment, credential=Lost()).get(arm_client.workspace)
     assert (caught.value.status, isinstance(caught.value, Unreached)) == (None, True)
 
 
-def test_a_pause_that_is_a_date_is_ours_to_choose(client: ArmClient):
+def test_a_pause_that_is_a_date_is_ours_to_choose(arm_client: ArmClient):
     headers = {"location": f"{MANAGEMENT}/x", "retry-after": "Sun, 22 Nov 2026 00:00:00 GMT"}
-    assert not client.wait(Reply(status=202, headers=headers, body={}), timeout_s=1)
+    assert not arm_client.wait(Reply(status=202, headers=headers, body={}), timeout_s=1)
 
 
-def test_a_data_asset_is_made_once_and_archived(azure: FakeAzure, client: ArmClient):
+def test_a_data_asset_is_made_once_and_archived(azure: FakeAzure, arm_client: ArmClient):
     """The stand-in judges the body by the SDK's own model."""
-    environment = client.environment
+    environment = arm_client.environment
     digits = DatasetVersion(name="digits", version=3, digest="ab" * 32, files=4, bytes=1000)
     make_asset(digits, ArmClient(environment))
     make_asset(digits, ArmClient(environment))
-    path = f"{client.workspace}/data/digits/versions/3"
-    assert client.get(path)["properties"]["dataUri"] == datastore_uri(digits, environment)
+    path = f"{arm_client.workspace}/data/digits/versions/3"
+    assert arm_client.get(path)["properties"]["dataUri"] == datastore_uri(digits, environment)
     archive_asset(digits, ArmClient(environment))
-    assert client.get(path)["properties"]["isArchived"] is True
+    assert arm_client.get(path)["properties"]["isArchived"] is True

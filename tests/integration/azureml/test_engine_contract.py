@@ -15,7 +15,15 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from jobs.contracts.spec import Environment, JobSpec, LogLine, RunHandle, RunState, RunStatus
+from jobs.contracts.spec import (
+    Environment,
+    JobSpec,
+    Limits,
+    LogLine,
+    RunHandle,
+    RunState,
+    RunStatus,
+)
 from jobs.engines import load_engine, load_store
 from jobs.engines.base import Engine
 from tests.fakes.azureml import FakeAzure
@@ -40,6 +48,16 @@ for name in sys.argv[1:]:
 print(os.environ["PATH"].startswith(sys.prefix + "/bin:"), flush=True)
 """
 SLEEPING = "import time\nprint('asleep', flush=True)\ntime.sleep(600)\n"
+# Rank 1 stands still elsewhere than in what the other one waits in.
+HANGING = """\
+import os, time
+def all_reduce():
+    time.sleep(600)
+def read_a_file():
+    time.sleep(600)
+print("met", flush=True)
+all_reduce() if os.environ["RANK"] == "0" else read_a_file()
+"""
 WAIT_S = 300.0
 
 
@@ -180,6 +198,26 @@ class TestEngine:
         error = engine.store.error(handle)
         assert error
         assert (error.rank, error.exit_code) == (1, 3)
+
+    def test_a_run_that_hangs_ends_with_124_and_the_stacks_of_all_ranks(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        engine = bench.engine
+        limits = Limits(wall_clock_s=None, hang_s=6.0)
+        handle = engine.submit(engine.plan(bench.spec(tmp_path, HANGING, limits=limits)), {})
+        status = bench.wait(handle)
+        assert (status.state, status.exit_code) == (RunState.FAILED, 124)
+        lines = list(engine.logs(handle, None, follow=False))
+        for rank, function in enumerate(["all_reduce", "read_a_file"]):
+            assert any(line.endswith(f" in {function}") for line in texts(lines, rank))
+        error = engine.store.error(handle)
+        assert error
+        assert (error.rank, error.cause, error.exit_code) == (1, "hang", 124)
+        reason = (
+            f"rank 1 on {error.host}: hang: no output of any rank, no metrics and no checkpoint for "
+            "6 s; it is not in the collective that the others wait in (train.py:5)"
+        )
+        assert status.reason == reason
 
     def test_cancel_ends_a_run_and_is_silent_about_one_that_is_over(
         self, bench: Bench, tmp_path: Path

@@ -98,7 +98,7 @@ def test_azure_ai_ml_submits_streams_downloads_and_cancels(
         "statuses": ["Completed", "Canceled"],
         "computes": [["cpu-1a2b3c", 1, 3]],
         "nodes": 2,
-        "usages": 9,
+        "usages": 15,
     }
     end = sent.index("PUT /jobs/sdk-first") + 1
     assert sent[end - len(FIRST_SUBMIT) : end] == FIRST_SUBMIT

@@ -72,6 +72,7 @@ def test_ranks_on_two_nodes_find_the_contract_and_their_results_come_home(
             "the key is *** and the node's ***",
         ]
     assert ranks.names(f"{run}/") == [
+        f"{run}/alive/1",
         f"{run}/metrics.jsonl",
         f"{run}/outputs/model/0",
         f"{run}/outputs/model/1",
@@ -89,6 +90,20 @@ def test_ranks_on_two_nodes_find_the_contract_and_their_results_come_home(
     assert b"hunter2" not in bodies
     # Only what the program wrote into its own outputs; the job's own folder stays as it was.
     assert not [name for name in ranks.artifacts(run) if "/outputs/" in name]
+
+
+def test_a_job_that_acts_as_its_sender_reads_what_the_cluster_may_not(ranks: Ranks) -> None:
+    """Its sender is this client."""
+    ranks.azure.vault.secrets["the-key"] = "hunter2-and-more"
+    ranks.azure.vault.readers = {ranks.azure.place.client_id}
+    program = "import os; print(len(os.environ['KEY']), 'MSI_SECRET' in os.environ)"
+    made = {"secrets": {"KEY": "the-key"}, "outputs": ("model",)}
+    run, job = ranks.finish(program, identity="user", **made)
+    assert job.state == "Completed", job.error
+    assert ranks.log(run, "std_log.txt") == ["16 False"]
+    assert ranks.record(run)["exit_code"] == 0
+    run, job = ranks.finish(program, **made)
+    assert job.state == "Failed"
 
 
 def test_setup_runs_once_on_a_node_of_two_ranks_and_its_failure_ends_both(ranks: Ranks) -> None:

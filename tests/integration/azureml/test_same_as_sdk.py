@@ -51,6 +51,7 @@ JOBS: dict[str, dict[str, Any]] = {
         "parameter_servers": 1,
     },
     "single": {"launcher": "none", "nodes": 1, "processes_per_node": 1},
+    "user": {"launcher": "none", "nodes": 1, "processes_per_node": 1, "identity": "user"},
 }
 
 
@@ -110,6 +111,7 @@ def _write_yaml(folder: Path, kind: str, body: Mapping[str, Any], code: Path) ->
         "environment": {"image": IMAGE},
         "environment_variables": body["environmentVariables"],
         "compute": "azureml:cpu-1a2b3c",
+        "identity": {"type": "user_identity" if kind == "user" else "managed"},
         "resources": {
             "instance_count": body["resources"]["instanceCount"],
             **({"shm_size": "8g"} if "shmSize" in body["resources"] else {}),
@@ -138,7 +140,7 @@ def _write_yaml(folder: Path, kind: str, body: Mapping[str, Any], code: Path) ->
 def _distribution(kind: str) -> dict[str, Any] | None:
     if kind == "tensorflow":
         return {"type": "tensorflow", "worker_count": 2, "parameter_server_count": 1}
-    if kind == "single":
+    if kind in {"single", "user"}:
         return None
     return {"type": kind, "process_count_per_instance": 2}
 

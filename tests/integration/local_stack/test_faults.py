@@ -54,11 +54,11 @@ def test_every_wrong_setting_is_named_at_once_and_nothing_is_created(project):
     assert said.returncode != 0
     for line in (
         "Pulumi.local.yaml: 8 wrong settings, nothing was changed",
-        'trainyard:engine: "loca" is not one of: local',
+        'trainyard:engine: "loca" is not one of: azureml, local',
         "trainyard:storage.port: 99999 is not between 1024 and 65535",
         "trainyard:storage.folder: is missing",
         "trainyard:storage.fodler: unknown key, did you mean `folder`?",
-        "trainyard:workspace.folder: 3 is not a folder",
+        "trainyard:workspace.folder: 3 is not text",
         'trainyard:clusters.cpu.nodes: "two" is not a whole number',
         "trainyard:clusters.cpu.processes_per_node: 0 is not between 1 and 256",
         "trainyard:colour: unknown key",

@@ -77,7 +77,7 @@ def test_json_says_what_is_missing_and_how_to_get_it(typing, monkeypatch):
                 "make the dataset",
                 "launch data prepare imagenet --from archives --to data/imagenet",
             ],
-            ["send it", "launch data push data/imagenet imagenet"],
+            ["send it", f"launch data push data/imagenet imagenet --env {typing.env_file}"],
         ],
     ]
 
@@ -90,7 +90,7 @@ def test_one_job_is_shown_with_the_commands_that_get_what_is_missing(typing, mon
     assert (typed.code, described) == (
         0,
         "job       digits\n"
-        "trains    small CNN on handwritten digits (the demo's job)\n"
+        "about     small CNN on handwritten digits (the demo's job)\n"
         "program   trainer.pytorch.mnist\n"
         "image     pytorch\n"
         "dataset   digits (missing)\n"
@@ -104,10 +104,20 @@ def test_one_job_is_shown_with_the_commands_that_get_what_is_missing(typing, mon
     assert typed.err == (
         "next\n"
         "├── make the dataset    launch data prepare digits --to data/digits\n"
-        "├── send it             launch data push data/digits digits\n"
+        "├── send it             launch data push data/digits digits --env environment.json\n"
         "├── start it            launch run digits --env environment.json\n"
         "└── change an argument  launch run digits --env environment.json --set args.epochs=8\n"
     )
+
+
+def test_a_job_without_arguments_names_one_that_its_program_takes(typing, monkeypatch):
+    having(monkeypatch)
+    typed = typing.type("jobs", "nccl-check")
+    described = typed.out.partition("options\n")[0]
+    assert "about     bandwidth between GPUs and nodes, names a slow one\n" in described
+    assert not {"args", "trains"} & {line.split()[0] for line in described.splitlines()}
+    assert typed.err.endswith(" --set args.repeats=20\n")
+    assert not [line for line in typing.type("jobs").out.splitlines() if line.strip() == "takes"]
 
 
 def test_json_gives_the_options_of_the_program(typing, monkeypatch):
@@ -164,8 +174,21 @@ def test_images_of_a_cloud_stack_are_the_workspaces(launching, monkeypatch):
     assert needs(typed.json()) == [("image", "pytorch", True), ("dataset", "digits", True)]
 
 
+def test_an_image_that_a_cloud_stack_lacks_is_pushed_to_it(launching, monkeypatch):
+    having(monkeypatch, "digits")
+    launching.write_environment(make_cloud_environment(stack="prod", images={}))
+    (image, _) = launching.type("jobs", "digits", "--json").json()["needs"]
+    push = f"launch image push pytorch --env {launching.env_file}"
+    assert image == {
+        "kind": "image",
+        "name": "pytorch",
+        "is_there": False,
+        "commands": [["push the image", push]],
+    }
+
+
 @pytest.mark.parametrize("name", catalog_names())
-def test_every_job_says_what_it_trains_and_every_dataset_can_be_prepared(name):
+def test_every_job_says_what_it_does_and_every_dataset_can_be_prepared(name):
     job = load_job(name).job
     assert 20 < len(job.description or "") <= 80 - 28
     for each in job.inputs.values():

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
     DatasetVersion,
     Environment,
@@ -73,6 +74,17 @@ CASES: dict[str, tuple[Environment, JobSpec]] = {
     "azureml_v1-mpi": (FIRST_API, make_cloud_job("mpi", **EVERYTHING)),
     "azureml_v1-torch": (FIRST_API, make_cloud_job("torch", cluster="gpu")),
 }
+
+
+def test_each_engine_says_what_it_does_with_a_job_that_acts_as_its_sender() -> None:
+    local = load_engine(LOCAL).plan(make_job("none", identity="user"))
+    assert local.notes[0] == "a local run acts as you, with any `identity`"
+    job = make_cloud_job("none", processes_per_node=1, identity="user")
+    (note, *_) = load_engine(CLOUD).plan(job).notes
+    assert note == "the job reaches data and results as you, with your roles alone; logs name you"
+    with pytest.raises(LaunchError) as refused:
+        load_engine(FIRST_API).plan(job)
+    assert refused.value.hint == "the engine azureml, or `identity: managed`"
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -56,7 +56,13 @@ def test_the_context_holds_what_the_dockerfile_copies_and_nothing_else(
     context.mkdir()
     lay_context(recipe, context)
     own = [f"images/{image}/Dockerfile", f"images/{image}/{lock}"]
-    tools = ["images/pip.txt", "images/sbom.py", "images/uv.txt", "images/with-index.sh"]
+    tools = [
+        "images/common.Dockerfile",
+        "images/pip.txt",
+        "images/sbom.py",
+        "images/uv.txt",
+        "images/with-index.sh",
+    ]
     assert sorted(read_folder(context)) == sorted([*SHARED, *own, *tools, *TRAINER])
     assert recipe.arguments["LOCK"] == lock
     assert recipe.arguments["GPU_OPERATIONS"] == {"cpu": "none", "cuda": "nccl"}[variant]
@@ -86,6 +92,7 @@ CHANGES = [
         "images/uv.txt",
         "images/sbom.py",
         "images/with-index.sh",
+        "images/common.Dockerfile",
         "trainer/pytorch/mnist.py",
     ),
 ]
@@ -145,6 +152,20 @@ def test_an_image_without_a_dockerfile_can_still_be_installed(project):
     with pytest.raises(NotFound) as caught:
         read_recipe("pytorch", "cpu", project)
     assert caught.value.hint == "launch image install pytorch (it runs on this machine only)"
+
+
+def test_a_dockerfile_is_the_images_bases_and_the_common_text(project, tmp_path):
+    own = (project / "images" / "pytorch" / "Dockerfile").read_text()
+    common = (project / "images" / "common.Dockerfile").read_text()
+    recipe = read_recipe("pytorch", "cpu", project)
+    assert recipe.text == f"{own}\n{common}"
+    lay_context(recipe, tmp_path)
+    assert (tmp_path / recipe.dockerfile).read_text() == recipe.text
+
+
+def test_an_image_without_open_mpi_is_built_without_horovod(project):
+    (project / "images" / "pytorch" / "requirements.txt").write_text("numpy==2.4.6\n")
+    assert read_recipe("pytorch", "cpu", project).arguments["FRAMEWORK"] == ""
 
 
 def test_only_the_arguments_above_the_first_stage_are_bases():

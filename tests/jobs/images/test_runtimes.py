@@ -220,17 +220,26 @@ def test_what_compiling_lacks_is_named_before_it_starts(monkeypatch, tmp_path):
     assert caught.value.hint == "apt-get install g++ make python3-dev"
 
 
-def test_the_built_runtime_has_horovod_with_both_transports():
+def check_horovod(*options):
     import subprocess
 
     try:
         python = images.runtime_python("pytorch", ROOT)
     except EnvironmentFailure as failure:
         pytest.skip(f"{failure.message}: {failure.hint}")
-    answer = subprocess.run(
-        [python, ROOT / "images" / "horovod" / "check.py", "--framework", "pytorch"],
-        capture_output=True,
-        text=True,
-        check=True,
+    command = [python, ROOT / "images" / "horovod" / "check.py", "--framework", "pytorch", *options]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer.returncode, answer.stdout, answer.stderr
+
+
+def test_the_built_runtime_has_horovod_with_both_transports():
+    assert check_horovod() == (0, "{'gloo': True, 'mpi': True}\n", "")
+
+
+def test_a_horovod_without_nccl_is_refused_where_it_is_wanted():
+    """As the build of a CUDA variant asks."""
+    assert check_horovod("--gpu-operations", "nccl") == (
+        1,
+        "{'gloo': True, 'mpi': True, 'nccl': False}\n",
+        "this Horovod lacks nccl\n",
     )
-    assert answer.stdout == "{'gloo': True, 'mpi': True}\n"

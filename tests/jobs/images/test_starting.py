@@ -27,8 +27,6 @@ def test_a_new_image_is_valid_at_once(project, base):
     folder, source = start_image("mine", base, project), project / "images" / base
     written = {path.name: path.read_text() for path in folder.iterdir()}
     below = {path.name: path.read_text() for path in source.iterdir()}
-    dockerfile = written.pop("Dockerfile")
-    below.pop("Dockerfile")
     assert written == below
     assert "mine" in list_images(project)
     assert describe("mine", project)["built"] is False
@@ -37,9 +35,20 @@ def test_a_new_image_is_valid_at_once(project, base):
         recipe = read_recipe("mine", variant, project)
         assert recipe.base == read_recipe(base, variant, project).base
         assert f"images/mine/{recipe.arguments['LOCK']}" in recipe.files
-    assert f"images/{base}" not in dockerfile
-    assert 'image.title="Trainyard: mine"' in dockerfile
-    assert "--name mine " in dockerfile
+        assert recipe.arguments["IMAGE"] == "mine"
+
+
+def test_a_whole_dockerfile_of_the_base_is_rewritten_for_the_new_image(project):
+    """As images had before one text followed the bases of all of them."""
+    path = project / "images" / "pytorch" / "Dockerfile"
+    own = "FROM ${BASE_IMAGE}\nCOPY images/pytorch/${LOCK} /x\nRUN y --name pytorch --framework pytorch\n"
+    path.write_text(path.read_text() + own)
+    start_image("mine", "pytorch", project)
+    recipe = read_recipe("mine", "cpu", project)
+    assert recipe.text.endswith(
+        "FROM ${BASE_IMAGE}\nCOPY images/mine/${LOCK} /x\nRUN y --name mine --framework pytorch\n"
+    )
+    assert "images/common.Dockerfile" not in recipe.files
 
 
 @pytest.mark.parametrize("name", ["Mine", "-mine", "a/b", "..", "", "mine\n", "a" * 60])

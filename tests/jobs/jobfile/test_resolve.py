@@ -66,6 +66,7 @@ def test_a_whole_job_is_resolved():
         retry=JobRetry(max=1),
         shm_size="8g",
         priority="high",
+        identity="user",
         experiment="e",
         tags={"t": "u"},
     )
@@ -91,9 +92,35 @@ def test_a_whole_job_is_resolved():
         retry=JobRetry(max=1),
         shm_size="8g",
         priority="high",
+        identity="user",
         experiment="e",
         tags={"t": "u"},
     )
+
+
+@pytest.mark.parametrize(
+    ("secrets", "hint"),
+    [
+        ({"cpu": ("other",), "gpu": ("KEY",)}, "--cluster gpu"),
+        (
+            {"cpu": (), "gpu": ()},
+            "add `key` to `trainyard:secrets` or `clusters.cpu.secrets`, then `pulumi up`",
+        ),
+    ],
+)
+def test_a_secret_that_the_clusters_identity_may_not_read_is_refused(secrets, hint):
+    where = environment(**{name: cluster(secrets=each) for name, each in secrets.items()})
+    given = job(cluster="cpu", secrets={"A": "key", "B": "key"})
+    with pytest.raises(LaunchError) as refused:
+        decide(given, where=where)
+    assert refused.value.message == "cluster `cpu` may not read the secret `key`"
+    assert refused.value.hint == hint
+    # A sender's own rights are the vault's to know.
+    assert decide(job(cluster="cpu", secrets={"A": "key"}, identity="user"), where=where)
+
+
+def test_a_stack_that_does_not_say_which_secrets_are_read_refuses_none():
+    assert decide(job(secrets={"A": "key"})).secrets == {"A": "key"}
 
 
 @pytest.mark.parametrize(

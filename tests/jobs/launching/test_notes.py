@@ -17,8 +17,9 @@ def spec(**changes):
     return make_spec(["python"], **changes)
 
 
-def cluster(gpus, price=None):
-    return msgspec.structs.replace(make_cluster(), gpus_per_node=gpus, price_per_node_hour=price)
+def stack(gpus=0, price=None, network=None):
+    nodes = msgspec.structs.replace(make_cluster(), gpus_per_node=gpus, price_per_node_hour=price)
+    return make_cloud_environment(clusters={"cpu": nodes}, network=network)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def cluster(gpus, price=None):
     ],
 )
 def test_processes_that_nothing_connects_are_told(changes, expected):
-    assert job_notes(spec(**changes), cluster(0)) == expected
+    assert job_notes(spec(**changes), stack()) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,25 @@ def test_processes_that_nothing_connects_are_told(changes, expected):
     ],
 )
 def test_gpus_without_a_process_are_told(gpus, price, expected):
-    told = job_notes(spec(launcher="torch", nodes=1, processes_per_node=1), cluster(gpus, price))
+    told = job_notes(spec(launcher="torch", nodes=1, processes_per_node=1), stack(gpus, price))
     assert told == expected
+
+
+@pytest.mark.parametrize("network", ["private", "public", None])
+def test_what_a_job_fetches_on_nodes_without_the_internet_is_told(network):
+    fetching = spec(
+        launcher="torch",
+        requirements="requirements.txt",
+        setup=("pip install wheel==1", "make", "git clone https://example.com/a", "curl -O a"),
+    )
+    told = (
+        "nodes of this stack cannot reach the internet, and this is fetched: "
+        "`requirements: requirements.txt`, `pip install wheel==1`, "
+        "`git clone https://example.com/a`, `curl -O a`; "
+        "use an index inside its network, or put packages into the image",
+    )
+    assert job_notes(fetching, stack(network=network)) == (told if network == "private" else ())
+    assert job_notes(spec(launcher="torch", setup=("make",)), stack(network=network)) == ()
 
 
 @pytest.mark.parametrize("engine", ["local", "azureml", "azureml_v1"])

@@ -124,3 +124,16 @@ def test_an_mpirun_that_deals_ranks_otherwise_is_told_of(node: Path, local_rank:
         "run more than once a node"
     )
     assert (code, lines) == (0, [*([] if local_rank else [warning]), "trained"])
+
+
+@pytest.mark.parametrize(
+    ("own", "seen"), [({}, "ndv4-topology.xml"), ({"NCCL_TOPO_FILE": "/opt/mine.xml"}, "mine.xml")]
+)
+def test_nccl_gets_the_nodes_topology_unless_the_job_has_one(
+    node: Path, own: dict[str, str], seen: str
+) -> None:
+    (node / "program.py").write_text(
+        "import os; print(os.path.basename(os.environ['NCCL_TOPO_FILE']))"
+    )
+    lay_code(node)
+    assert start(node, own, topology="ndv4") == (0, [seen])

@@ -194,6 +194,10 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
         "ROLE_WORLD_SIZE": "8",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_RUN_ID": "a",
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "/runs/a/nodes/flight-",
+        "TORCH_FR_DUMP_TEMP_FILE": "/runs/a/outputs/nccl-flight-record-rank-",
+        "TORCH_FR_DUMP_ON_TIMEOUT": "1",
+        "TORCH_FR_BUFFER_SIZE": "2000",
     }
     chosen = {"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "3"}
     seen = rank_environment(chosen, world, job)

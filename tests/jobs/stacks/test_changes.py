@@ -188,6 +188,37 @@ def test_to_allow_a_resource_is_to_allow_what_is_in_it_and_not_the_other_way_rou
         assert outer_of == [True, True]
 
 
+IDENTITY = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/id-gpu"
+
+
+def identity(op):
+    kind = "azure-native:managedidentity:UserAssignedIdentity"
+    return step(op, kind, "cloud-identity-gpu", cloud_id=IDENTITY, outputs={"principalId": "p-1"})
+
+
+def role(op, principal):
+    kind, inside = "azure-native:authorization:RoleAssignment", f"{ACCOUNT}/roleAssignments/r"
+    return step(
+        op, kind, "cloud-access-gpu-data", cloud_id=inside, inputs={"principalId": principal}
+    )
+
+
+def test_an_identity_that_goes_with_its_cluster_and_its_roles_are_part_of_the_clusters_loss():
+    inputs = {"identity": {"userAssignedIdentities": [IDENTITY.upper()]}}
+    gone = compute("delete", inputs=inputs), identity("delete"), role("delete", "p-1")
+    within = {each.name: (each.within, each.is_allowed) for each in judge(*gone).losses}
+    assert within == {
+        "gpu": (None, False),
+        "cloud-identity-gpu": ("gpu", False),
+        "cloud-access-gpu-data": ("gpu", False),
+    }
+    assert all(each.is_allowed for each in judge(*gone, allowed=["gpu"]).losses)
+    # A shared identity stays with the other clusters, and another's role is a loss of its own.
+    kept = compute("delete", inputs=inputs), identity("same"), role("delete", "p-2")
+    within = {each.name: each.within for each in judge(*kept).losses}
+    assert within == {"gpu": None, "cloud-access-gpu-data": None}
+
+
 def test_what_is_in_several_losses_is_told_to_be_in_the_outermost():
     group = step("delete", "azure-native:resources:ResourceGroup", "cloud-group", cloud_id=GROUP)
     found = judge(container("delete"), account("delete"), group)

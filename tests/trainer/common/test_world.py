@@ -102,3 +102,9 @@ def test_what_the_command_line_leaves_out_is_the_launchers():
 def test_arguments_that_do_not_fit_are_named(environ, arguments, message):
     with pytest.raises(TrainingError, match=re.escape(message)):
         World.from_environment(environ, RankArguments(**arguments))
+
+
+def test_a_collective_may_take_as_long_as_the_launcher_says():
+    assert World.from_environment({}).collective_timeout_s == 30 * 60
+    told = {"TRAINYARD_COLLECTIVE_TIMEOUT_S": "660"}
+    assert World.from_environment(told).collective_timeout_s == 660

@@ -62,12 +62,13 @@ def test_a_bare_name_without_a_folder_is_refused():
 @pytest.mark.parametrize("image", ["pytorch", "tensorflow"])
 def test_a_builder_gets_a_dockerfile_that_needs_nothing_else(image):
     recipe = read_recipe(image, "cuda", PROJECT)
-    text = (PROJECT / recipe.dockerfile).read_text()
-    plain = plain_dockerfile(text, recipe.arguments)
+    plain = plain_dockerfile(recipe.text, recipe.arguments)
     assert "--mount" not in plain
     assert f"ARG BASE_IMAGE={recipe.arguments['BASE_IMAGE']}\n" in plain
     assert f"ARG BUILD_IMAGE={recipe.arguments['BUILD_IMAGE']}\n" in plain
     assert "ARG GPU_OPERATIONS=nccl\n" in plain
+    assert plain.count(f"ARG IMAGE={image}\n") == 2
+    assert f"ARG FRAMEWORK={image}\n" in plain
     assert "COPY images /tmp/images\nRUN /opt/runtime/bin/python /tmp/images/sbom.py" in plain
     # Every line that goes on ends in a backslash, and none that does not.
     for line, following in zip(plain.splitlines(), plain.splitlines()[1:], strict=False):
@@ -84,6 +85,26 @@ def test_an_image_is_the_pinned_reference(image: str, reference: str) -> None:
 @pytest.mark.parametrize("stack", ["dev", "dev-alice"])
 def test_a_dev_stack_leaves_an_image_that_it_does_not_pin_to_its_workspace(stack: str) -> None:
     assert image_reference("mine", make_cloud_environment(stack=stack)) == "mine"
+
+
+def test_a_private_dev_stack_builds_none() -> None:
+    environment = make_cloud_environment(network="private")
+    with pytest.raises(LaunchError) as refused:
+        image_reference("mine", environment)
+    assert refused.value.message == "stack `dev` has no image `mine`"
+    assert (refused.value.hint or "").startswith("launch image push makes one")
+
+
+def test_a_dev_stack_without_a_cluster_that_builds_says_so() -> None:
+    stack = make_cloud_environment()
+    environment = make_cloud_environment(clusters={"gpu": stack.clusters["gpu"]})
+    assert image_reference("pytorch", environment) == IMAGE
+    with pytest.raises(LaunchError) as refused:
+        image_reference("mine", environment)
+    assert refused.value.message == (
+        "stack `dev` has no image `mine`, and no cluster without GPUs to build it on"
+    )
+    assert (refused.value.hint or "").startswith("launch image push makes one")
 
 
 def test_an_unknown_image_names_the_nearest() -> None:

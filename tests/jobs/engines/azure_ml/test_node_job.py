@@ -89,10 +89,13 @@ def test_variables_are_the_jobs_the_launchers_and_what_the_ranks_must_know() -> 
                 "prefix": f"digits/{'d' * 64}/",
             }
         },
+        "hang_s": 600.0,
     }
     assert variables == {
         "A": "b",
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "660",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "720",
+        "TRAINYARD_NODE_SIZE": "local",
         "TRAINYARD_RUN": "20261121-0000",
         "TRAINYARD_ATTEMPT": "2",
     }

@@ -12,7 +12,6 @@ from jobs.engines.azure_ml.quota import (
     check_clusters,
     check_job,
     cluster_text,
-    declared_environment,
     quotas_of,
     read_quotas,
 )
@@ -255,13 +254,3 @@ def test_clusters_of_one_quota_are_added_up():
             ok=False,  # not even one node of `gpu`
         )
     ]
-
-
-def test_a_preview_without_clusters_on_azure_asks_for_no_quota():
-    step = {"op": "same", "urn": "u", "newState": {"type": "trainyard:local:Cluster"}}
-    assert (
-        declared_environment(
-            msgspec.json.encode({"steps": [step, {"op": "delete", "urn": "u"}]}), "local"
-        )
-        is None
-    )

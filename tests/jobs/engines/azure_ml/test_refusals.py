@@ -7,7 +7,13 @@ import json
 import pytest
 
 from jobs.contracts.errors import ExitCode, Unreached
-from jobs.engines.azure_ml.refusals import PlaceMissing, WorkspaceGone, explain, role_for
+from jobs.engines.azure_ml.refusals import (
+    PlaceMissing,
+    PrivateWorkspace,
+    WorkspaceGone,
+    explain,
+    role_for,
+)
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
 
 ENVIRONMENT = make_cloud_environment()
@@ -172,6 +178,69 @@ def test_a_subscription_that_is_in_the_way_is_no_workspace_that_is_gone(
     assert not isinstance(refusal, Unreached)
 
 
+@pytest.mark.parametrize("listed", ["", "/providers/Microsoft.Network"])
+def test_a_role_beside_the_workspace_is_given_where_azure_looked(listed):
+    group = "/subscriptions/S/resourceGroups/G"
+    refusal = explained(
+        403,
+        "AuthorizationFailed",
+        f"The client 'me@x' with object id '{OTHER}' does not have authorization to perform action "
+        f"'Microsoft.Network/privateEndpoints/read' over scope '{group}{listed}' or the scope is "
+        "invalid.",
+    )
+    assert refusal.hint == (
+        f'az role assignment create --assignee {OTHER} --role "Reader" --scope {group}'
+    )
+
+
+PRIVATE = "Access to workspace was denied based on workspace private link configuration."
+OUTSIDE = (
+    "User is not authorized to access provided resources due to none of the workspaces/registries "
+    "are accessible from outside of the designated private link.."
+)
+
+
+@pytest.mark.parametrize(("status", "said"), [(403, PRIVATE), (502, PRIVATE), (401, OUTSIDE)])
+def test_a_private_workspace_names_the_wrong_host_or_the_wrong_network(status, said):
+    body = json.dumps({"error": {"code": "UserError", "message": said}}).encode()
+
+    def at(host):
+        return explain(status, body, environment=ENVIRONMENT, what="", host=f"https://{host}")
+
+    old = at("westeurope.api.azureml.ms")
+    assert old.message == (
+        "workspace `W` is private and does not answer at westeurope.api.azureml.ms, the host of its "
+        f"region ({said.rstrip('.')})"
+    )
+    assert old.hint == (
+        "`pulumi up -s dev` writes the workspace's own host into the environment, then `launch env "
+        "show -s dev --refresh`; a copy (--env): export or import it again"
+    )
+    outside = at("1.workspace.westeurope.api.azureml.ms")
+    assert outside.message == (
+        "1.workspace.westeurope.api.azureml.ms answers only from the network of the private "
+        f"workspace `W` ({said.rstrip('.')})"
+    )
+    assert outside.hint == "connect by VPN or peering (docs/azure.md#how-to-reach-it)"
+    assert type(old) is type(outside) is PrivateWorkspace
+    assert not isinstance(old, Unreached)
+
+
+def test_the_error_inside_of_a_deployments_is_told():
+    inner = {"code": "RequestDisallowedByAzure", "message": "Resource 'x' was disallowed."}
+    outer = {"code": "InvalidTemplateDeployment", "message": "See inner errors."}
+    for details, code in (
+        ([inner], "RequestDisallowedByAzure"),
+        ([{"code": "MultipleErrorsOccurred", "details": [inner]}], "RequestDisallowedByAzure"),
+        ([], "InvalidTemplateDeployment"),
+        (["odd"], "InvalidTemplateDeployment"),
+        (None, "InvalidTemplateDeployment"),
+    ):
+        body = json.dumps({"error": {**outer, "details": details}}).encode()
+        refusal = explain(400, body, environment=ENVIRONMENT, what="", host="https://x")
+        assert refusal.code == code
+
+
 def test_it_says_what_was_tried():
     assert explained(400, "X", "no", what="cancelling r1").message == (
         "cancelling r1: Azure answered 400 X: no"
@@ -208,6 +277,7 @@ def test_an_answer_of_another_shape_is_no_crash(body):
         (JOBS, "AzureML Data Scientist"),
         (USAGES, "Reader"),
         ("Microsoft.Storage/anything", "Contributor"),
+        ("Microsoft.Authorization/roleAssignments/read", "Reader"),
     ],
 )
 def test_the_least_role_is_named(action, role):

@@ -85,6 +85,7 @@ def test_a_horovod_job_is_an_mpi_job():
                         spec, ENVIRONMENT, run=RUN_ID, attempt=1
                     ),
                     "computeId": f"{WORKSPACE}/computes/cpu-1a2b3c",
+                    "identity": {"identityType": "Managed"},
                     "resources": {"instanceCount": 2},
                     "distribution": {"distributionType": "Mpi", "processCountPerInstance": 2},
                     "inputs": {},
@@ -200,12 +201,8 @@ def test_a_plan_is_the_request_with_two_places_left_open():
         ),
         ({"cluster": "gpu"}, "Azure may take nodes of this cluster away at any time"),
         (
-            {"limits": Limits(wall_clock_s=None, hang_s=600)},
-            "ends a hung run, and none is set",
-        ),
-        (
-            {"limits": Limits(wall_clock_s=9, hang_s=600)},
-            "Azure ML does not watch `hang`",
+            {"limits": Limits(wall_clock_s=None, hang_s=None)},
+            "nothing ends a run that hangs: `limits.hang` is off, and no limit of time is set",
         ),
     ],
 )
@@ -216,6 +213,11 @@ def test_a_plan_notes_what_may_surprise(changes, note):
 
 def test_a_low_priority_job_with_retries_has_no_note():
     assert plan_job(job(cluster="gpu", retry=JobRetry(max=2)), ENVIRONMENT).notes == ()
+
+
+def test_a_plan_whose_limits_end_a_run_that_hangs_has_no_note():
+    for limits in (Limits(wall_clock_s=9, hang_s=None), Limits(wall_clock_s=None, hang_s=600)):
+        assert plan_job(job(limits=limits), ENVIRONMENT).notes == ()
 
 
 def test_a_later_attempt_has_a_name_of_its_own_and_the_same_checkpoints():
@@ -244,3 +246,14 @@ def test_a_plan_loads_nothing_of_azure():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_a_job_acts_as_its_sender_where_its_file_says_so():
+    spec = job(identity="user", secrets={"KEY": "the-key"})
+    properties = properties_of(spec)
+    assert properties["identity"] == {"identityType": "UserIdentity"}
+    assert properties["environmentVariables"]["TRAINYARD_IDENTITY"] == "user"
+    assert "TRAINYARD_IDENTITY" not in properties_of(job())["environmentVariables"]
+    assert plan_job(spec, ENVIRONMENT).notes[0] == (
+        "the job reaches data, results and secrets as you, with your roles alone; logs name you"
+    )

@@ -73,8 +73,6 @@ def test_secrets_are_names_only():
                 SUPPORT,
                 "`retry` has no effect: the engine azureml starts a preempted run again",
                 "`priority` has no effect with azureml-core",
-                "Azure ML does not watch `hang`: only a limit of time (`wall_clock`, `cost`) ends "
-                "a hung run",
             ),
         ),
     ],

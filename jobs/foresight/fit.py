@@ -1,0 +1,189 @@
+"""Fit numbers with Gaussian priors to measurements; draw sets of numbers that fit them.
+
+Levenberg's and Marquardt's damped least squares on numbers without bounds; a measurement far off
+counts less (Cauchy's weights), so that one wrong row does not decide.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from math import exp, log, log1p, sqrt
+
+import msgspec
+
+Matrix = list[list[float]]
+Prior = Sequence[tuple[float, float]]  # middle and standard deviation of each number
+Residuals = Callable[[list[float]], list[float]]
+STEPS = 25
+LITTLE = 1e-3  # of the cost: a step that gains less is the last
+MOST_WEIGHT = 0.05  # of one draw among all
+DIFFERENCE = 1e-4
+OUTLIER = 3.0  # standard deviations from which a measurement loses weight
+
+
+class Draw(msgspec.Struct, frozen=True):
+    """Hold a set of numbers and how much it counts; the counts of all draws add up to 1."""
+
+    numbers: list[float]
+    weight: float
+
+
+class Posterior(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the numbers that fit best, and draws of numbers that fit."""
+
+    best: list[float]
+    draws: list[Draw]
+
+    def deviation(self, at: int) -> float:
+        """Return the standard deviation of the number at an index."""
+        mean = sum(each.weight * each.numbers[at] for each in self.draws)
+        return sqrt(sum(each.weight * (each.numbers[at] - mean) ** 2 for each in self.draws))
+
+
+class _Hill(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold a local optimum as the middle of a Gaussian."""
+
+    best: list[float]
+    cost: float
+    factor: Matrix  # Cholesky's lower triangle of the precision
+
+
+def fit(
+    misses: Residuals,
+    noise: float,
+    prior: Prior,
+    starts: Sequence[list[float]],
+    num_draws: int,
+) -> Posterior:
+    """Find the best numbers, climbing from each start; `noise` is the deviation of a miss.
+
+    Draws come from the Gaussians around the optima and are weighted by how well they fit, so that
+    two explanations of the same rows both count, and none that a row rules out.
+    """
+
+    def residuals(at: list[float]) -> list[float]:
+        return [each / noise for each in misses(at)]
+
+    hills = [_descend(residuals, prior, start) for start in starts]
+    source = random.Random(20)
+    points = [_drawn(hills[index % len(hills)], source) for index in range(num_draws)]
+    heights = [-_cost(residuals(each), each, prior) / 2 - _density(hills, each) for each in points]
+    top = max(heights)
+    weights = [exp(each - top) for each in heights]
+    most = MOST_WEIGHT * sum(weights)
+    weights = [min(each, most) for each in weights]
+    total = sum(weights)
+    return Posterior(
+        best=min(hills, key=lambda each: each.cost).best,
+        draws=[Draw(each, weight / total) for each, weight in zip(points, weights, strict=True)],
+    )
+
+
+def _drawn(hill: _Hill, source: random.Random) -> list[float]:
+    step = _solve_upper(hill.factor, [source.gauss(0, 1) for _ in hill.best])
+    return [each + moved for each, moved in zip(hill.best, step, strict=True)]
+
+
+def _density(hills: Sequence[_Hill], at: list[float]) -> float:
+    """Return the logarithm of the density of the Gaussians together, less a constant."""
+    logs: list[float] = []
+    for hill in hills:
+        apart = [each - middle for each, middle in zip(at, hill.best, strict=True)]
+        size = range(len(at))
+        squares = sum(
+            sum(hill.factor[k][i] * apart[k] for k in range(i, len(at))) ** 2 for i in size
+        )
+        logs.append(sum(log(hill.factor[i][i]) for i in size) - squares / 2)
+    top = max(logs)
+    return top + log(sum(exp(each - top) for each in logs))
+
+
+def _descend(residuals: Residuals, prior: Prior, start: list[float]) -> _Hill:
+    here, damping = list(start), 1e-2
+    values = residuals(here)
+    cost = _cost(values, here, prior)
+    for _ in range(STEPS):
+        gradient, normal = _normal(residuals, prior, here, values)
+        damped = [
+            [each * (1 + damping) if i == j else each for j, each in enumerate(row)]
+            for i, row in enumerate(normal)
+        ]
+        factor = _cholesky(damped)
+        step = _solve_upper(factor, _solve_lower(factor, gradient))
+        there = [each - max(min(moved, 2.0), -2.0) for each, moved in zip(here, step, strict=True)]
+        new_values = residuals(there)
+        new_cost = _cost(new_values, there, prior)
+        if new_cost < cost:
+            is_done = cost - new_cost < LITTLE
+            here, values, cost, damping = there, new_values, new_cost, damping / 5
+            if is_done:
+                break
+        else:
+            damping *= 6
+            if damping > 1e4:
+                break
+    _, normal = _normal(residuals, prior, here, values)
+    return _Hill(best=here, cost=cost, factor=_cholesky(normal))
+
+
+def _cost(values: list[float], at: list[float], prior: Prior) -> float:
+    far = sum(OUTLIER**2 * log1p((each / OUTLIER) ** 2) for each in values)
+    return far + sum(((x - m) / sd) ** 2 for x, (m, sd) in zip(at, prior, strict=True))
+
+
+def _normal(
+    residuals: Residuals,
+    prior: Prior,
+    at: list[float],
+    values: list[float],
+) -> tuple[list[float], Matrix]:
+    """Return half the gradient of the cost and the matrix of the normal equations."""
+    size = len(at)
+    columns: list[list[float]] = []
+    for index in range(size):
+        moved = [*at[:index], at[index] + DIFFERENCE, *at[index + 1 :]]
+        new = residuals(moved)
+        columns.append([(b - a) / DIFFERENCE for a, b in zip(values, new, strict=True)])
+    weights = [1 / (1 + (each / OUTLIER) ** 2) for each in values]
+    gradient = [
+        sum(w * v * d for w, v, d in zip(weights, values, column, strict=True))
+        + (at[i] - prior[i][0]) / prior[i][1] ** 2
+        for i, column in enumerate(columns)
+    ]
+    normal = [
+        [
+            sum(w * a * b for w, a, b in zip(weights, columns[i], columns[j], strict=True))
+            + (prior[i][1] ** -2 if i == j else 0.0)
+            for j in range(size)
+        ]
+        for i in range(size)
+    ]
+    return gradient, normal
+
+
+def _cholesky(matrix: Matrix) -> Matrix:
+    size = len(matrix)
+    lower = [[0.0] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i + 1):
+            rest = matrix[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))
+            lower[i][j] = sqrt(max(rest, 1e-12)) if i == j else rest / lower[j][j]
+    return lower
+
+
+def _solve_lower(lower: Matrix, right: list[float]) -> list[float]:
+    found: list[float] = []
+    for i, row in enumerate(lower):
+        found.append((right[i] - sum(row[k] * found[k] for k in range(i))) / row[i])
+    return found
+
+
+def _solve_upper(lower: Matrix, right: list[float]) -> list[float]:
+    """Solve with the transpose of the lower triangle."""
+    size = len(lower)
+    found = [0.0] * size
+    for i in reversed(range(size)):
+        rest = sum(lower[k][i] * found[k] for k in range(i + 1, size))
+        found[i] = (right[i] - rest) / lower[i][i]
+    return found

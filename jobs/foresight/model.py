@@ -1,0 +1,120 @@
+"""Compute the seconds of one training step on N GPUs from six constants of a fabric.
+
+docs/foresight.md explains each term. All functions are pure and need the standard library alone.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import exp, log, log1p, log2
+
+import msgspec
+
+# Width, as a part of the step of one GPU, over which a hidden exchange becomes a visible one.
+SOFTNESS = 0.03
+# An exchange's fixed cost in one node, as so many of what each doubling of the nodes adds.
+FIXED_HOPS = 5
+HIDDEN_BELOW = -30.0  # widths; the exponential of less is nothing
+
+
+class Term(StrEnum):
+    """Name the part of a step that limits the rate."""
+
+    COMPUTE = "compute"
+    INSIDE = "exchange inside a node"
+    ACROSS = "exchange between nodes"
+    SYNCHRONISATION = "synchronisation"
+
+
+class Constants(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the constants of one fabric."""
+
+    s_per_mb: float  # of the ring's slowest link
+    small_mb: float  # gradient that takes as long as the fixed cost of an exchange of two nodes
+    inside: float  # time of an exchange inside a node, as a part of one between nodes
+    overlap: float  # part of a one-GPU step in which an exchange is hidden
+    sync: float  # loss from two GPUs on that does not grow, as a part of a one-GPU step
+    growth: float  # loss for each doubling of the nodes, as a part of a one-GPU step
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """Describe one training on a number of GPUs."""
+
+    gpus: int
+    gpus_per_node: int
+    step_s: float  # of one GPU, with the overhead of the distribution
+    gradient_mb: float
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes that hold the GPUs."""
+        return -(-self.gpus // self.gpus_per_node)
+
+
+def step_s(load: Load, constants: Constants) -> float:
+    """Compute the seconds of one step of all GPUs."""
+    if load.gpus == 1:
+        return load.step_s
+    room = constants.overlap * load.step_s
+    width = SOFTNESS * load.step_s
+    visible = _soft_positive((exchange_s(load, constants) - room) / width) * width
+    return load.step_s + visible + sync_s(load, constants)
+
+
+def exchange_s(load: Load, constants: Constants) -> float:
+    """Compute the seconds of an all-reduce by rings, hidden or not."""
+    part = 2 * (load.gpus - 1) / load.gpus
+    level = constants.inside if load.nodes == 1 else 1.0
+    small_mb = constants.small_mb * (FIXED_HOPS + log2(load.nodes)) / (FIXED_HOPS + 1)
+    return part * level * (load.gradient_mb + small_mb) * constants.s_per_mb
+
+
+def sync_s(load: Load, constants: Constants) -> float:
+    """Compute the seconds that GPUs wait for the slowest of them."""
+    return load.step_s * (constants.sync + constants.growth * log2(load.nodes))
+
+
+def binding(load: Load, constants: Constants) -> Term:
+    """Return the term that shortens the step most where it is halved."""
+    if load.gpus == 1:
+        return Term.COMPUTE
+    replace = msgspec.structs.replace
+    exchange = Term.INSIDE if load.nodes == 1 else Term.ACROSS
+    halved = {
+        Term.COMPUTE: step_s(replace(load, step_s=load.step_s / 2), constants),
+        exchange: step_s(load, replace(constants, s_per_mb=constants.s_per_mb / 2)),
+        Term.SYNCHRONISATION: step_s(
+            load, replace(constants, sync=constants.sync / 2, growth=constants.growth / 2)
+        ),
+    }
+    return min(halved, key=halved.__getitem__)
+
+
+def _soft_positive(x: float) -> float:
+    """Return max(0, x) with its corner rounded."""
+    if x < HIDDEN_BELOW:
+        return 0.0
+    return x + log1p(exp(-x)) if x > 0 else log1p(exp(x))
+
+
+def from_free(free: list[float]) -> Constants:
+    """Make constants of numbers without bounds: logarithms, and the overlap's log-odds."""
+    return Constants(
+        s_per_mb=exp(free[0]),
+        small_mb=exp(free[1]),
+        inside=exp(free[2]),
+        overlap=1 / (1 + exp(-free[3])),
+        sync=exp(free[4]),
+        growth=exp(free[5]),
+    )
+
+
+# Middle and standard deviation of each number of `from_free` before anything was measured.
+PRIOR = (
+    (log(0.3e-3), 2.0),
+    (log(8.0), 0.8),
+    (log(0.07), 1.3),
+    (0.3, 0.3),
+    (log(0.03), 0.6),
+    (log(0.003), 0.8),
+)

@@ -1,0 +1,172 @@
+"""What an import makes of its documents: drafts of job files, clusters, and notes for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from jobs.contracts.spec import Launcher, Priority
+from jobs.launching.imports.leaves import Leaves
+from jobs.launching.imports.secrecy import Vault, find_in_text
+from jobs.launching.imports.shell_text import with_variable
+
+LONGEST_NAME = 63
+# Files of an import that are no jobs.
+RESERVED_NAMES = ("clusters", "readme")
+MOST_NODES = 1000
+MOST_PROCESSES = 256
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What the command line says of an import: the scripts' folder, and dead frameworks as MPI."""
+
+    code: Path | None = None
+    as_mpi: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftInput:
+    """An input of a job: a dataset, or a folder below the one that is written into; `source` is where its files lay."""
+
+    source: str
+    folder: str | None = None
+    dataset: str | None = None
+    mode: Literal["download", "mount"] = "download"
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """A job file to be. `text` is what bash runs in each rank; `setup` once a node before.
+
+    `script` is the file in `code` that it starts, as far as it is known. `remarks` are comments above
+    the job; `secrets` maps variables to names in the key vault.
+    """
+
+    name: str
+    file: str
+    image: str = "pytorch"
+    launcher: Launcher = "none"
+    text: str = ""
+    code: Path | None = None
+    script: Path | None = None
+    nodes: int = 1
+    processes_per_node: int | Literal["gpu"] = 1
+    parameter_servers: int = 0
+    inputs: dict[str, DraftInput] = field(default_factory=dict[str, DraftInput])
+    outputs: list[str] = field(default_factory=list[str])
+    setup: list[str] = field(default_factory=list[str])
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    secrets: dict[str, str] = field(default_factory=dict[str, str])
+    wall_clock_s: float | None = None
+    retry: int = 0
+    shm_size: str | None = None
+    priority: Priority = "normal"
+    experiment: str | None = None
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+    remarks: list[str] = field(default_factory=list[str])
+
+    def add_secret(self, variable: str, name: str = "") -> str:
+        """Have the run fetch a secret into a variable; gives the variable's name."""
+        variable = variable_name(variable) or "SECRET"
+        self.secrets.setdefault(variable, name or secret_name(variable))
+        return variable
+
+    def without_secrets(self, text: str, vault: Vault, hint: str) -> tuple[str, list[str]]:
+        """Put variables in the place of the secrets in a command line; gives their names, too.
+
+        `hint` names those that stand behind no name of their own.
+        """
+        names: list[str] = []
+        # From the end: places before stay what they are.
+        for number, found in reversed(list(enumerate(find_in_text(text), 1))):
+            value = text[found.start : found.end]
+            vault.learn(value)
+            plain = variable_name(found.name.upper()) or f"{hint}_{number}"
+            plain = vault.variables.get(value, plain)
+            variable = self.add_secret(plain if plain not in self.env else f"{plain}_SECRET")
+            names.append(variable)
+            text = with_variable(text, found.start, found.end, variable)
+        for value in vault.longest_first:
+            while (at := text.find(value)) >= 0:
+                variable = self.add_secret(vault.variables.get(value, hint))
+                names.append(variable)
+                text = with_variable(text, at, at + len(value), variable)
+        return text, names[::-1]
+
+
+@dataclass(kw_only=True)
+class DraftCluster:
+    """A cluster of the `clusters:` block; `size` in Azure's spelling.
+
+    One that was paused told no number of nodes: its jobs do.
+    """
+
+    name: str
+    file: str
+    size: str
+    known_as: str = ""
+    priority: Literal["dedicated", "low_priority"] = "dedicated"
+    min_nodes: int = 0
+    max_nodes: int = 1
+    is_paused: bool = False
+    remarks: list[str] = field(default_factory=list[str])
+
+
+@dataclass(kw_only=True)
+class Project:
+    """Everything that one import read and makes: one project, so that its parts find each other."""
+
+    choices: Choices
+    vault: Vault = field(default_factory=Vault)
+    documents: list[Leaves] = field(default_factory=list[Leaves])
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    clusters: list[DraftCluster] = field(default_factory=list[DraftCluster])
+    # Folders that inputs are pushed from, by what their files lay in before.
+    folders: dict[str, str] = field(default_factory=dict[str, str])
+    # What is said beside the report: accepted comments, names that were changed.
+    remarks: list[str] = field(default_factory=list[str])
+
+    def folder_for(self, name: str, source: str) -> str:
+        """Give the folder of an input: one for each source, called after the first that asks."""
+        if source not in self.folders:
+            self.folders[source] = unique(f"data/{name}", self.folders.values())
+        return self.folders[source]
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """Number a name that is taken, whatever its case."""
+    used = {each.lower() for each in taken}
+    if name.lower() not in used:
+        return name
+    number = 2
+    while f"{name}-{number}".lower() in used:
+        number += 1
+    return f"{name}-{number}"
+
+
+def job_name(text: str, default: str = "job") -> str:
+    """Write a name in the letters that a job's has."""
+    return (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:LONGEST_NAME].rstrip("-._") or default
+    )
+
+
+def variable_name(text: str) -> str:
+    """Write a name in the letters that a variable's has; empty where nothing is left."""
+    found = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")
+    return f"_{found}" if found[:1].isdigit() else found
+
+
+def is_variable(text: str) -> bool:
+    """Tell whether a text is a variable's name."""
+    return _VARIABLE.match(text) is not None
+
+
+def secret_name(variable: str) -> str:
+    """Name the secret of a variable as a key vault allows: letters, digits, dashes."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", variable).strip("-").lower()[:127] or "secret"

@@ -1,0 +1,98 @@
+"""Trains a small network on two nodes as an engine of ours would, whatever files the nodes have."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs.rank.program import rank_program
+from tests.fakes.nodes import Node
+from trainer.data.disk.events import Events
+from trainer.data.prepare.digits import prepare_digits
+
+# The forms that `mpirun` is given on Azure's nodes: Azure ML does not publish its own line (docs/images.md),
+# these are the options of Horovod's documentation, with one hyphen as they stand there.
+MPIRUN = (
+    *("mpirun", "--allow-run-as-root", "-np", "2", "-bind-to", "none", "-map-by", "slot"),
+    *(
+        "-x",
+        "NCCL_DEBUG=WARN",
+        "-x",
+        "NCCL_SOCKET_IFNAME=eth0",
+        "-mca",
+        "btl_tcp_if_include",
+        "eth0",
+    ),
+    *("-mca", "pml", "ob1", "-mca", "btl", "^openib"),
+)
+# Two ranks and whoever else computes here share few cores.
+SPARING = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+RANK = ("python", "-I", "-S", "run/rank.pyz", "run/rank.json")
+TIMEOUT_S = 300
+
+
+def lay_run(folder: Path, strategy: str, *, seen_at: str) -> None:
+    """Write the digits and a run directory; `seen_at` is the place of both on the nodes."""
+    prepare_digits(folder / "digits", Events(as_json=True))
+    run = folder / "run"
+    for name in ("code", "nodes", "logs", "ranks", "outputs/model", "checkpoints"):
+        (run / name).mkdir(parents=True)
+    (run / "rank.pyz").write_bytes(rank_program())
+    program = ["python", "-m", "trainer.pytorch.mnist", "--data", f"{seen_at}/digits"]
+    job = {
+        "run_dir": f"{seen_at}/run",
+        "command": [*program, "--strategy", strategy, "--epochs", "1"],
+        "outputs": ["model"],
+    }
+    (run / "rank.json").write_text(json.dumps(job), encoding="utf-8")
+    hosts = "".join(f"10.42.0.1{n} slots=1\n" for n in (0, 1))
+    (folder / "hosts").write_text(hosts, encoding="utf-8")
+
+
+def train_by_mpirun(node: Node, environ: Mapping[str, str], *, options: Sequence[str] = ()) -> str:
+    """Start a rank on each of two nodes from the first, as Azure ML does."""
+    passed = [word for name in SPARING for word in ("-x", name)]
+    line = [*MPIRUN, *passed, *options, "--hostfile", "hosts", *RANK]
+    typed = node.run(
+        "sh", "-c", f"cd {environ['AT']} && exec {' '.join(line)}", environ={**environ, **SPARING}
+    )
+    assert typed.returncode == 0, typed.stdout + typed.stderr
+    return typed.stdout
+
+
+def train_by_environment(nodes: Sequence[Node], environ: Mapping[str, str]) -> None:
+    """Start a rank on each node by itself, with the variables that Azure ML gives to `PyTorch` jobs."""
+    started = []
+    for rank, node in enumerate(nodes):
+        theirs = {
+            "AZUREML_NODE_COUNT": "2",
+            "GLOO_SOCKET_IFNAME": "eth0",
+            "LOCAL_RANK": "0",
+            "MASTER_ADDR": nodes[0].address,
+            "MASTER_PORT": "6105",
+            "NODE_RANK": str(rank),
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+        }
+        words = ("sh", "-c", f"cd {environ['AT']} && exec {' '.join(RANK)}")
+        command = node.start(words, {**environ, **SPARING, **theirs})
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+    said = [each.communicate(timeout=TIMEOUT_S)[0].decode() for each in started]
+    assert [each.returncode for each in started] == [0, 0], said
+
+
+def check_trained(folder: Path, strategy: str) -> dict[str, Any]:
+    """Both ranks have learned, each on a node of its own, and hold the same weights."""
+    summary: dict[str, Any] = json.loads((folder / "run" / "summary.json").read_text())
+    assert (summary["strategy"], summary["world_size"]) == (strategy, 2)
+    assert summary["test_accuracy"] > 0.7
+    digests = summary["weights_sha256"]
+    assert digests == [digests[0]] * 2
+    ranks = [
+        json.loads(path.read_text()) for path in sorted((folder / "run" / "ranks").glob("*.json"))
+    ]
+    assert len(ranks) == 2, ranks
+    return summary

@@ -1,0 +1,137 @@
+"""The check of bandwidth on ranks of this machine, over Gloo: its table, its files, a slow node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from jobs.contracts.errors import LaunchError
+from jobs.images.runtimes import PROJECT, runtime_python
+from tests.ports import free_port
+
+MODULE = "trainer.pytorch.nccl_check"
+RUN_S = 400.0
+LAST_SIZE = "1 MiB"
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return runtime_python("pytorch", PROJECT)
+    except LaunchError as error:
+        pytest.skip(f"{error.message} (`make test` builds it)")
+
+
+class Ranks:
+    """Ranks of the check; each is a node of its own unless `per_node` says otherwise."""
+
+    def __init__(
+        self, python: Path, folder: Path, size: int, *, per_node: int = 1, repeats: int = 5
+    ) -> None:
+        port = free_port()
+        self.folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for rank in range(size):
+            with (folder / f"log-{rank}").open("w") as log:
+                process = subprocess.Popen(
+                    [python, "-P", "-m", MODULE, "--max-mb", "1", "--repeats", str(repeats)],
+                    cwd=folder,
+                    env={
+                        "PATH": os.environ["PATH"],
+                        "PYTHONPATH": str(PROJECT),
+                        "PYTHONUNBUFFERED": "1",
+                        "OMP_NUM_THREADS": "1",
+                        "RANK": str(rank),
+                        "WORLD_SIZE": str(size),
+                        "LOCAL_RANK": str(rank % per_node),
+                        "LOCAL_WORLD_SIZE": str(per_node),
+                        "NODE_RANK": str(rank // per_node),
+                        "MASTER_ADDR": "127.0.0.1",
+                        "MASTER_PORT": str(port),
+                        "TRAINYARD_RUN_DIR": str(folder / "run"),
+                    },
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            self._processes.append(process)
+
+    def log(self, rank: int = 0) -> str:
+        return (self.folder / f"log-{rank}").read_text()
+
+    def throttle(self, rank: int, *, after: str) -> threading.Thread:
+        """Let a rank run for a tenth of the time, once rank 0 has said something."""
+        process = self._processes[rank]
+
+        def work() -> None:
+            while after not in self.log() and process.poll() is None:
+                time.sleep(0.01)
+            while process.poll() is None:
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(0.09)
+                process.send_signal(signal.SIGCONT)
+                time.sleep(0.01)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def wait(self) -> list[int]:
+        try:
+            return [each.wait(RUN_S) for each in self._processes]
+        finally:
+            for each in self._processes:
+                each.kill()
+
+
+def test_two_ranks_print_a_table_and_leave_figures_and_a_picture(
+    python: Path, tmp_path: Path
+) -> None:
+    ranks = Ranks(python, tmp_path, 2, per_node=2)
+    assert ranks.wait() == [0, 0], ranks.log()
+    row = re.compile(r" +\S+ (B|KiB|MiB) +\S+ (us|ms|s) +\d+\.\d+ +\d+\.\d+")
+    printed = [line for line in ranks.log().splitlines() if row.fullmatch(line)]
+    table = (tmp_path / "outputs" / "bandwidth" / "all-reduce.csv").read_text().splitlines()
+    assert table[0] == "bytes,time_us,algorithm_gb_per_s,bus_gb_per_s"
+    sizes = [int(line.split(",")[0]) for line in table[1:]]
+    assert sizes == [8, 32, 128, 512, 2048, 8192, 32768, 131072, 524288, 1 << 20]
+    assert len(printed) == len(sizes)
+    with Image.open(tmp_path / "outputs" / "bandwidth" / "all-reduce.png") as picture:
+        assert picture.size == (960, 540)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    metrics = [json.loads(line) for line in lines]
+    assert [each["value"] for each in metrics if each["name"] == "bytes"] == sizes
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["bus_gb_per_s"] > 0
+    assert (summary["world_size"], len(summary["nodes_gb_per_s"]), summary["problems"]) == (
+        2,
+        1,
+        [],
+    )
+
+
+def test_throttled_node_is_named_and_fails_the_check(python: Path, tmp_path: Path) -> None:
+    # A measurement lasts for several turns of the throttle.
+    ranks = Ranks(python, tmp_path, 3, repeats=60)
+    throttle = ranks.throttle(1, after=LAST_SIZE)
+    codes = ranks.wait()
+    throttle.join()
+    assert codes == [1, 0, 0], ranks.log()
+    error = ranks.log().splitlines()[-1]
+    assert error.startswith("error: node 1 ("), error
+    assert " is slow: its best pair has " in error
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["problems"][0].startswith("node 1 (")
+
+
+def test_one_rank_has_nothing_to_compare(python: Path, tmp_path: Path) -> None:
+    ranks = Ranks(python, tmp_path, 1)
+    assert ranks.wait() == [0], ranks.log()

@@ -1,0 +1,213 @@
+"""Task files of Azure ML, SkyPilot, dstack and TorchX become jobs that each engine plans."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec import structs
+
+from jobs.contracts.errors import LaunchError
+from jobs.engines import load_engine
+from jobs.jobfile.read import load_job
+from jobs.launching.imports.draft import Choices
+from jobs.launching.imports.importing import Imported, import_documents, write_files
+from jobs.launching.plan import plan_on
+from tests.documents.import_tasks import TASKS
+from tests.jobs.launching.imports.generated import leaf_keys
+from tests.jobs.launching.imports.test_recipes import environments
+
+REMOTE = "ghcr.io/team/train:1"
+EXPECTED: dict[str, dict[str, Any]] = {
+    "aml.yaml": {
+        "name": "digits",
+        "image": "pytorch",
+        "launcher": "torch",
+        "code": "../src",
+        "nodes": 2,
+        "processes_per_node": 2,
+        "inputs": {"digits": {"path": "./data/digits"}},
+        "outputs": {"model": {}},
+        "env": {"EPOCHS": "3"},
+        "secrets": {"HF_TOKEN": "hf-token"},
+        "limits": {"wall_clock": "1h"},
+        "shm_size": "8g",
+        "experiment": "tries",
+        "tags": {"team": "vision"},
+    },
+    "train.runconfig": {
+        "name": "train",
+        "image": "pytorch",
+        "launcher": "torch",
+        "code": "..",
+        "nodes": 2,
+        "processes_per_node": 2,
+        "env": {"EPOCHS": "3"},
+        "limits": {"wall_clock": "10m"},
+        "shm_size": "2g",
+    },
+    "sky.yaml": {
+        "name": "sky",
+        "image": REMOTE,
+        "launcher": "torch",
+        "code": "..",
+        "nodes": 2,
+        "processes_per_node": 1,
+        "setup": ["bash -c 'pip install x\n'\n"],
+        "env": {"EPOCHS": "3"},
+        "secrets": {"WANDB_API_KEY": "wandb-api-key"},
+    },
+    "dstack.yml": {
+        "name": "ds",
+        "image": REMOTE,
+        "launcher": "torch",
+        "code": "..",
+        "nodes": 2,
+        "processes_per_node": 1,
+        "env": {"EPOCHS": "3"},
+        "limits": {"wall_clock": "2h"},
+    },
+    "appdef.yaml": {
+        "name": "app-trainer",
+        "image": REMOTE,
+        "launcher": "torch",
+        "code": "..",
+        "nodes": 2,
+        "processes_per_node": 1,
+        "env": {"EPOCHS": "3"},
+        "retry": {"max": 1},
+    },
+}
+LAST_LINES = {
+    "aml.yaml": "python train.py --data ${inputs.digits} --lr 0.1 --out ${outputs.model}",
+    "train.runconfig": 'python "train.py" "--lr" "0.1"',
+    "sky.yaml": "python train.py --node $SKYPILOT_NODE_RANK",
+    "dstack.yml": "python train.py",
+    "appdef.yaml": "python train.py --rank \"${RANK}\" --note 'a b'",
+}
+
+
+def imported(folder: Path, name: str, document: Any) -> Imported:
+    (folder / "src").mkdir(exist_ok=True)
+    for script in (folder / "train.py", folder / "src" / "train.py"):
+        script.write_text("print(1)\n", encoding="utf-8")
+    (folder / name).write_text(yaml.safe_dump(document), encoding="utf-8")
+    return import_documents([folder / name], folder / "made", Choices())
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_becomes_a_job_that_each_engine_plans(tmp_path: Path, name: str) -> None:
+    made = imported(tmp_path, name, TASKS[name])
+    assert sorted(each.key for each in made.told) == sorted(leaf_keys(TASKS[name]))
+    write_files(made, tmp_path / "made")
+    file = f"{EXPECTED[name]['name']}.yaml"
+    job = yaml.safe_load(made.files[file])
+    command = job.pop("command")
+    assert job == EXPECTED[name]
+    assert command[:2] == ["bash", "-c"]
+    assert command[2].strip().splitlines()[-1] == LAST_LINES[name]
+    loaded = load_job(str(tmp_path / "made" / file))
+    for environment in environments(tmp_path / "workspace"):
+        plain = structs.replace(loaded.job, inputs={}, image="pytorch", secrets={})
+        text = command[2].replace("${inputs.digits}", "x")
+        plain = structs.replace(plain, command=("bash", "-c", text))
+        plan = plan_on(plain, loaded.code, load_engine(environment))
+        assert (plan.spec.nodes, plan.spec.launcher) == (2, "torch")
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("train.runconfig", TASKS["train.runconfig"] | {"arguments": ["--password", "Qz7 secret"]}),
+        (
+            "appdef.yaml",
+            {
+                "name": "app",
+                "roles": [
+                    {
+                        "name": "x",
+                        "image": "example.com/x:1",
+                        "entrypoint": "python",
+                        "args": [
+                            "train.py",
+                            "--api_key",
+                            "Qz7 secret",
+                            "--sort-key",
+                            "document_id",
+                        ],
+                    }
+                ],
+            },
+        ),
+    ],
+)
+def test_a_secret_that_is_a_word_of_a_list_becomes_a_variable(
+    tmp_path: Path, name: str, document: Any
+) -> None:
+    made = imported(tmp_path, name, document)
+    (job,) = (yaml.safe_load(text) for file, text in made.files.items() if file != "README.md")
+    assert list(job["secrets"]) == ["ARGUMENT_SECRET"]
+    assert "${ARGUMENT_SECRET}" in job["command"][2]
+    assert not any("Qz7" in text for text in (*made.files.values(), repr(made.told)))
+    assert ("document_id" in job["command"][2]) is (name == "appdef.yaml")
+
+
+def test_values_of_wrong_types_end_in_one_error_or_a_job(tmp_path: Path) -> None:
+    made = random.Random(7)
+    odd: list[Any] = [
+        None,
+        -1,
+        10**30,
+        1.5,
+        True,
+        "",
+        "two",
+        ["x"],
+        [["x"]],
+        {"a": {"b": 1}},
+        "\t'",
+    ]
+    for number in range(150):
+        name = made.choice(list(TASKS))
+        document = dict(TASKS[name])
+        document[made.choice(list(document))] = made.choice(odd)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        problem, keys = tried(folder, name, document)
+        assert keys == sorted(leaf_keys(document)) or str(folder / name) in problem
+
+
+def tried(folder: Path, name: str, document: Any) -> tuple[str, list[str]]:
+    """Import a document that may be broken: the error's message, or the keys that were told of."""
+    try:
+        return "", sorted(each.key for each in imported(folder, name, document).told)
+    except LaunchError as error:
+        return error.message, []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services: {web: {image: x}}",
+        "name: x\nimage: pytorch\nlauncher: torch\nscript: train.py\n",
+        "type: service\ncommands: [x]\nport: 1",
+        "type: pipeline\njobs: {a: {command: x, environment: y}}",
+        "run-name: x\non: push\njobs: {a: {runs-on: x}}",
+        "- a\n- b",
+    ],
+)
+def test_files_of_other_tools_are_passed_over_in_a_folder(launching: Any, text: str) -> None:
+    (launching.folder / "other.yaml").write_text(text)
+    (launching.folder / "broken.yml").write_text("{{ template }}: [")
+    (launching.folder / "job.json").write_text(
+        '{"properties": {"customToolkitSettings": {"commandLine": "true"}}}'
+    )
+    typed = launching.type_bare("import", ".", "--into", "made")
+    assert typed.code == 0, typed.err
+    for name in ("other.yaml", "broken.yml"):
+        typed = launching.type_bare("import", name, "--into", "made2")
+        assert (typed.code, typed.out, typed.err.count("error:")) == (2, "", 1)
+        assert typed.err.startswith(f"error: {name}:1:")
