@@ -95,6 +95,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/foresight.md": (
         promise("Without it {}, and a wide band | | `batch", predict.USUAL_GRADIENT_MB),
         promise("samples of one GPU in a step. Without it {}, and", predict.USUAL_BATCH),
+        promise("its corner rounded over {} % of t1", percent(model.SOFTNESS)),
         promise("slowest link of the ring | {} ms, {} |", *_middle_and_factor(0, 1e-3)),
         promise("many small tensors, as MB | {}, {} |", *_middle_and_factor(1)),
         promise("takes this part of the time | {}, {} |", *_middle_and_factor(2)),

@@ -17,6 +17,8 @@ PROJECT = Path(__file__).resolve().parents[3]
 # Of policy.md each line is written from the rules (tests/infra/policy/test_rules.py compares them).
 WRITTEN_BY_PROGRAMS = ("docs/policy.md",)
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
+MARKS = "\x02\x03"
+CODE = re.compile(f"{MARKS[0]}.*?{MARKS[1]}")
 TARGET = re.compile(r"\]\([^)\s]*\)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
@@ -65,11 +67,12 @@ def option(name: str, default: object) -> Promise:
 
 @cache
 def text_of(page: str) -> str:
-    """Read a page's prose, or the help of a verb (`launch run --help`), as one line."""
+    """Read a page, or the help of a verb (`launch run --help`), as one line; MARKS stand around code."""
     if page.startswith("launch "):
         return _help_of(page.split()[1:-1])
-    text = FENCE.sub("", (PROJECT / page).read_text(encoding="utf-8"))
-    return " ".join(TARGET.sub("]", text).split())
+    begin, end = MARKS
+    marked = FENCE.sub(rf"{begin}\g<0>{end}", (PROJECT / page).read_text(encoding="utf-8"))
+    return " ".join(TARGET.sub("]", marked).split())
 
 
 def pages() -> list[str]:
@@ -112,7 +115,9 @@ def unheld_figures(
 ) -> Iterator[str]:
     """Yield each figure of a page that no row holds and that is not listed as no promise."""
     text = text_of(page)
-    known = [place.span() for row in rows for place in places_of(row, page)]
+    # What code prints is an example.
+    known = [place.span() for place in CODE.finditer(text)]
+    known += [place.span() for row in rows for place in places_of(row, page)]
     known += [place.span() for each in others for place in re.finditer(each.pattern, text)]
     for figure in FIGURE.finditer(text):
         if not any(begin < figure.end() and figure.start() < end for begin, end in known):
