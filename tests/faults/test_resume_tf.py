@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
 from tests.faults.test_resume_pytorch import Killing
@@ -29,10 +28,7 @@ ATTEMPT_S = 120.0
 
 @pytest.fixture(scope="module")
 def zygote(tmp_path_factory) -> Iterator[Zygote]:
-    try:
-        python = runtime_python("tensorflow", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("tensorflow")
     made = Zygote(python, tmp_path_factory.mktemp("zygote"), MODULES)
     yield made
     made.close()

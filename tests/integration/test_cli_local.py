@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.contracts.errors import LaunchError
-from jobs.images import runtimes as images
+from tests import needs
 from tests.fakes.gangs import make_environment
 
 LAUNCH = Path(sys.executable).with_name("launch")
@@ -111,10 +110,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path):
-    try:
-        images.runtime_python("pytorch", PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    needs.runtime("pytorch")
     made = Shell(tmp_path)
     yield made
     made.end()

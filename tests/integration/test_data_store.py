@@ -25,6 +25,7 @@ from infra.local import azurite_server
 from jobs.blobs.store import BLOCK_BYTES, open_data_store
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, Storage
+from tests import needs
 from tests.fakes.gangs import make_environment
 from tests.fakes.local_server import name_server
 from tests.fakes.own_stack import lay_own_stack
@@ -33,7 +34,6 @@ from tests.folders import make_folder, read_folder
 from tests.ports import free_port
 
 REPO = Path(__file__).parents[2]
-TOOLS = REPO / ".trainyard" / "tools.json"
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ def store_at(folder: Path, port: int) -> Store:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Iterator[Store]:
-    if not TOOLS.exists():
-        pytest.skip("Azurite is not installed: `make setup` installs it")
-    tools = json.loads(TOOLS.read_text())
+    tools = needs.tools_of_set_up()
     made = store_at(tmp_path_factory.mktemp("store"), free_port())
     storage = made.environment.storage
     server = azurite_server.Server(
