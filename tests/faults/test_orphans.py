@@ -20,6 +20,7 @@ from jobs.contracts.spec import DatasetVersion, InputSpec, RunHandle, RunState
 from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import Process, read_table
 from jobs.runs.outcome import exit_code
+from tests import seeds
 from tests.fakes.gangs import Gangs
 from tests.fakes.hidden import (
     are_living,
@@ -274,7 +275,7 @@ def test_hundred_kills_at_random_moments_leave_nothing(
     gangs: Gangs, bystanders: list[Process]
 ) -> None:
     seed = random.randrange(1 << 32)
-    chance = random.Random(seed)
+    chance = seeds.dice(seed)
     for number in range(100):
         case = f"seed {seed}, kill {number}"
         handle = gangs.submit(["python", str(Path(__file__).with_name("programs") / "daemons.py")])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import threading
 import time
@@ -21,6 +20,7 @@ import pytest
 
 from jobs.contracts.spec import RunState
 from jobs.images.runtimes import PROJECT, runtime_python
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Gang, Zygote
@@ -78,7 +78,7 @@ class TestSigterm:
         self.leave(zygote, tmp_path, 20)
 
     def leave(self, zygote: Zygote, tmp_path: Path, times: int) -> None:
-        chance = random.Random(times)
+        chance = seeds.dice(times)
         program = tiny(12, checkpoint_every=40)
         references: dict[str, Path] = {}
         survived, errors = 0, []

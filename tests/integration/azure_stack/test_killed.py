@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.azure_native import HANG, HANG_AFTER
 
@@ -76,7 +77,7 @@ def kill_up(project, after_writes, *, wait_s, whole_group):
 
 def kill_and_mend(project, pristine, num_kills, seed):
     """Kills at as many moments; how each was mended, and what was not."""
-    moments = random.Random(seed)
+    moments = seeds.dice(seed)
     mended: list[str] = []
     broken: list[str] = []
     while (number := len(mended) + len(broken)) < num_kills:

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from infra.local import azurite_server
+from tests import seeds
 
 NUM_KILLS = 10  # for each way to kill
 # When to kill, in lengths of a whole `up` as the machine does it just now: its first tenth does
@@ -71,7 +72,7 @@ def timed_up(project):
 @pytest.mark.parametrize("victim", ["group", "cli"])
 def test_every_killed_up_is_mended_by_one_repair_and_one_up(project, new_port, victim, tmp_path):
     seed = random.randrange(1 << 32)
-    moments = random.Random(seed)
+    moments = seeds.dice(seed)
     pristine = tmp_path / "pristine"
     shutil.copytree(project.root / ".trainyard" / "state", pristine)
     repaired: list[str] = []
