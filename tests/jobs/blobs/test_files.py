@@ -26,6 +26,7 @@ from jobs.blobs.files import BLOCK_BYTES, Incoming, Outgoing
 from jobs.blobs.refusals import StoreError
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from tests import seeds
+from tests.busy import Bound, wait_until
 from tests.fakes.http_blobs import HttpBlobs, http_blobs
 from tests.fakes.scripted_server import CLOSE, Asked, answer
 from tests.folders import make_folder, read_folder
@@ -50,9 +51,9 @@ def leaves_nothing_open() -> Iterator[None]:
     threads = threading.active_count()
     yield
     # The server's own threads end when they see that their clients have gone.
-    give_up = time.monotonic() + 5
+    bound = Bound(5)
     while open_files() - before or threading.active_count() > threads:
-        assert time.monotonic() < give_up, open_files()
+        bound.check(open_files())
         gc.collect()  # an error's traceback holds the store that it came from
         time.sleep(0.01)
 
@@ -209,6 +210,13 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
     count = 0
     lock = threading.Lock()
 
+    def num_staged() -> int:
+        return len(blobs.blocks.get("large", {}))
+
+    def num_noted() -> int:
+        journals = Path(arguments[3]).parent.glob("*.ranges")
+        return sum(path.read_bytes().count(b"\n") for path in journals)
+
     def stop_there(asked_kind: str, _asked: Asked) -> bytes | None:
         nonlocal count
         with lock:
@@ -216,16 +224,17 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
             is_late = count > num_answered
         if is_late:
             reached.set()
-            over.wait(30)
+            over.wait(60)
             return CLOSE
         return None
 
     blobs.hook = stop_there
     process = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], cwd=REPO)
     try:
-        assert reached.wait(30)
-        # What was answered must have been read.
-        time.sleep(1.0)
+        assert reached.wait(60)
+        # What was answered must have been kept: by the store, or by the client.
+        kept = num_staged if arguments[0] == "send" else num_noted
+        wait_until(lambda: kept() == num_answered, what=kept)
     finally:
         process.kill()
         assert process.wait() == -signal.SIGKILL
