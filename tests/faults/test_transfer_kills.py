@@ -18,6 +18,7 @@ import pytest
 
 from jobs.blobs.store import BLOCK_BYTES
 from tests import seeds
+from tests.busy import Bound, how_busy
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
@@ -71,13 +72,13 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
             before = order[-1:]
             order.append(seen)
             position = len(order) - 1
-        give_up = time.monotonic() + 30
+        bound = Bound(30)
         while before and not (before[0].is_answered or state.was_killed):
-            if time.monotonic() > give_up:
+            if bound.is_passed():
                 return
             time.sleep(0.002)
         if position == number:
-            time.sleep(0.5)  # the client reads and notes what was answered
+            time.sleep(0.5 * how_busy())  # the client reads and notes what was answered
             note(state, proxy.seen, moved)
             processes[0].kill()
 

@@ -26,6 +26,10 @@ RECIPE = ("--batch-per-rank", "16", "--epochs", "2", "--warmup-epochs", "1", "--
 STATED_TOP1 = 0.85
 
 
+# Two trainings of up to 540 s belong to the first test.
+pytestmark = pytest.mark.timeout(1800)
+
+
 @pytest.fixture(scope="module")
 def python() -> Path:
     return needs.runtime("tensorflow")

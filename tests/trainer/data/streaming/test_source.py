@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests import seeds
+from tests.busy import wait_until
 from tests.fakes.packed_dataset import (
     source_file,
     stream_variables,
@@ -97,13 +98,6 @@ def token_store(monkeypatch, server: RangeServer, key: Path, **options: float) -
         "trainer.data.streaming.store._AZURES", re.compile(r"http://127\.0\.0\.1:[0-9]+")
     )
     return RangeStore(server.endpoint, key, kind="token", **options)
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 # --- what it gives -------------------------------------------------------------------------------
