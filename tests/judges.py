@@ -79,7 +79,7 @@ def _describe(reason: str, tests: list[str]) -> Iterable[str]:
     if row is not None:
         yield f"    would have proved: {row.proves}"
         return
-    yield f"    in CI a failure (no row of tests/skips.py); would have proved, in {len(tests)} tests:"
+    yield "    in CI a failure (no row of tests/skips.py); would have proved:"
     yield from (f"      {each}" for each in tests)
 
 

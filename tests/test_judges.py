@@ -55,7 +55,7 @@ def test_elsewhere_it_is_told_what_was_not_tried_and_what_it_would_have_proved(t
         f"1 x {ROOT_ONLY}",
         f"    would have proved: {row.proves}",
         "1 x strace is not installed",
-        "    in CI a failure (no row of tests/skips.py); would have proved, in 1 tests:",
+        "    in CI a failure (no row of tests/skips.py); would have proved:",
         "      test_it.py::test_without_its_tool",
     ]
 
