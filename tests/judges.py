@@ -6,6 +6,7 @@ was not tried, and what that would have proved.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections import defaultdict
@@ -16,7 +17,7 @@ import pytest
 from tests.skips import find_allowed
 
 VARIABLE = "TRAINYARD_CI"
-TEST = re.compile(r"^(?:async )?def (test_\w+)|^class (Test\w+)", re.MULTILINE)
+DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def is_ci() -> bool:
@@ -111,7 +112,8 @@ def _find_lost(
     """Name the test files of a folder, or the tests of a file, that nothing was collected for."""
     if isinstance(collector, pytest.Module):
         text = collector.path.read_text(encoding="utf-8")
-        written = {function or group for function, group in TEST.findall(text)}
+        names = [each.name for each in ast.parse(text).body if isinstance(each, DEFINITION)]
+        written = {name for name in names if name.startswith(("test_", "Test"))}
         return sorted(written - {getattr(each, "originalname", each.name) for each in found})
     if isinstance(collector, pytest.Directory):
         files = {each.name for each in collector.path.glob("test_*.py")}

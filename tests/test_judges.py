@@ -109,7 +109,9 @@ def test_all_but_the_long_campaigns_passes_in_ci(tmp_path):
 
 
 def test_a_test_that_is_written_and_not_collected_fails_in_ci(tmp_path):
-    hidden = "def test_it(): pass\ntest_it.__test__ = False\ndef test_other(): pass\n"
+    hidden = (
+        "def test_it(): pass\ntest_it.__test__ = False\ndef test_other(): pass\nX = '\\ndef test_x'"
+    )
     done = run(tmp_path, {"test_it.py": hidden})
     assert (done.returncode, counts(done)) == (2, "1 error")
     assert "not collected, so never judged: test_it" in done.stdout
