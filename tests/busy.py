@@ -46,7 +46,8 @@ class Bound:
         if took_s < self.seconds:
             return
         busy = how_busy()
-        told = f"{took_s:.1f} s, bound {self.seconds:g} s, machine {busy:.1f} times as slow: {what}"
+        seen = what() if callable(what) else what
+        told = f"{took_s:.1f} s, bound {self.seconds:g} s, machine {busy:.1f} times as slow: {seen}"
         assert took_s < self.seconds * busy, told
 
 
@@ -56,5 +57,5 @@ def wait_until(
     """Look until it is so; `what` tells what is there instead."""
     bound = Bound(within_s)
     while not is_so():
-        bound.check(what())
+        bound.check(what)
         time.sleep(POLL_S)

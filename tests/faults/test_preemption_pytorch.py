@@ -11,7 +11,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,7 +39,6 @@ REPO = Path(__file__).parents[2]
 LEAVE_S = 10.0
 RUN_S = 120.0
 PREEMPTED = 75
-EVALUATING = "tests.faults.programs.mnist_evaluating"
 
 
 def wait_for_step(gang: Gang, folder: Path, step: int) -> None:
@@ -132,9 +130,9 @@ class TestSigterm:
     @pytest.mark.parametrize("strategy", ["ddp", "horovod"])
     def test_in_an_evaluation_it_is_not_waited_for(self, zygote, tmp_path, strategy):
         data = make_pictures(tmp_path / "pictures", num_train=30, num_test=20_000)
-        program, folder = replace(mnist(data), module=EVALUATING), tmp_path / "run"
-        gang = program.start(zygote, folder, strategy)
-        wait_until((folder / "evaluating").exists, RUN_S, gang.texts)  # after step 5
+        program, folder, begun = mnist(data), tmp_path / "run", tmp_path / "begun"
+        gang = program.start(zygote, folder, strategy, env={"WATCH_EVALUATION": str(begun)})
+        wait_until(begun.exists, RUN_S, gang.texts)  # after step 5
         gang.send(0, signal.SIGTERM)
         codes = gang.wait(LEAVE_S)
         gang.end()
