@@ -22,7 +22,7 @@ demo:
 
 test: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 check:
 	@$(BARE) tools.setup environment
@@ -43,7 +43,7 @@ bench: setup
 
 faults: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/pytest -rs -m faults
+	$(BIN)/pytest -m faults
 
 policy: setup
 	$(BIN)/python -P -m tests.environments.policy

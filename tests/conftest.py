@@ -12,6 +12,8 @@ import pytest
 
 from tests import campaign
 
+pytest_plugins = ["tests.judges", "tests.seeds"]
+
 TESTS = Path(__file__).parent
 # Each takes half a minute or more: begun last, one of them would leave all other processes idle.
 # These compute, with two ranks or more ...

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, Environment
 from jobs.engines import load_engine
 from jobs.engines.local.launchers import gang_request
@@ -17,6 +16,7 @@ from jobs.images import runtimes as images
 from jobs.jobfile.program_options import read_options
 from jobs.jobfile.read import catalog_names, load_job
 from jobs.jobfile.resolve import resolve
+from tests import needs
 from tests.fakes.gangs import make_environment
 
 # All commands of an image in one process: frameworks take seconds to load.
@@ -197,10 +197,7 @@ print(json.dumps(found))
 def test_the_options_that_are_read_from_a_programs_source_are_its_flags(image):
     jobs = [load_job(name).job for name in catalog_names()]
     modules = sorted({job.module for job in jobs if job.image == image and job.module})
-    try:
-        python = images.runtime_python(image, project_root())
-    except LaunchError as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime(image)
     command = [python, "-c", FLAGS, json.dumps(modules)]
     done = subprocess.run(
         command, cwd=project_root(), capture_output=True, encoding="utf-8", check=False
@@ -218,8 +215,4 @@ def test_the_options_that_are_read_from_a_programs_source_are_its_flags(image):
 @pytest.mark.parametrize("name", catalog_names())
 def test_a_catalog_jobs_program_takes_its_arguments(name):
     spec, _ = resolved(name, nodes=1, processes=2)
-    try:
-        said = said_by_programs(spec.image)
-    except LaunchError as error:
-        pytest.skip(f"{error.message}; {error.hint}")
-    assert said[name] == "taken"
+    assert said_by_programs(spec.image)[name] == "taken"

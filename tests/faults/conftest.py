@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.gangs import Gangs
 from tests.fakes.torch_ranks import Zygote
 from tests.faults.torch_campaign import make_pictures
@@ -29,10 +28,7 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
 @pytest.fixture(scope="session")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     """What forks PyTorch ranks; needs the runtime."""
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("pytorch")
     made = Zygote(python, tmp_path_factory.mktemp("zygote"))
     yield made
     made.close()

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.torch_ranks import Strategy, Zygote, start_gang
 from tests.faults.torch_campaign import (
     Program,
@@ -30,10 +29,7 @@ NO_DROPOUT = {"WATCH_NO_DROPOUT": "1"}
 
 @pytest.fixture(scope="module")
 def zygote(tmp_path_factory) -> Iterator[Zygote]:
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("pytorch")
     made = Zygote(python, tmp_path_factory.mktemp("zygote"))
     yield made
     made.close()
