@@ -106,29 +106,30 @@ def test_what_is_no_index_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "value", "said"),
     [
-        ("path", "../outside.tar"),
-        ("path", "/etc/passwd"),
-        ("path", "train/./x.tar"),
-        ("path", "train\\x.tar"),
-        ("path", "train/\n.tar"),
-        ("path", ""),
-        ("samples", -1),
-        ("samples", 1.0),
-        ("samples", 1),
-        ("bytes", True),
-        ("bytes", 5),
-        ("sha256", None),
+        ("path", "../outside.tar", "is not a path below the folder"),
+        ("path", "/etc/passwd", "is not a path below the folder"),
+        ("path", "train/./x.tar", "is not a path below the folder"),
+        ("path", "train\\x.tar", "is not a path below the folder"),
+        ("path", "train/\n.tar", "is not a path below the folder"),
+        ("path", "", "is not a path below the folder"),
+        ("samples", -1, "-1 is not a count"),
+        ("samples", 1.0, "1.0 is not a count"),
+        ("samples", 1, "its shards hold 2 samples"),
+        ("bytes", True, "True is not a count"),
+        ("bytes", 5, "its shards hold 3 samples and 2053 bytes"),
+        ("sha256", None, "None is not text"),
     ],
 )
-def test_a_shard_of_another_place_or_count_is_refused(tmp_path, key, value):
+def test_a_shard_of_another_place_or_count_is_refused(tmp_path, key, value, said):
     write(tmp_path)
     found = json.loads((tmp_path / "index.json").read_bytes())
     found["splits"]["train"]["shards"][0][key] = value
     (tmp_path / "index.json").write_text(json.dumps(found))
-    with pytest.raises(TrainingError, match="not an index of shards"):
+    with pytest.raises(TrainingError, match="not an index of shards") as error:
         read_index(tmp_path)
+    assert said in str(error.value)
 
 
 def test_a_places_file_that_was_changed_cut_or_lost_is_refused(tmp_path):
