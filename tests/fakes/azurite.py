@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -46,3 +47,10 @@ def azurite(folder: Path) -> Iterator[Environment]:
         )
     finally:
         azurite_server.stop(storage)
+
+
+def port_of(environment: Environment) -> int:
+    """The port that the environment's store listens at."""
+    port = urlsplit(environment.storage.blob_endpoint).port
+    assert port is not None
+    return port

@@ -123,6 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403, b"", {"x-ms-error-code": "AuthenticationFailed"})
             return
         path = unquote(parts.path).removeprefix("/account/data/")
+        self._answer_range(path, trouble)
+
+    def _answer_range(self, path: str, trouble: Trouble) -> None:
+        store = self.store
         file = store.folder / path
         if not file.is_file():
             self._answer(404, b"", {"x-ms-error-code": "BlobNotFound"})

@@ -79,8 +79,7 @@ def test_a_folder_with_a_hostile_name_sends_nothing(tmp_path):
         try:
             Datasets(store).push(folder, "d")
         except LaunchError as error:
-            assert "cannot be used in a dataset" in error.message
-            if store.blobs == {}:
+            if "cannot be used in a dataset" in error.message and store.blobs == {}:
                 refused.append(path)
     campaign("hostile names in a folder", tried=len(made), survived=len(refused))
     assert refused == made
