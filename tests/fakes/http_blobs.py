@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
 
 from tests.fakes.scripted_server import Asked, ScriptedServer, answer, scripted_server
 
@@ -29,6 +30,7 @@ class HttpBlobs:
     server: ScriptedServer = field(init=False)
     blobs: dict[str, bytes] = field(default_factory=dict)
     md5s: dict[str, str] = field(default_factory=dict)
+    versions: Counter[str] = field(default_factory=Counter)
     blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     hook: Hook = lambda _kind, _asked: None
@@ -52,8 +54,33 @@ class HttpBlobs:
             return self._copy(name, asked)
         if md5_of(asked.body) != asked.headers["content-md5"]:
             return answer(400, x_ms_error_code="Md5Mismatch")
-        self.blobs[name], self.md5s[name] = asked.body, asked.headers["content-md5"]
+        if asked.headers.get("if-none-match") == "*" and name in self.blobs:
+            return answer(409, x_ms_error_code="BlobAlreadyExists")
+        self._keep(name, asked.body, asked.headers["content-md5"])
         return answer(201)
+
+    def _keep(self, name: str, content: bytes, md5: str) -> None:
+        self.blobs[name], self.md5s[name] = content, md5
+        self.versions[name] += 1
+
+    def _etag(self, name: str) -> str:
+        return f'"{etag_of(self.blobs[name], self.versions[name])}"'
+
+    def _list(self, _name: str, query: dict[str, str], _asked: Asked) -> bytes:
+        after, most = query.get("marker", ""), int(query["maxresults"])
+        names = sorted(name for name in self.blobs if name.startswith(query.get("prefix", "")))
+        rest = [name for name in names if name >= after]
+        page, more = rest[:most], rest[most : most + 1]
+        blobs = "".join(
+            f"<Blob><Name>{escape(name)}</Name><Properties><Etag>{self._etag(name)}</Etag>"
+            f"<Content-Length>{len(self.blobs[name])}</Content-Length>"
+            f"<Content-MD5>{self.md5s.get(name, '')}</Content-MD5>"
+            "<BlobType>BlockBlob</BlobType></Properties></Blob>"
+            for name in page
+        )
+        marker = f"<NextMarker>{escape(''.join(more))}</NextMarker>"
+        body = f"<EnumerationResults><Blobs>{blobs}</Blobs>{marker}</EnumerationResults>"
+        return answer(200, body.encode(), Content_Type="application/xml")
 
     def _copy(self, name: str, asked: Asked) -> bytes:
         parts = urlsplit(asked.headers["x-ms-copy-source"])
@@ -62,7 +89,7 @@ class HttpBlobs:
             return answer(409, x_ms_error_code="CannotVerifyCopySource")
         if source not in self.blobs:
             return answer(404, x_ms_error_code="BlobNotFound")
-        self.blobs[name], self.md5s[name] = self.blobs[source], self.md5s[source]
+        self._keep(name, self.blobs[source], self.md5s[source])
         return answer(202, x_ms_copy_status="success")
 
     def _put_block(self, name: str, query: dict[str, str], asked: Asked) -> bytes:
@@ -76,8 +103,8 @@ class HttpBlobs:
         staged = self.blocks.get(name, {})
         if not all(each in staged for each in ids):
             return answer(400, x_ms_error_code="InvalidBlockList")
-        self.blobs[name] = b"".join(staged[each] for each in ids)
-        self.md5s[name] = asked.headers["x-ms-blob-content-md5"]
+        content = b"".join(staged[each] for each in ids)
+        self._keep(name, content, asked.headers["x-ms-blob-content-md5"])
         del self.blocks[name]
         return answer(201)
 
@@ -95,7 +122,7 @@ class HttpBlobs:
         if name not in self.blobs:
             return answer(404, x_ms_error_code="BlobNotFound")
         content = self.blobs[name]
-        version = f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
+        version = self._etag(name)
         if asked.headers.get("if-match", version) != version:
             return answer(412, x_ms_error_code="ConditionNotMet")
         if "x-ms-range" not in asked.headers:
@@ -104,7 +131,10 @@ class HttpBlobs:
         if first >= len(content):
             return answer(416, x_ms_error_code="InvalidRange")
         piece = content[first : last + 1]
+        last = first + len(piece) - 1
         headers = {"Content_Range": f"bytes {first}-{last}/{len(content)}", "ETag": version}
+        if name in self.md5s:
+            headers["x_ms_blob_content_md5"] = self.md5s[name]
         if "x-ms-range-get-content-md5" in asked.headers:
             headers["Content_MD5"] = md5_of(piece)
         return answer(206, piece, **headers)
@@ -120,9 +150,15 @@ _ANSWERS = {
     "PUT block": HttpBlobs._put_block,
     "PUT blocklist": HttpBlobs._put_list,
     "GET blocklist": HttpBlobs._get_list,
+    "GET list": HttpBlobs._list,
     "GET blob": HttpBlobs._get,
     "DELETE blob": HttpBlobs._delete,
 }
+
+
+def etag_of(content: bytes, num_writes: int = 0) -> str:
+    """Of a blob that was written so often; of none that a test has put there itself."""
+    return hashlib.md5(b"%d %b" % (num_writes, content), usedforsecurity=False).hexdigest()
 
 
 def md5_of(content: bytes) -> str:

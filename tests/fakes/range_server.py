@@ -123,6 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403, b"", {"x-ms-error-code": "AuthenticationFailed"})
             return
         path = unquote(parts.path).removeprefix("/account/data/")
+        self._answer_range(path, trouble)
+
+    def _answer_range(self, path: str, trouble: Trouble) -> None:
+        store = self.store
         file = store.folder / path
         if not file.is_file():
             self._answer(404, b"", {"x-ms-error-code": "BlobNotFound"})
@@ -134,6 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         asked = self.headers["Range"].removeprefix("bytes=")
         first, last = map(int, asked.split("-"))
+        if first >= size:
+            self._answer(416, b"", {"x-ms-error-code": "InvalidRange"})
+            return
         with file.open("rb") as reading:
             reading.seek(first)
             body = reading.read(last + 1 - first)
@@ -143,7 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if store.has_md5:
             headers["x-ms-blob-content-md5"] = md5
-            headers["Content-MD5"] = md5_text(body)
+            if "x-ms-range-get-content-md5" in self.headers:
+                headers["Content-MD5"] = md5_text(body)
         store.note(path, asked, len(body))
         if trouble.flip:
             body = bytes([body[0] ^ 1]) + body[1:]

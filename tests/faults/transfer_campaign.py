@@ -15,11 +15,9 @@ import msgspec
 
 from infra.local import azurite_server
 from jobs.blobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
-from jobs.contracts.spec import Environment, Storage
-from tests import needs
+from jobs.contracts.spec import Environment
+from tests.fakes.azurite import azurite, port_of
 from tests.fakes.flaky_proxy import FlakyProxy
-from tests.fakes.gangs import make_environment
-from tests.ports import free_port
 
 TIMEOUT_S = 240
 
@@ -80,33 +78,18 @@ class FlakyStore:
 @contextmanager
 def flaky_store(folder: Path) -> Iterator[FlakyStore]:
     """Start Azurite with its blobs below the folder, behind a proxy; ends both."""
-    tools = needs.tools_of_set_up()
-    storage = folder / "storage"
-    server = azurite_server.Server(
-        account="trainyard",
-        port=free_port(),
-        node=tools["node"],
-        azurite=tools["azurite"],
-        containers=("data", "runs"),
-    )
-    azurite_server.start(storage, server)
-    try:
-        with FlakyProxy(server.port) as proxy:
-            workspace = make_environment(folder / "workspace")
-            environment = msgspec.structs.replace(
-                workspace,
-                storage=Storage(
-                    account="trainyard",
-                    blob_endpoint=f"http://127.0.0.1:{proxy.port}/trainyard",
-                    containers=workspace.storage.containers,
-                    folder=str(storage),
-                ),
-            )
-            made = FlakyStore(folder=folder, storage=storage, proxy=proxy, environment=environment)
-            made.env_file.write_bytes(msgspec.json.encode(environment))
-            yield made
-    finally:
-        azurite_server.stop(storage)
+    with azurite(folder) as environment, FlakyProxy(port_of(environment)) as proxy:
+        storage = environment.storage
+        endpoint = f"http://127.0.0.1:{proxy.port}/{storage.account}"
+        behind = msgspec.structs.replace(
+            environment, storage=msgspec.structs.replace(storage, blob_endpoint=endpoint)
+        )
+        assert storage.folder is not None
+        made = FlakyStore(
+            folder=folder, storage=Path(storage.folder), proxy=proxy, environment=behind
+        )
+        made.env_file.write_bytes(msgspec.json.encode(behind))
+        yield made
 
 
 def outgoing(path: Path, name: str) -> Outgoing:

@@ -26,6 +26,7 @@ from jobs.blobs.store import BLOCK_BYTES, open_data_store
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, Storage
 from tests import needs, seeds
+from tests.fakes.azurite import azurite
 from tests.fakes.gangs import make_environment
 from tests.fakes.local_server import name_server
 from tests.fakes.own_stack import lay_own_stack
@@ -77,21 +78,12 @@ def store_at(folder: Path, port: int) -> Store:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Iterator[Store]:
-    tools = needs.tools_of_set_up()
-    made = store_at(tmp_path_factory.mktemp("store"), free_port())
-    storage = made.environment.storage
-    server = azurite_server.Server(
-        account=storage.account,
-        port=int(storage.blob_endpoint.split(":")[2].split("/")[0]),
-        node=tools["node"],
-        azurite=tools["azurite"],
-        containers=("data", "runs"),
-    )
-    azurite_server.start(Path(storage.folder or ""), server)
-    # A store that died is started again where it is that of the project's own stack.
-    lay_own_stack(made.folder, msgspec.to_builtins(made.environment), tools)
-    yield made
-    azurite_server.stop(Path(storage.folder or ""))
+    folder = tmp_path_factory.mktemp("store")
+    with azurite(folder) as environment:
+        (folder / "environment.json").write_bytes(msgspec.json.encode(environment))
+        # A store that died is started again where it is that of the project's own stack.
+        lay_own_stack(folder, msgspec.to_builtins(environment), needs.tools_of_set_up())
+        yield Store(folder, environment, folder / "environment.json")
 
 
 def test_a_folder_goes_up_and_comes_back_equal(store, tmp_path):

@@ -60,15 +60,19 @@ _SIGNS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("time_limit", re.compile(r"exceeded (its|the) (maximum|max)|JobTimeout|JobExceededMax")),
     # `QuotaExceeded`, "Quota exceeded for": azureml-core 1.61 (_common/_error_definition).
     ("quota", re.compile(r"quota|ClusterCoreQuota", re.IGNORECASE)),
-    # Guessed, after the log that tells of it: azureml-logs/20_image_build_log.txt.
+    # "Image build failed. For more details": github.com/MG-Cafe/MLOps_Workshop/issues/8.
     ("image_build", re.compile(r"image ?build", re.IGNORECASE)),
-    # "manifest unknown" is a registry's (OCI distribution specification, error codes); else guessed.
+    # "manifest unknown" is a registry's (OCI distribution specification, error codes); the others are
+    # quoted in tests/golden/azure_messages, but for `image pull`.
     (
         "image_pull",
-        re.compile(r"pull\w* (the )?(docker )?image|image ?pull|manifest unknown", re.IGNORECASE),
+        re.compile(
+            r"pull\w* (?:(?:the|docker|private|public) )*image|image ?pull|manifest unknown",
+            re.IGNORECASE,
+        ),
     ),
-    # ScriptExecution.StreamAccess: azureml-core 1.61 (data/abstract_dataset.py); else guessed.
-    ("input", re.compile(r"DataAccess|data-capability|ScriptExecution\.StreamAccess")),
+    # StreamAccess and "Cannot mount dataset" are quoted there, too; else guessed.
+    ("input", re.compile(r"DataAccess|data-capability|\bStreamAccess|Cannot mount dataset")),
     # `unusable` is a node's state, heartbeats are those of `NotResponding` in azure-ai-ml 1.35
     # (operations/_run_history_constants.py); else guessed.
     (
@@ -85,6 +89,8 @@ _EXIT_CODE = re.compile(
     r"(?:exited with (?:status )?code:?|exit(?:ed with)? ?code:?|non-zero exit status) ([0-9]{1,10})\b",
     re.IGNORECASE,
 )
+# Without an exit code: github.com/Azure/azure-cli-extensions/issues/2346.
+_OF_PROGRAM = re.compile(r"(JobFailed: Submitted script|User program) failed with ")
 _PREAMBLE = re.compile(r"^(AzureMLCompute job failed\.|Execution failed\.)\s*")
 _LONGEST = 300
 
@@ -164,9 +170,12 @@ def _failed(errors: list[JobError], warnings: tuple[str, ...]) -> Standing:
         # What a program wrote is quoted in the message, and may speak of anything.
         if code is not None:
             return _exited(code, error)
+        line = _line(error)
+        if _OF_PROGRAM.match(line):
+            return Standing(state=RunState.FAILED, cause="program", reason=line, evidence=line)
         if cause is not None:
             state = RunState.PREEMPTED if cause == "preemption" else RunState.FAILED
-            return _standing(state, cause, _line(error), None)
+            return _standing(state, cause, line, None)
     told = next((each for each in warnings if _cause_of(each) == "time_limit"), None)
     if told is not None:
         return _standing(RunState.FAILED, "time_limit", told, None)

@@ -1,11 +1,9 @@
 """Says of each resource type that our stacks use where it lives in Azure and what it answers with.
 
-Sources: paths, names and API versions are those of pulumi-azure-native 3.29.0 (its SDK's
-documentation). `create_only` is what the provider itself replaces a resource for, so the service is
-never asked: its own table (provider/pkg/gen/replacement.go) and, for `location`, what the services'
-specifications mark `x-ms-mutability: read, create` (ARM's common TrackedResource does; those of
-Azure ML, key vaults, network security groups and private endpoints do not). A size and a priority
-of an AmlCompute are in neither.
+Paths, names, API versions and `create_only` (what the provider itself replaces a resource for, so
+that the service is never asked) are held against references that are not ours, which
+tests/infra/standin/test_references.py names. A size and a priority of an AmlCompute are in none of
+them. What a resource answers with has only its names from there; the values are ours.
 """
 
 from __future__ import annotations
@@ -151,7 +149,7 @@ KINDS = {
             path=GROUP + "/providers/Microsoft.Insights/components/{resourceName}",
             api_version="2020-02-02",
             model="applicationinsights:ApplicationInsightsComponent",
-            create_only=("location",),
+            create_only=("applicationType", "location"),
             outputs={
                 **STORED,
                 "appId": "{guid}",

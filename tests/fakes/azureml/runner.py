@@ -17,8 +17,8 @@ from tests.fakes.azureml.shipping import Log, Shipper
 from tests.fakes.azureml.specs import Process
 from tests.fakes.azureml.troubles import JobTrouble, Troubles
 
-# PreemptionError is of github.com/Azure/MachineLearningNotebooks/issues/1242, the rest is guessed in
-# its style: see jobs/engines/azure_ml/states.py.
+# A preemption, a pull and a build are told in the words that tests/golden/azure_messages quotes; the
+# rest is guessed in their style: see jobs/engines/azure_ml/states.py.
 PREEMPTED = (
     "AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check if the "
     "run has failed or restarted. Reason: Received pre-emption warning signal"
@@ -28,11 +28,12 @@ NODE_LOST = (
     "with the node agent."
 )
 IMAGE_PULL = (
-    "AzureMLCompute job failed. FailedPullingImage: Unable to pull image {image}. Reason: manifest "
-    "unknown"
+    "AzureMLCompute job failed.\nFailedPullingImage: Unable to pull docker image\n"
+    "\timageName: {image}\n\terror: Run docker command to pull public image failed with error: Error "
+    "response from daemon: manifest unknown"
 )
 IMAGE_BUILD = (
-    "Image build failed. For more details check log file azureml-logs/20_image_build_log.txt."
+    "Image build failed. For more details, check log file azureml-logs/20_image_build_log.txt."
 )
 QUOTA = (
     "Operation results in exceeding quota limits of Core. Maximum allowed: 0, Current in use: 0, "

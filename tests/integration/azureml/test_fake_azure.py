@@ -62,9 +62,13 @@ def test_a_body_is_judged_by_the_version_that_it_is_sent_for(client: Client) -> 
     ]
 
 
-def test_a_job_put_twice_is_one_job_and_another_under_its_name_is_refused(
+def test_a_job_put_twice_is_one_job_as_the_stand_in_says_and_another_of_its_name_is_refused(
     azure: FakeAzure, client: Client
 ) -> None:
+    """201 and 200 are the specification's answers (azure-rest-api-specs, 2024-04-01-preview).
+
+    Of a job that is there already its examples/Job/CommandJob/createOrUpdate.json says no more.
+    """
     body = client.job("echo once >> outputs/times; sleep 0.3")
     answers = [client.ask("PUT", "/jobs/twice", body).status_code for _ in range(2)]
     body["properties"]["command"] = "echo other"

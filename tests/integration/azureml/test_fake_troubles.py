@@ -81,12 +81,13 @@ def test_a_job_that_azure_restarts_keeps_its_name_and_its_first_log(
     ("what", "code", "message"),
     [
         ("node failure", "SystemError", "AzureMLCompute job failed. JobNodeLost:"),
-        ("image pull", "UserError", "AzureMLCompute job failed. FailedPullingImage:"),
+        ("image pull", "UserError", "AzureMLCompute job failed.\nFailedPullingImage:"),
     ],
 )
-def test_other_losses_fail_a_job_with_their_reason(
+def test_other_losses_fail_a_job_with_their_reason_as_the_stand_in_says(
     azure: FakeAzure, client: Client, what: Any, code: str, message: str
 ) -> None:
+    """Nobody has quoted what Azure says of a lost node; of a pull somebody has."""
     name = what.replace(" ", "-")
     azure.script(JobTrouble(what=what, job=name))
     client.submit(name, RUNS_FOR_EVER)

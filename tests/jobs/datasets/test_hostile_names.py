@@ -50,32 +50,40 @@ def store_with(path: str) -> tuple[MemoryStore, DatasetVersion]:
 
 def test_a_list_with_a_hostile_name_writes_nothing(tmp_path):
     target = tmp_path / "deep" / "target"
+    refused: dict[str, LaunchError] = {}
     for path in HOSTILE:
         store, dataset = store_with(path)
-        with pytest.raises(LaunchError) as error:
+        try:
             Datasets(store).pull(dataset, target)
-        assert error.value.hint, path
-        assert "\n" not in error.value.message, path
-        assert error.value.message.isprintable(), path
+        except LaunchError as error:
+            refused[path] = error
+    campaign("hostile names in a list of files", tried=len(HOSTILE), survived=len(refused))
+    assert [path for path in HOSTILE if path not in refused] == []
+    for path, error in refused.items():
+        assert error.hint, path
+        assert "\n" not in error.message, path
+        assert error.message.isprintable(), path
     assert not (tmp_path / "deep").exists()
-    campaign("hostile names in a list of files", tried=len(HOSTILE), survived=len(HOSTILE))
 
 
 def test_a_folder_with_a_hostile_name_sends_nothing(tmp_path):
-    made = 0
+    made, refused = [], []
     for number, path in enumerate(HOSTILE):
         folder = tmp_path / str(number)
         (folder / "good").mkdir(parents=True)
         (folder / "good" / "x").write_bytes(CONTENT)
         if not _can_be_made(folder, path):
             continue
-        made += 1
+        made.append(path)
         store = MemoryStore()
-        with pytest.raises(LaunchError, match="cannot be used in a dataset"):
+        try:
             Datasets(store).push(folder, "d")
-        assert store.blobs == {}
-    assert made > 60
-    campaign("hostile names in a folder", tried=made, survived=made)
+        except LaunchError as error:
+            if "cannot be used in a dataset" in error.message and store.blobs == {}:
+                refused.append(path)
+    campaign("hostile names in a folder", tried=len(made), survived=len(refused))
+    assert refused == made
+    assert len(made) > 60
 
 
 def test_a_tree_deeper_than_the_disk_can_name_is_refused(tmp_path):
@@ -111,8 +119,10 @@ def test_every_other_name_arrives_equal(tmp_path):
     store = MemoryStore()
     dataset = Datasets(store).push(folder, "d").dataset.pinned()
     Datasets(store).pull(dataset, tmp_path / "to")
-    assert read_folder(tmp_path / "to") == contents
-    campaign("odd names that arrive equal", tried=len(contents), survived=len(contents))
+    arrived = read_folder(tmp_path / "to")
+    num_equal = sum(arrived.get(path) == content for path, content in contents.items())
+    campaign("odd names that arrive equal", tried=len(contents), survived=num_equal)
+    assert arrived == contents
 
 
 def _on_disk(path: str) -> bytes:

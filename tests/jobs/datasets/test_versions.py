@@ -97,7 +97,7 @@ class TestRemove:
         datasets.remove(removal)  # no harm
         assert datasets.versions() == []
 
-    @pytest.mark.parametrize("step", range(8))
+    @pytest.mark.parametrize("step", range(9))  # the last kills nothing
     def test_killed_anywhere_it_is_gone_on_with(self, datasets, store, tmp_path, step):
         push_versions(datasets, tmp_path, {"a": b"1", "b": b"2", "c": b"3"}, {"x": b"other"})
         removal = datasets.plan_removal("d@1")

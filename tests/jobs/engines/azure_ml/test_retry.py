@@ -26,7 +26,7 @@ from tests.fakes.gangs import make_spec
 
 SOON = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 PREEMPTED = "PreemptionError: Nodes of this job got pre-empted."
-LOST = "Node x became unusable"
+LOST = "Node x became unusable"  # as the stand-in says: nobody has quoted Azure's words
 
 
 HOST = "https://management.azure.com"

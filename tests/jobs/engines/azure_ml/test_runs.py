@@ -109,7 +109,9 @@ def test_a_waiting_run_says_what_its_cluster_says(runs: MemoryRuns) -> None:
     assert runs.status(handle).reason == "all 2 nodes of cluster `cpu` are busy"
 
 
-def test_a_run_that_its_limit_on_cost_ended_says_so(runs: MemoryRuns) -> None:
+def test_a_run_that_its_limit_on_cost_ended_says_so_as_the_stand_in_tells_it(
+    runs: MemoryRuns,
+) -> None:
     limits = msgspec.structs.replace(SPEC.limits, wall_clock_s=90.0, cost=0.5)
     spec = msgspec.structs.replace(SPEC, limits=limits)
     ended = {

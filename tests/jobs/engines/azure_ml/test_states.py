@@ -1,4 +1,8 @@
-"""Azure ML's words about a job, as states of ours."""
+"""Azure ML's words about a job, as states of ours.
+
+Words that somebody has quoted are in test_public_messages.py; those here are the stand-in's, which
+are guessed in their style, where no source is named.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +48,7 @@ def test_odd_states_go_on_and_say_so(status: str, expected: str) -> None:
     assert judge(status) == Standing(state=RunState.RUNNING, reason=expected)
 
 
+# github.com/Azure/MachineLearningNotebooks/issues/1242
 PREEMPTED = (
     "AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check if the "
     "run has failed or restarted. Reason: Received pre-emption warning signal"
@@ -75,34 +80,6 @@ PREEMPTED = (
         ),
         pytest.param(
             error(
-                "FailedPullingImage: Unable to pull image r.azurecr.io/a. Reason: manifest unknown"
-            ),
-            Standing(
-                state=RunState.FAILED,
-                cause="image_pull",
-                reason=(
-                    "the image cannot be pulled: FailedPullingImage: Unable to pull image "
-                    "r.azurecr.io/a. Reason: manifest unknown"
-                ),
-                evidence=(
-                    "FailedPullingImage: Unable to pull image r.azurecr.io/a. Reason: manifest "
-                    "unknown"
-                ),
-            ),
-            id="image-pull",
-        ),
-        pytest.param(
-            error("Image build failed. See 20_image_build_log.txt.", "ImageBuildFailure"),
-            Standing(
-                state=RunState.FAILED,
-                cause="image_build",
-                reason="the image cannot be built: Image build failed. See 20_image_build_log.txt.",
-                evidence="Image build failed. See 20_image_build_log.txt.",
-            ),
-            id="image-build",
-        ),
-        pytest.param(
-            error(
                 "Execution failed. User process 'python' exited with status code 3. Please check "
                 "log file 'user_logs/std_log_process_0.txt'. Error: node lost its quota, preempted"
             ),
@@ -117,6 +94,16 @@ PREEMPTED = (
                 ),
             ),
             id="a-program-may-say-anything",
+        ),
+        pytest.param(
+            error("User program failed with RuntimeError: node lost, its quota was preempted"),
+            Standing(
+                state=RunState.FAILED,
+                cause="program",
+                reason="User program failed with RuntimeError: node lost, its quota was preempted",
+                evidence="User program failed with RuntimeError: node lost, its quota was preempted",
+            ),
+            id="a-program-may-say-anything-without-a-code",
         ),
         pytest.param(
             error("Execution failed. User process 'bash' exited with status code 75."),
@@ -162,11 +149,13 @@ PREEMPTED = (
         ),
     ],
 )
-def test_failures_name_cause_and_evidence(told: dict[str, Any] | None, expected: Standing) -> None:
+def test_failures_name_cause_and_evidence_as_the_stand_in_says(
+    told: dict[str, Any] | None, expected: Standing
+) -> None:
     assert judge("Failed", error=told) == expected
 
 
-def test_a_job_that_azure_ended_for_its_time_limit_has_failed() -> None:
+def test_a_job_that_azure_ended_for_its_time_limit_has_failed_as_the_stand_in_says() -> None:
     warning = "The run exceeded its maximum duration."
     assert judge("Canceled", warnings=("odd", warning)) == Standing(
         state=RunState.FAILED,

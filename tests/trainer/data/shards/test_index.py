@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import struct
 
 import pytest
@@ -107,7 +106,7 @@ def test_what_is_no_index_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "reason"),
+    ("key", "value", "said"),
     [
         ("path", "../outside.tar", "is not a path below the folder"),
         ("path", "/etc/passwd", "is not a path below the folder"),
@@ -117,19 +116,20 @@ def test_what_is_no_index_is_refused(tmp_path, content):
         ("path", "", "is not a path below the folder"),
         ("samples", -1, "-1 is not a count"),
         ("samples", 1.0, "1.0 is not a count"),
-        ("samples", 1, "its shards hold"),
+        ("samples", 1, "its shards hold 2 samples"),
         ("bytes", True, "True is not a count"),
-        ("bytes", 5, "its shards hold"),
+        ("bytes", 5, "its shards hold 3 samples and 2053 bytes"),
         ("sha256", None, "None is not text"),
     ],
 )
-def test_a_shard_of_another_place_or_count_is_refused(tmp_path, key, value, reason):
+def test_a_shard_of_another_place_or_count_is_refused(tmp_path, key, value, said):
     write(tmp_path)
     found = json.loads((tmp_path / "index.json").read_bytes())
     found["splits"]["train"]["shards"][0][key] = value
     (tmp_path / "index.json").write_text(json.dumps(found))
-    with pytest.raises(TrainingError, match=rf"not an index of shards \(.*{re.escape(reason)}"):
+    with pytest.raises(TrainingError, match="not an index of shards") as error:
         read_index(tmp_path)
+    assert said in str(error.value)
 
 
 def test_a_places_file_that_was_changed_cut_or_lost_is_refused(tmp_path):
