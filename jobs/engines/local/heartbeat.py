@@ -26,7 +26,7 @@ class Activity:
         self._checkpoints = run_dir / "checkpoints"
         self._limit_s = float("inf") if limit_s is None else limit_s
         self._seen: list[tuple[int, int]] = self._look()
-        self._last_s = time.monotonic()
+        self._last_s, self._ahead_s = time.monotonic(), _ahead_s()
 
     @property
     def deadline_s(self) -> float:
@@ -37,11 +37,12 @@ class Activity:
         """Look again: whether nothing was written for the whole limit."""
         seen = self._look()
         if seen != self._seen:
-            # Files have wall clock times; only their distance from now is used, so that a clock
-            # that jumps can make the wait longer but never shorter.
-            age_s = time.time() - max(when_ns for _, when_ns in seen) / 1e9
-            latest_s = time.monotonic() - min(max(age_s, 0.0), time.monotonic() - self._last_s)
-            self._seen, self._last_s = seen, latest_s
+            # Files have wall clock times. Where that clock was set since the last look, or went on
+            # while the machine slept, nobody knows which of its times a file has: the later one
+            # counts, so that the wait can become longer but never shorter.
+            before_s, self._ahead_s = self._ahead_s, _ahead_s()
+            sign_s = max(when_ns for _, when_ns in seen) / 1e9 - min(before_s, self._ahead_s)
+            self._seen, self._last_s = seen, min(max(sign_s, self._last_s), time.monotonic())
         return time.monotonic() >= self.deadline_s
 
     def _look(self) -> list[tuple[int, int]]:
@@ -52,6 +53,11 @@ class Activity:
         ]
         checkpoints = (sum(size for size, _ in below), max((when for _, when in below), default=0))
         return [*map(_size_and_time, self._files), checkpoints]
+
+
+def _ahead_s() -> float:
+    """Give how far the wall clock is ahead of the monotonic one."""
+    return time.time() - time.monotonic()
 
 
 def _size_and_time(file: Path) -> tuple[int, int]:
