@@ -67,6 +67,7 @@ class AttemptRunner:
         request: GangRequest,
         gang: Gang,
         wakeup: Wakeup,
+        *,
         containers: Containers | None = None,
     ) -> None:
         self._run_dir = run_dir

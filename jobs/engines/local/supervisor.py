@@ -143,9 +143,9 @@ class Supervisor:
         containers = (
             Containers(self._run_dir, container, program) if container and program else None
         )
-        wakeup = self._wakeup
-        gang = Gang(self._run_dir, self._request, wait=wakeup.wait, containers=containers)
-        return AttemptRunner(self._run_dir, self._spec, self._request, gang, wakeup, containers)
+        run_dir, request, wakeup = self._run_dir, self._request, self._wakeup
+        gang = Gang(run_dir, request, wait=wakeup.wait, containers=containers)
+        return AttemptRunner(run_dir, self._spec, request, gang, wakeup, containers=containers)
 
     def _put_away(self, number: int) -> None:
         """Move aside how the ranks of an attempt ended; their logs go on in the next one."""

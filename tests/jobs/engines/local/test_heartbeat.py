@@ -179,12 +179,8 @@ def gang(state: str, *cpu_s: float) -> list[Process]:
     ("before", "after", "glances", "expected"),
     [
         pytest.param(gang("S"), gang("S"), [Glance(False, 7), Glance(False, 7)], {}, id="waits"),
-        pytest.param(
-            gang("S"), gang("S"), [Glance(True, 7)] * 2, {"is_asleep": True}, id="sleeps"
-        ),
-        pytest.param(
-            gang("S"), gang("S"), [Glance(True, 7), Glance(True, 8)], {}, id="polls"
-        ),
+        pytest.param(gang("S"), gang("S"), [Glance(True, 7)] * 2, {"is_asleep": True}, id="sleeps"),
+        pytest.param(gang("S"), gang("S"), [Glance(True, 7), Glance(True, 8)], {}, id="polls"),
         pytest.param(
             gang("R", 1.0, 1.0),
             gang("R", 1.0 + CPU_SAMPLE_S / 2, 1.0 + CPU_SAMPLE_S / 4),
@@ -195,9 +191,7 @@ def gang(state: str, *cpu_s: float) -> list[Process]:
         pytest.param(
             gang("R"), gang("R"), [Glance(False, 7), Glance(False, 9)], {}, id="busy-but-waits"
         ),
-        pytest.param(
-            gang("R"), gang("S"), [Glance(False, 7)] * 2, {}, id="runnable-for-a-moment"
-        ),
+        pytest.param(gang("R"), gang("S"), [Glance(False, 7)] * 2, {}, id="runnable-for-a-moment"),
         pytest.param(
             gang("T"), gang("T"), [Glance(False, 7)] * 2, {"is_stopped": True}, id="stopped"
         ),
@@ -243,9 +237,10 @@ def test_what_a_rank_has_reported_is_among_its_signs(
 
 def test_stopped_process_is_told_from_one_that_sleeps(tmp_path: Path) -> None:
     """The one look at real processes; what they are taken for is in the table above."""
-    with subprocess.Popen(["sleep", "3600"]) as asleep, subprocess.Popen(
-        ["sh", "-c", "kill -STOP $$"]
-    ) as stopped:
+    with (
+        subprocess.Popen(["sleep", "3600"]) as asleep,
+        subprocess.Popen(["sh", "-c", "kill -STOP $$"]) as stopped,
+    ):
         try:
             os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
             children = (asleep.pid, stopped.pid)
