@@ -31,13 +31,11 @@ class GangMachine:
         self.run_dir = run_dir
         (run_dir / "ranks").mkdir(parents=True)
         self.clock = TurnedClock(monkeypatch, gang)
-        self._began_s = self.clock.now_s
         self.table: dict[int, Process] = {}
         self.add(OWN, 1)
         self.started: list[tuple[list[str], dict[str, str]]] = []
         self.told: list[tuple[float, str, int]] = []
         self._zombies: list[tuple[int, int]] = []
-        self._due: list[tuple[float, int, int]] = []  # when which process ends with which status
         self._heeds: dict[tuple[int, int], tuple[float, int]] = {}
         own_os = SimpleNamespace(
             **{
@@ -52,10 +50,6 @@ class GangMachine:
         for name in ("read_process", "read_table", "leftovers", "kill_leftovers", "send"):
             monkeypatch.setattr(gang, name, getattr(self, name))
         monkeypatch.setattr(gang, "send_to_group", self.send_to_group)
-
-    @property
-    def passed_s(self) -> float:
-        return round(self.clock.now_s - self._began_s, 6)
 
     # --- what a test sets up ------------------------------------------------------------------
 
@@ -94,16 +88,14 @@ class GangMachine:
         for each in [each for each in self.table.values() if each.parent == pid]:
             self.table[each.pid] = each._replace(parent=OWN)
         if COMMAND <= pid < HELPER:  # its rank/main.py writes its last words
-            self._due.append((self.clock.now_s + LAST_WORDS_S, ended.parent, status))
+            self._end_later(LAST_WORDS_S, ended.parent, status)
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until a process ends, as Wakeup.wait does."""
-        until_s = min([self.clock.now_s + timeout_s, *(when_s for when_s, _, _ in self._due)])
-        self.clock.now_s = until_s
-        over = [each for each in self._due if each[0] <= until_s]
-        self._due = [each for each in self._due if each[0] > until_s]
-        for _, pid, status in over:
-            self.end(pid, status)
+        self.clock.go_on(self.clock.now_s + timeout_s)
+
+    def _end_later(self, after_s: float, pid: int, status: int) -> None:
+        self.clock.at(self.clock.passed_s + after_s, lambda: self.end(pid, status))
 
     # --- what the gang asks the machine -------------------------------------------------------
 
@@ -132,12 +124,12 @@ class GangMachine:
         self._tell(number, -group)
 
     def _tell(self, number: signal.Signals, whom: int) -> None:
-        self.told.append((self.passed_s, number.name, whom))
+        self.told.append((self.clock.passed_s, number.name, whom))
         if (whom, number) in self._heeds:
             after_s, status = self._heeds[whom, number]
             # A main passes it on to its command.
             pid = -whom if whom < 0 else whom - MAIN + COMMAND if MAIN <= whom < COMMAND else whom
-            self._due.append((self.clock.now_s + after_s, pid, status))
+            self._end_later(after_s, pid, status)
 
     def add(self, pid: int, parent: int) -> None:
         self.table[pid] = Process(pid=pid, parent=parent, state="S", cpu_s=0.0, start=1)

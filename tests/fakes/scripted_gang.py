@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ from tests.fakes.turned_clock import TurnedClock
 class ScriptedGang:
     """The ranks, what was done to them and when (`done`), and the Wakeup that their run waits with.
 
-    `at` puts a step into the script. Times are seconds since the start; those of reports are the clock's.
+    Times are seconds since the clock's start; those of reports are the clock's own.
     """
 
     def __init__(self, clock: TurnedClock, size: int) -> None:
-        self._clock, self._began_s = clock, clock.now_s
+        self._clock = clock
         self.ranks = [RankReport(rank=rank, host="h") for rank in range(size)]
         self.awaited = set(range(size))
         self.is_helper_lost = False
@@ -28,13 +28,6 @@ class ScriptedGang:
         self.done: list[tuple[float, str]] = []
         self.waits_s: list[float] = []
         self.environment: Mapping[str, str] = {}
-        self._script: list[tuple[float, Callable[[], None]]] = []
-
-    # --- what a test says ---------------------------------------------------------------------
-
-    def at(self, when_s: float, step: Callable[[], None]) -> None:
-        self._script.append((self._began_s + when_s, step))
-        self._script.sort(key=lambda each: each[0])
 
     def ends(self, rank: int, when_s: float, **known: Any) -> None:
         """Have a rank end then."""
@@ -44,11 +37,7 @@ class ScriptedGang:
             self.ranks[rank] = structs.replace(self.ranks[rank], **times, **known)
             self.has_failure = self.has_failure or self.ranks[rank].has_failed
 
-        self.at(when_s, end)
-
-    @property
-    def passed_s(self) -> float:
-        return round(self._clock.now_s - self._began_s, 6)
+        self._clock.at(when_s, end)
 
     # --- as a Gang ----------------------------------------------------------------------------
 
@@ -57,7 +46,7 @@ class ScriptedGang:
         return any(each.ended_s is None for each in self.ranks if each.rank in self.awaited)
 
     def start(self, interpreter: str, environment: Mapping[str, str], _rendezvous: object) -> None:
-        self.done.append((self.passed_s, f"start {interpreter}"))
+        self.done.append((self._clock.passed_s, f"start {interpreter}"))
         self.environment = environment
 
     def reap(self) -> None:
@@ -67,11 +56,11 @@ class ScriptedGang:
         return list(self.ranks)
 
     def stop(self, grace_s: float) -> None:
-        self.done.append((self.passed_s, f"stop {grace_s:g}"))
+        self.done.append((self._clock.passed_s, f"stop {grace_s:g}"))
         self._end(signal=15)
 
     def abort(self, grace_s: float) -> None:
-        self.done.append((self.passed_s, f"abort {grace_s:g}"))
+        self.done.append((self._clock.passed_s, f"abort {grace_s:g}"))
         self._end(signal=6)
 
     def _end(self, signal: int) -> None:
@@ -88,14 +77,7 @@ class ScriptedGang:
         """Go on to the script's next step, or to the end of the wait."""
         assert timeout_s > 0, "it would wait in a busy loop"
         self.waits_s.append(round(timeout_s, 6))
-        until_s = self._clock.now_s + timeout_s
-        if self._script and self._script[0][0] <= until_s:
-            until_s, step = self._script.pop(0)
-            self._clock.now_s = until_s
-            step()
-        else:
-            assert until_s < float("inf"), "nothing would ever wake it"
-            self._clock.now_s = until_s
+        self._clock.go_on(self._clock.now_s + timeout_s)
 
 
 class WrittenFiles:

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.rank import hang
 from jobs.rank.azure_node import AzureNode
 from jobs.rank.flight import ask_for_records
 from jobs.rank.hang import LOOK_S, TELL_S, Hung, Node, Others, pause_s
@@ -26,6 +26,7 @@ from jobs.rank.settings import read_settings
 from jobs.rank.world import RankJob, World
 from jobs.runs.failure import RankReport, root_cause
 from tests.fakes.azureml.ranks import lay_code
+from tests.fakes.turned_clock import TurnedClock
 
 HANG_S = 4.0
 # Rank 1 stands still in its own code, rank 0 in the collective that it waits for rank 1 in.
@@ -163,20 +164,23 @@ def test_what_is_no_pipe_of_torchs_gets_no_byte(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "another one"
 
 
-def test_metrics_and_checkpoints_are_signs_of_life(tmp_path: Path) -> None:
+def test_metrics_and_checkpoints_are_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TurnedClock(monkeypatch, hang)
     (tmp_path / "ranks").mkdir()
     saved = tmp_path / "saved" / "step-1"
     saved.mkdir(parents=True)
     node = Node(str(tmp_path), str(tmp_path / "saved"))
-    assert node.checkpoint_age() > 1e9
-    time.sleep(0.2)
-    before_s = node.silence()
-    assert before_s >= 0.2
+    assert node.checkpoint_age() == clock.time()
+    clock.sleep(7.0)
+    assert node.silence() == 7.0
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    assert node.silence() < before_s
+    assert node.silence() == 0.0
     (saved / "weights").write_bytes(b"1")
-    os.utime(saved / "weights", (time.time() - 50, time.time() - 50))
-    assert 45 < node.checkpoint_age() < 1000
+    for ago_s, expected_s in ((50.0, 50.0), (-50.0, 0.0)):  # the store's clock may be ahead
+        os.utime(saved / "weights", (clock.time() - ago_s, clock.time() - ago_s))
+        assert node.checkpoint_age() == pytest.approx(expected_s)
 
 
 class AnsweringRuns:
@@ -235,13 +239,14 @@ def test_rank_of_a_run_that_hung_stays_for_the_records_of_other_nodes(
     assert len(looks) == num_asked
 
 
-def test_nodes_that_nobody_heard_of_are_silent_since_the_watch_began() -> None:
+def test_nodes_that_nobody_heard_of_are_silent_since_the_watch_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = TurnedClock(monkeypatch, hang)
     others = Others(read_settings(variables()))
     others.__dict__["_runs"] = AnsweringRuns(Answer(404, {}, b""))
-    time.sleep(0.2)
-    silent_s = others.silence()
-    assert silent_s is not None
-    assert 0.2 <= silent_s < 100
+    clock.sleep(7.0)
+    assert others.silence() == 7.0
 
 
 def test_news_that_the_store_does_not_take_stay_news() -> None:

@@ -84,7 +84,7 @@ class Attempted:
         return self.runner.run(
             handover,
             limit_s=self.clock.now_s + limit_s,
-            on_start=lambda: self.gang.done.append((self.gang.passed_s, "ready")),
+            on_start=lambda: self.gang.done.append((self.clock.passed_s, "ready")),
         )
 
     def ended(self) -> list[tuple[float, str]]:
@@ -196,7 +196,7 @@ def test_gang_that_has_lost_its_rendezvous_is_ended_with_its_last_words(
     attempted: Attempted,
 ) -> None:
     gang = attempted.gang
-    gang.at(3.0, lambda: setattr(gang, "is_helper_lost", True))
+    attempted.clock.at(3.0, lambda: setattr(gang, "is_helper_lost", True))
     outcome = attempted.run()
     assert who(outcome) == (RunState.FAILED, 1, None, "its rendezvous failed")
     assert outcome.error is not None
@@ -211,7 +211,7 @@ def test_mpirun_that_failed_before_its_ranks_is_named(attempted: Attempted) -> N
     def end() -> None:
         gang.has_failure, gang.awaited = True, set()
 
-    gang.at(2.0, end)
+    attempted.clock.at(2.0, end)
     outcome = attempted.run()
     assert who(outcome) == (RunState.FAILED, 1, None, "mpirun failed")
     assert outcome.error is not None
@@ -297,7 +297,7 @@ def test_stack_outside_of_the_collective_names_the_rank(attempted: Attempted) ->
 def test_sign_of_life_puts_the_end_off_by_the_limit(attempted: Attempted, name: str) -> None:
     files = WrittenFiles(attempted.run_dir, attempted.clock)
     for when_s in (20.0, 59.0, 119.0):
-        attempted.gang.at(when_s, lambda: files.write(name))
+        attempted.clock.at(when_s, lambda: files.write(name))
     find_hang(attempted)
     ((ended_s, how),) = attempted.ended()
     assert (round(ended_s, 3), how) == (119.0 + HANG_S, f"abort {STACKS_S:g}")
@@ -334,7 +334,7 @@ def interrupt(cause: str) -> Callable[[], None]:
 
 
 def test_interrupted_run_leaves_the_ranks_to_whoever_ends_them(attempted: Attempted) -> None:
-    attempted.gang.at(5.0, interrupt("cancel"))
+    attempted.clock.at(5.0, interrupt("cancel"))
     with pytest.raises(Interrupted, match="by cancel"):
         attempted.run()
     assert attempted.ended() == []

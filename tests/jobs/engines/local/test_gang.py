@@ -187,7 +187,7 @@ def test_peers_are_told_at_once_and_waited_for_no_longer_than_they_take(
         (0.0, "SIGTERM", MAIN + 1),
         (0.0, "SIGCONT", MAIN + 1),
     ]
-    assert machine.passed_s == 2.0 + gang_machine.LAST_WORDS_S
+    assert machine.clock.passed_s == 2.0 + gang_machine.LAST_WORDS_S
     assert (gang.are_living, set(machine.table)) == (False, {OWN})
 
 
@@ -199,7 +199,7 @@ def test_deaf_command_is_killed_after_the_grace_before_the_one_that_records_its_
     machine.command(1)
     gang.stop(GRACE_S)
     assert machine.told[4:] == [(GRACE_S, "SIGKILL", COMMAND + 1)]
-    assert machine.passed_s == GRACE_S + gang_machine.LAST_WORDS_S
+    assert machine.clock.passed_s == GRACE_S + gang_machine.LAST_WORDS_S
     assert set(machine.table) == {OWN}
 
 
@@ -269,7 +269,7 @@ def test_all_are_stopped_before_the_first_is_aborted(machine: GangMachine) -> No
         (0.0, "SIGCONT", MAIN),
         (0.0, "SIGCONT", MAIN + 1),
     ]
-    assert machine.passed_s == 0.5 + gang_machine.LAST_WORDS_S
+    assert machine.clock.passed_s == 0.5 + gang_machine.LAST_WORDS_S
 
 
 def test_rank_that_is_over_or_that_names_a_stranger_is_not_aborted(machine: GangMachine) -> None:
