@@ -34,7 +34,7 @@ class TurnedClock:
         """Go on to the script's next step, and take it; False if none is due until then."""
         if not self._script or self._script[0][0] > until_s:
             assert until_s < float("inf"), "nothing is left that would end the wait"
-            self.now_s = until_s
+            self.now_s = round(until_s, 6)  # many short sleeps are one long one
             return False
         self.now_s, step = self._script.pop(0)
         step()
@@ -49,6 +49,6 @@ class TurnedClock:
         return self.now_s + self.ahead_s
 
     def sleep(self, seconds: float) -> None:
-        until_s = self.now_s + seconds
+        until_s = round(self.now_s + seconds, 6)
         while self.go_on(until_s):
             pass
