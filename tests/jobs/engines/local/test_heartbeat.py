@@ -82,14 +82,20 @@ def test_what_nobody_of_the_gang_writes_is_no_sign_of_life(watched: Watched, nam
     assert activity.is_silent()
 
 
-def test_file_that_is_replaced_or_removed_is_a_sign_of_life_too(watched: Watched) -> None:
-    watched.write(DEEP)
+@pytest.mark.parametrize("way", ["copy", "removal"])
+def test_copy_that_keeps_its_time_and_a_removal_count_as_of_the_look(
+    watched: Watched, way: str
+) -> None:
+    watched.write(DEEP, ago_s=5.0)
+    watched.write("checkpoints/old")
     activity = watched.activity()
-    watched.clock.sleep(LIMIT_S - 1)
-    watched.write(METRICS)
-    (watched.folder / DEEP).unlink()
-    watched.clock.sleep(1)
+    watched.clock.sleep(LIMIT_S)
+    if way == "copy":
+        watched.write("checkpoints/copied", ago_s=86400.0)
+    else:
+        (watched.folder / DEEP).unlink()
     assert not activity.is_silent()
+    assert activity.deadline_s == watched.clock.now_s + LIMIT_S
 
 
 @pytest.mark.parametrize("set_s", [3600.0, -3600.0, 5.0])
