@@ -151,4 +151,4 @@ class GangMachine:
     def _getpgid(self, pid: int) -> int:
         if pid not in self.table:
             raise ProcessLookupError
-        return pid if COMMAND <= pid < HELPER else OWN
+        return OWN if MAIN <= pid < COMMAND else pid

@@ -190,6 +190,7 @@ def test_cancel_of_a_lost_run_without_processes_touches_nothing(
     assert before[1] == after[1]
 
 
+@pytest.mark.faults
 def test_record_that_names_another_process_signals_nobody(
     gangs: Gangs, bystanders: list[Process]
 ) -> None:

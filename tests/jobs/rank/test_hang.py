@@ -133,11 +133,13 @@ def test_run_that_hangs_in_a_collective_ends_with_124_and_all_stacks(tmp_path: P
     assert re.sub(r":\d+\)", ":8)", error.message) == expected
 
 
+@pytest.mark.faults
 def test_output_of_one_rank_is_a_sign_of_life_of_all(tmp_path: Path) -> None:
     """It lasts longer than the limit, and rank 1 says nothing."""
     assert [code for code, _ in run_ranks(tmp_path, TALKING)] == [0, 0]
 
 
+@pytest.mark.faults
 def test_torch_is_asked_for_its_flight_record_before_the_end(tmp_path: Path) -> None:
     # Outputs would be brought to the store, which a rank waits two minutes for.
     records = tmp_path / "records"

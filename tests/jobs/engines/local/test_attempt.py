@@ -374,6 +374,16 @@ def test_end_from_outside_is_told_by_who_wanted_it_and_what_was_saved(
     assert gang.done == [(0.0, f"stop {grace_s:g}")]
 
 
+def test_rank_that_was_slow_to_leave_after_its_checkpoint_has_left_it(
+    attempted: Attempted,
+) -> None:
+    gang = attempted.gang
+    gang.ranks[1] = structs.replace(gang.ranks[1], last_lines=LEFT["last_lines"])
+    outcome = attempted.runner.end_early(Interrupted("told to end", "signal"))
+    reason = f"told to end; {NONE_LEFT}"
+    assert outcome == Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=75)
+
+
 def test_fault_of_our_own_ends_the_ranks_and_is_the_gangs(attempted: Attempted) -> None:
     outcome = attempted.runner.give_up("no space left on device")
     assert who(outcome) == (RunState.FAILED, 1, None, "cannot run")

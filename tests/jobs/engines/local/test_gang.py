@@ -96,14 +96,13 @@ def test_ranks_of_a_registrys_image_are_containers_that_are_removed_in_the_end(
 
 
 def test_run_is_over_when_those_that_it_waits_for_are(machine: GangMachine) -> None:
-    gang = start(machine, launcher="tensorflow", parameter_servers=1)
-    machine.end(MAIN + 2, 0)  # the server
-    gang.reap()
-    assert gang.are_living
-    for rank in (0, 1):
+    gang = start(machine, launcher="tensorflow", parameter_servers=2)
+    living: list[bool] = []
+    for rank in (2, 0, 1):  # of which the first is a server
         machine.end(MAIN + rank, 0)
-    gang.reap()
-    assert (gang.are_living, gang.has_failure) == (False, False)
+        gang.reap()
+        living.append(gang.are_living)
+    assert (living, gang.has_failure) == ([True, True, False], False)
 
 
 def test_orphan_of_a_rank_is_reaped_and_says_nothing(machine: GangMachine) -> None:
