@@ -140,8 +140,8 @@ def test_death_of_a_server_is_the_run_s(tensorflow_gangs: Gangs) -> None:
 @pytest.mark.parametrize(
     ("way", "rank", "code", "cause"),
     [
+        ("SIGKILL", 0, 137, "killed by SIGKILL"),
         ("exception", 1, 1, "uncaught exception"),
-        pytest.param("SIGKILL", 0, 137, "killed by SIGKILL", marks=pytest.mark.faults),
         pytest.param("exit 1", 1, 1, "exit code 1", marks=pytest.mark.faults),
         pytest.param("SIGKILL", 1, 137, "killed by SIGKILL", marks=pytest.mark.faults),
         pytest.param("exception", 0, 1, "uncaught exception", marks=pytest.mark.faults),
