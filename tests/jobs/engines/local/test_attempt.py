@@ -187,7 +187,9 @@ def test_stopped_rank_whose_peers_gave_up_is_the_one(attempted: Attempted) -> No
 
 
 def test_rank_without_memory_is_named_before_a_stopped_one(attempted: Attempted) -> None:
-    attempted.gang.ends(0, 3.0, signal=9, out_of_memory=True, traceback="Connection closed by peer")
+    text = "Traceback (most recent call last):\n  x\nRuntimeError: Connection closed by peer\nMemoryError"
+    gang = attempted.set_up(processes_per_node=3)
+    gang.ends(0, 3.0, exit_code=1, traceback=text, traceback_s=attempted.clock.now_s + 3.0)
     attempted.signs[1] = attempted.sign(1, is_stopped=True)
     assert who(attempted.run())[2:] == (0, "out of memory")
 
