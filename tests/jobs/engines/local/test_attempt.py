@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from jobs.engines.local import attempt, heartbeat
 from jobs.engines.local.attempt import (
     CHECKPOINT_GRACE_S,
     GRACE_S,
+    LAST_BYTES,
     SERVER_GRACE_S,
     SETTLE_S,
     STACKS_S,
@@ -25,7 +27,7 @@ from jobs.engines.local.gang import Gang
 from jobs.engines.local.launchers import gang_request
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.host.processes import MARK
-from jobs.runs.failure import RankReport, Sign
+from jobs.runs.failure import LONGEST_MESSAGE, RankReport, Sign
 from jobs.runs.supervision import Handover
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 from tests.fakes.scripted_gang import ScriptedGang, WrittenFiles
@@ -208,7 +210,8 @@ def test_gang_that_has_lost_its_rendezvous_is_ended_with_its_last_words(
 
 def test_mpirun_that_failed_before_its_ranks_is_named(attempted: Attempted) -> None:
     gang = attempted.set_up(launcher="mpi")
-    (attempted.run_dir / "supervisor.log").write_bytes(b"\xff " + b"x" * 5000)
+    last = b"\xff" + b"x" * (LAST_BYTES - 1)
+    (attempted.run_dir / "supervisor.log").write_bytes(b"a" * 5000 + last)
 
     def end() -> None:
         gang.has_failure, gang.awaited = True, set()
@@ -217,16 +220,26 @@ def test_mpirun_that_failed_before_its_ranks_is_named(attempted: Attempted) -> N
     outcome = attempted.run()
     assert who(outcome) == (RunState.FAILED, 1, None, "mpirun failed")
     assert outcome.error is not None
-    assert outcome.error.message == "\ufffd " + "x" * 2998
+    assert outcome.error.message == "\ufffd" + "x" * (LONGEST_MESSAGE - 1)
 
 
 # --- leaving after a checkpoint --------------------------------------------------------------
 
 
-def test_ranks_that_leave_wait_for_the_one_that_writes_the_checkpoint(attempted: Attempted) -> None:
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [(None, "; it left no checkpoint"), (7, ""), (9, "; newest checkpoint: step 9")],
+)
+def test_ranks_that_leave_wait_for_the_one_that_writes_the_checkpoint(
+    attempted: Attempted, step: int | None, said: str
+) -> None:
     attempted.gang.ends(0, 3.0, **LEFT)
     attempted.gang.ends(1, 2.0 + CHECKPOINT_GRACE_S, exit_code=75)
-    reason = "rank 0 left: Azure's event; checkpoint of step 7 is kept; it left no checkpoint"
+    if step is not None:
+        kept = attempted.run_dir / "checkpoints" / f"step-{step}"
+        kept.mkdir(parents=True)
+        (kept / "manifest.json").write_text(json.dumps({"step": step}))
+    reason = f"rank 0 left: Azure's event; checkpoint of step 7 is kept{said}"
     expected = Outcome(state=RunState.PREEMPTED, reason=reason, exit_code=75)
     assert attempted.run() == expected
     assert attempted.ended() == [(2.0 + CHECKPOINT_GRACE_S, f"stop {SERVER_GRACE_S:g}")]
