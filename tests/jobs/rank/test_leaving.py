@@ -209,7 +209,7 @@ def test_workers_that_serve_a_chief_are_waited_for_by_nobody(
 
 
 def hang(run_dir: Path) -> None:
-    (run_dir / "hung.json").write_text(json.dumps(Hung(60.0, {"1": 61.0}, [1])._asdict()))
+    (run_dir / "hung.json").write_text(json.dumps(Hung(60.0, {"1": 61.0}, [1, 5])._asdict()))
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,8 @@ def test_output_is_noted_twice_a_second_at_most(
     [
         (124, 1, (60.0, 61.0, True)),
         (0, 1, None),
-        (124, 3, None),  # a server stands still by nature, and nobody had stopped it
+        (124, 3, None),  # a server stands still by nature ...
+        (124, 5, (60.0, 0.0, True)),  # ... and this one because somebody had stopped it
     ],
 )
 def test_record_says_of_a_hang_what_was_seen_of_this_rank(
