@@ -59,7 +59,7 @@ def leave_by_itself(gangs: Gangs, rank: int, step: int) -> RunHandle:
     return handle
 
 
-@pytest.mark.parametrize(("rank", "step"), [(0, 7), (1, 20)])
+@pytest.mark.parametrize(("rank", "step"), [(0, 7), pytest.param(1, 20, marks=pytest.mark.faults)])
 def test_preempted_gang_is_started_again_and_repeats_no_step(
     gangs: Gangs, rank: int, step: int
 ) -> None:
@@ -81,6 +81,7 @@ def test_preempted_gang_is_started_again_and_repeats_no_step(
     assert kept == ["00000.json", "00001.json"]
 
 
+@pytest.mark.faults
 def test_preempted_gang_is_not_started_more_often_than_the_job_says(gangs: Gangs) -> None:
     handle = gangs.submit(["python", PROGRAM, "60", "0:5", "1:9", "0:12"], retry=ONCE)
     status = gangs.wait(handle)
@@ -91,6 +92,7 @@ def test_preempted_gang_is_not_started_more_often_than_the_job_says(gangs: Gangs
     assert [event.state.is_terminal() for event in events].count(True) == 1
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("retry", [JobRetry(), JobRetry(max=3, on=("node_failure",))])
 def test_preempted_gang_stays_so_where_the_job_wants_no_other_attempt(
     gangs: Gangs, retry: JobRetry
@@ -119,6 +121,7 @@ def test_who_wants_the_machine_back_gets_it_and_no_other_attempt(gangs: Gangs) -
     assert len(attempts_of(handle.id, read_events(Path(handle.run_dir)))) == 1
 
 
+@pytest.mark.faults
 def test_gang_that_has_saved_but_takes_too_long_to_leave_was_preempted_all_the_same(
     gangs: Gangs,
 ) -> None:
@@ -141,6 +144,7 @@ def test_cancelled_gang_has_time_for_a_checkpoint_and_is_not_started_again(gangs
     assert len(attempts_of(handle.id, read_events(Path(handle.run_dir)))) == 1
 
 
+@pytest.mark.faults
 def test_wall_clock_limit_leaves_time_for_a_checkpoint_and_counts_all_attempts(
     gangs: Gangs,
 ) -> None:
@@ -175,6 +179,7 @@ def test_resumed_run_goes_on_from_the_other_s_checkpoint_and_leaves_it_alone(
     assert whole_checkpoints(Path(first.run_dir)) == before
 
 
+@pytest.mark.faults
 def test_gang_of_which_one_rank_died_is_not_given_the_time_for_a_checkpoint(
     gangs: Gangs,
 ) -> None:

@@ -74,7 +74,7 @@ def check_death(gangs: Gangs, way: str, rank: int, size: int, **changes: object)
         ("SIGKILL", 1, 3),
         ("SIGTERM", 3, 4),
         ("SIGSEGV", 0, 2),
-        ("memory limit", 1, 2),
+        pytest.param("memory limit", 1, 2, marks=pytest.mark.faults),
     ],
 )
 def test_death_of_one_rank_ends_the_gang_and_names_it(
@@ -96,7 +96,13 @@ def test_out_of_memory_kill_is_told_from_any_other_sigkill(
 
 @pytest.mark.parametrize(
     ("way", "rank", "size"),
-    [("sleep", 1, 2), ("spin", 2, 3), ("SIGSTOP", 1, 4)],
+    [
+        ("sleep", 1, 2),
+        *(
+            pytest.param(*each, marks=pytest.mark.faults)
+            for each in [("spin", 2, 3), ("SIGSTOP", 1, 4)]
+        ),
+    ],
 )
 def test_hang_of_one_rank_is_found_named_and_shown_with_its_stack(
     gangs: Gangs, way: str, rank: int, size: int
@@ -130,6 +136,7 @@ def check_hang(gangs: Gangs, way: str, rank: int, size: int) -> None:
         assert stacks == ["Fatal Python error: Aborted"]
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(("way", "rank"), [("exit 0", 1), ("close", 1)])
 def test_rank_that_leaves_or_falls_silent_is_named_only_once_the_rest_stands_still(
     gangs: Gangs, way: str, rank: int
@@ -179,6 +186,7 @@ time.sleep(3600)
     assert found == {f"nccl-flight-record-rank-{rank}": "collectives" for rank in (0, 1)}
 
 
+@pytest.mark.faults
 def test_rank_that_leaves_early_is_no_failure_when_the_rest_finishes(gangs: Gangs) -> None:
     program = "import os, time; time.sleep(0.5 * int(os.environ['RANK']))"
     handle = gangs.python(program, processes_per_node=3)

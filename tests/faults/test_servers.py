@@ -84,6 +84,7 @@ def test_servers_are_ended_with_the_workers_and_that_is_no_failure(gangs: Gangs)
     assert not Path(handle.run_dir, "error.json").exists()
 
 
+@pytest.mark.faults
 def test_with_a_chief_the_run_is_over_when_it_is(gangs: Gangs) -> None:
     handle = submit(gangs, chief=True, processes_per_node=3)
     assert gangs.wait(handle).state is RunState.COMPLETED
@@ -94,9 +95,14 @@ def test_with_a_chief_the_run_is_over_when_it_is(gangs: Gangs) -> None:
     ("who", "rank", "changes"),
     [
         ("ps0", 2, {}),
-        ("worker1", 1, {}),
-        ("worker0", 1, {"chief": True}),
-        ("chief0", 0, {"chief": True}),
+        *(
+            pytest.param(*each, marks=pytest.mark.faults)
+            for each in [
+                ("worker1", 1, {}),
+                ("worker0", 1, {"chief": True}),
+                ("chief0", 0, {"chief": True}),
+            ]
+        ),
     ],
 )
 def test_whoever_dies_is_named(gangs: Gangs, who: str, rank: int, changes: dict[str, bool]) -> None:
@@ -107,6 +113,7 @@ def test_whoever_dies_is_named(gangs: Gangs, who: str, rank: int, changes: dict[
     assert (status.state, error.rank, error.exit_code) == (RunState.FAILED, rank, 3), error
 
 
+@pytest.mark.faults
 def test_idle_server_is_not_taken_for_the_one_that_hangs(gangs: Gangs) -> None:
     handle = submit(
         gangs, "worker1=sleep", setup=("touch $TRAINYARD_RUN_DIR/hold",), hang_s=2 * how_busy()

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import Limits, RunState
-from jobs.engines.local.heartbeat import Activity
 from tests.busy import how_busy
 from tests.fakes.gangs import Gangs
 
@@ -23,6 +22,7 @@ for n in range(26):
 """
 
 
+@pytest.mark.faults
 def test_progress_bar_is_a_sign_of_life_and_shown_about_once_a_second(gangs: Gangs) -> None:
     began_s = time.monotonic()
     handle = gangs.python(BAR, processes_per_node=1, hang_s=HANG_S * how_busy())
@@ -34,23 +34,7 @@ def test_progress_bar_is_a_sign_of_life_and_shown_about_once_a_second(gangs: Gan
     assert 2 <= len(texts) <= took_s + 3, texts
 
 
-def test_byte_of_a_checkpoint_is_a_sign_of_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_s = [time.monotonic()]
-    monkeypatch.setattr("jobs.engines.local.heartbeat.time.monotonic", lambda: now_s[0])
-    file = tmp_path / "checkpoints" / "step-1" / "deeper" / "weights.part"
-    file.parent.mkdir(parents=True)
-    activity = Activity(tmp_path, 1, limit_s=60)
-    for _ in range(2):
-        now_s[0] += 61
-        with file.open("ab") as written:
-            written.write(bytes(100))
-        assert not activity.is_silent()
-    now_s[0] += 61
-    assert activity.is_silent()
-
-
+@pytest.mark.faults
 def test_line_without_an_end_that_says_nothing_more_is_a_hang(gangs: Gangs) -> None:
     hang_s = HANG_S * ceil(how_busy())
     program = "import time; print('loading', end='', flush=True); time.sleep(3600)"
@@ -68,6 +52,7 @@ def test_hang_that_is_off_is_not_looked_for(gangs: Gangs) -> None:
     assert gangs.wait(handle).reason == "limits.wall_clock: it ran longer than 1 s"
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("hang_s", [None, 30 * 86400.0])
 def test_run_without_a_limit_in_sight_is_watched_to_its_end(
     gangs: Gangs, hang_s: float | None

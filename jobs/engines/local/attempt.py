@@ -65,15 +65,17 @@ class AttemptRunner:
         run_dir: Path,
         spec: JobSpec,
         request: GangRequest,
+        gang: Gang,
         wakeup: Wakeup,
+        *,
         containers: Containers | None = None,
     ) -> None:
         self._run_dir = run_dir
         self._spec = spec
         self._request = request
+        self._gang = gang
         self._wakeup = wakeup
         self._containers = containers
-        self._gang = Gang(run_dir, request, wait=wakeup.wait, containers=containers)
 
     def run(self, handover: Handover, *, limit_s: float, on_start: Callable[[], None]) -> Outcome:
         """Start the ranks and see them to their end; raises Interrupted, and leaves them running.

@@ -26,7 +26,8 @@ class Activity:
         self._checkpoints = run_dir / "checkpoints"
         self._limit_s = float("inf") if limit_s is None else limit_s
         self._seen: list[tuple[int, int]] = self._look()
-        self._last_s = time.monotonic()
+        self._last_s = self._looked_s = time.monotonic()
+        self._ahead_s = _ahead_s()
 
     @property
     def deadline_s(self) -> float:
@@ -35,14 +36,15 @@ class Activity:
 
     def is_silent(self) -> bool:
         """Look again: whether nothing was written for the whole limit."""
-        seen = self._look()
+        seen, now_s, ahead_s = self._look(), time.monotonic(), _ahead_s()
         if seen != self._seen:
-            # Files have wall clock times; only their distance from now is used, so that a clock
-            # that jumps can make the wait longer but never shorter.
-            age_s = time.time() - max(when_ns for _, when_ns in seen) / 1e9
-            latest_s = time.monotonic() - min(max(age_s, 0.0), time.monotonic() - self._last_s)
-            self._seen, self._last_s = seen, latest_s
-        return time.monotonic() >= self.deadline_s
+            # Files have wall clock times. Where that clock was set since the last look, or went on
+            # while the machine slept, nobody knows which of its times a file has; and a copy keeps
+            # the time of what was copied. Whatever is in doubt makes the wait longer, never shorter.
+            sign_s = max(when_ns for _, when_ns in seen) / 1e9 - min(self._ahead_s, ahead_s)
+            self._last_s = sign_s if self._looked_s < sign_s < now_s else now_s
+        self._seen, self._looked_s, self._ahead_s = seen, now_s, ahead_s
+        return now_s >= self.deadline_s
 
     def _look(self) -> list[tuple[int, int]]:
         below = [
@@ -52,6 +54,11 @@ class Activity:
         ]
         checkpoints = (sum(size for size, _ in below), max((when for _, when in below), default=0))
         return [*map(_size_and_time, self._files), checkpoints]
+
+
+def _ahead_s() -> float:
+    """Give how far the wall clock is ahead of the monotonic one."""
+    return time.time() - time.monotonic()
 
 
 def _size_and_time(file: Path) -> tuple[int, int]:

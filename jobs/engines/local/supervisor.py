@@ -20,6 +20,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunRecord, RunState
 from jobs.engines.local.attempt import AttemptRunner, Outcome
 from jobs.engines.local.containers import Containers
+from jobs.engines.local.gang import Gang
 from jobs.engines.local.launchers import read_request
 from jobs.engines.local.preparation import prepare
 from jobs.engines.local.queue import Slots
@@ -142,7 +143,9 @@ class Supervisor:
         containers = (
             Containers(self._run_dir, container, program) if container and program else None
         )
-        return AttemptRunner(self._run_dir, self._spec, self._request, self._wakeup, containers)
+        run_dir, request, wakeup = self._run_dir, self._request, self._wakeup
+        gang = Gang(run_dir, request, wait=wakeup.wait, containers=containers)
+        return AttemptRunner(run_dir, self._spec, request, gang, wakeup, containers=containers)
 
     def _put_away(self, number: int) -> None:
         """Move aside how the ranks of an attempt ended; their logs go on in the next one."""

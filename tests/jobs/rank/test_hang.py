@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.rank.azure_node import AzureNode
+from jobs.rank import hang
 from jobs.rank.flight import ask_for_records
-from jobs.rank.hang import LOOK_S, TELL_S, Hung, Node, Others, pause_s
-from jobs.rank.log import Log
-from jobs.rank.mask import Mask
+from jobs.rank.hang import LOOK_S, TELL_S, Node, Others, pause_s
 from jobs.rank.services import Answer
 from jobs.rank.settings import read_settings
-from jobs.rank.world import RankJob, World
 from jobs.runs.failure import RankReport, root_cause
 from tests.fakes.azureml.ranks import lay_code
+from tests.fakes.turned_clock import TurnedClock
 
 HANG_S = 4.0
 # Rank 1 stands still in its own code, rank 0 in the collective that it waits for rank 1 in.
@@ -136,11 +133,13 @@ def test_run_that_hangs_in_a_collective_ends_with_124_and_all_stacks(tmp_path: P
     assert re.sub(r":\d+\)", ":8)", error.message) == expected
 
 
+@pytest.mark.faults
 def test_output_of_one_rank_is_a_sign_of_life_of_all(tmp_path: Path) -> None:
     """It lasts longer than the limit, and rank 1 says nothing."""
     assert [code for code, _ in run_ranks(tmp_path, TALKING)] == [0, 0]
 
 
+@pytest.mark.faults
 def test_torch_is_asked_for_its_flight_record_before_the_end(tmp_path: Path) -> None:
     # Outputs would be brought to the store, which a rank waits two minutes for.
     records = tmp_path / "records"
@@ -163,20 +162,23 @@ def test_what_is_no_pipe_of_torchs_gets_no_byte(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "another one"
 
 
-def test_metrics_and_checkpoints_are_signs_of_life(tmp_path: Path) -> None:
+def test_metrics_and_checkpoints_are_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TurnedClock(monkeypatch, hang)
     (tmp_path / "ranks").mkdir()
     saved = tmp_path / "saved" / "step-1"
     saved.mkdir(parents=True)
     node = Node(str(tmp_path), str(tmp_path / "saved"))
-    assert node.checkpoint_age() > 1e9
-    time.sleep(0.2)
-    before_s = node.silence()
-    assert before_s >= 0.2
+    assert node.checkpoint_age() == clock.time()
+    clock.sleep(7.0)
+    assert node.silence() == 7.0
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    assert node.silence() < before_s
+    assert node.silence() == 0.0
     (saved / "weights").write_bytes(b"1")
-    os.utime(saved / "weights", (time.time() - 50, time.time() - 50))
-    assert 45 < node.checkpoint_age() < 1000
+    for ago_s, expected_s in ((50.0, 50.0), (-50.0, 0.0)):  # the store's clock may be ahead
+        os.utime(saved / "weights", (clock.time() - ago_s, clock.time() - ago_s))
+        assert node.checkpoint_age() == pytest.approx(expected_s)
 
 
 class AnsweringRuns:
@@ -211,37 +213,14 @@ def test_other_nodes_are_silent_by_the_stores_clock_and_nobody_knows_where_it_do
     assert others.silence() == silent_s
 
 
-@pytest.mark.parametrize(
-    ("num_ranks", "verdict", "num_asked"),
-    [(4, Hung(HANG_S, {}, []), 6), (2, Hung(HANG_S, {}, []), 2), (4, None, 2)],
-)
-def test_rank_of_a_run_that_hung_stays_for_the_records_of_other_nodes(
-    tmp_path: Path, num_ranks: int, verdict: Hung | None, num_asked: int
+def test_nodes_that_nobody_heard_of_are_silent_since_the_watch_began(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It goes when it is told to, here by the sixth look."""
-    (tmp_path / "ranks").mkdir()
-    if verdict:
-        (tmp_path / "hung.json").write_bytes(msgspec.json.encode(verdict._asdict()))
-    job, world = RankJob(str(tmp_path), ["true"]), World(1, num_ranks, 1, 2, 0, "127.0.0.1", "1")
-    settings = read_settings(variables(hang_s=None))
-    node = AzureNode(settings, job, world, {}, Log(None, Mask([])))
-    looks: list[bool] = []
-
-    def is_told() -> bool:
-        looks.append(len(looks) == 5)
-        return looks[-1]
-
-    node.before_leaving(124, is_told)
-    assert len(looks) == num_asked
-
-
-def test_nodes_that_nobody_heard_of_are_silent_since_the_watch_began() -> None:
+    clock = TurnedClock(monkeypatch, hang)
     others = Others(read_settings(variables()))
     others.__dict__["_runs"] = AnsweringRuns(Answer(404, {}, b""))
-    time.sleep(0.2)
-    silent_s = others.silence()
-    assert silent_s is not None
-    assert 0.2 <= silent_s < 100
+    clock.sleep(7.0)
+    assert others.silence() == 7.0
 
 
 def test_news_that_the_store_does_not_take_stay_news() -> None:

@@ -54,3 +54,12 @@ def test_fault_of_the_recorder_leaves_the_verdict_as_it_is(tmp_path: Path) -> No
 def test_command_with_a_nul_is_one_that_cannot_start_and_says_so(tmp_path: Path) -> None:
     code, record = run_rank(tmp_path, ["true", "a\0b"])
     assert (code, record["last_lines"]) == (127, "cannot start `true`: embedded null byte")
+
+
+def test_command_that_closes_its_output_and_goes_on_is_recorded_as_that(tmp_path: Path) -> None:
+    """It goes on until the record says so."""
+    record = tmp_path / "ranks" / "00000.json"
+    until_told = f"""until grep -q '"output_closed_s": [0-9]' {record}; do :; done"""
+    code, told = run_rank(tmp_path, ["sh", "-c", f"echo a; exec >&- 2>&-; {until_told}; exit 7"])
+    assert code == told["exit_code"] == 7
+    assert told["started_s"] < told["output_closed_s"] < told["exited_s"] <= told["ended_s"]

@@ -135,6 +135,7 @@ def test_run_waits_says_for_what_and_starts_when_the_nodes_are_free(tmp_path: Pa
     gangs.end()
 
 
+@pytest.mark.faults
 def test_large_run_is_not_starved_by_a_stream_of_small_ones(tmp_path: Path) -> None:
     gangs = Gangs(tmp_path, nodes=2)
     gate = tmp_path / "gate"
