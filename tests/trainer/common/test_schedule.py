@@ -70,4 +70,4 @@ def test_warm_up_rises_by_equal_parts_to_the_peak():
 
 def test_training_of_warm_up_only_has_a_rate():
     schedule = Schedule(name="cosine", peak=1.0, num_steps=4, num_warmup_steps=4)
-    assert [schedule.rate(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    assert [schedule.rate(step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
