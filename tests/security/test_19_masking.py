@@ -99,6 +99,10 @@ def test_base64_of_a_secret_behind_a_user_broken_anywhere_leaves_no_more_than_a_
             assert len(seen.replace("***", "")) <= len(line) - num_inside + 6, (num_before, line)
 
 
+def test_secret_of_three_characters_is_left_where_four_are_struck_out() -> None:
+    assert Mask(["abc", "wxyz"]).strike_out(b"abc and wxyz") == b"abc and ***"
+
+
 def test_text_that_holds_no_secret_is_left_as_it_is() -> None:
     text = "epoch 1: loss 0.25, p@ss, 100%, aGVsbG8gd29ybGQ=, https://host/a%20b"
     assert shown(SECRET, text) == text
