@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import resource
 import sys
 import tempfile
+import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -89,7 +92,7 @@ def warm_up(heavy: Sequence[str] = HEAVY) -> None:
 
     A run of pytest loads its plugins as pytest itself would: later ones do not warn of them.
     """
-    with tempfile.TemporaryDirectory() as empty:
+    with tempfile.TemporaryDirectory() as empty, redirect_stdout(io.StringIO()):
         code = pytest.main(["-q", "--no-header", "-c", os.devnull, "--rootdir", empty, empty])
     assert code == pytest.ExitCode.NO_TESTS_COLLECTED, code
     for each in heavy:
@@ -108,6 +111,8 @@ def start(tree: Path, root: Path, tests: Sequence[str], answer: Path) -> int:
         return pid
     try:
         _run(tree, root, tests, answer)
+    except BaseException:  # noqa: BLE001 (the edge of this process; its log has the last word)
+        traceback.print_exc()
     finally:
         os._exit(0)
 
