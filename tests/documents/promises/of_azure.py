@@ -7,6 +7,7 @@ import re
 from infra import bootstrap_state
 from infra.cloud import alerts, budget, monitoring, registry, settings, storage, values, vault
 from infra.cloud.settings import CloudSettings, Stage
+from infra.policy import pack
 from infra.policy.conditions import seconds
 from infra.policy.machine_learning import NODES_TOGETHER, RULES
 from jobs.contracts.errors import ExitCode
@@ -15,6 +16,7 @@ from jobs.engines import frameworks
 from jobs.engines.azure_ml import client, clusters, intents, names, node_job, retry, roles, status
 from jobs.host.units import parse_iso_duration
 from jobs.rank import node, uploads
+from jobs.runs import failure
 from jobs.stacks import prices
 from jobs.stacks.doctor import OLDEST_PYTHON
 from tests.documents.promises.sentences import NoPromise, Promise, promise
@@ -84,6 +86,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("type the same command within {} hour", an(hours(intents.RESUME_S))),
         promise('with one of ours, `trainyard: "{}"`, by which', names.MARK[1]),
         promise("The image needs Python {} or newer", least_python(node_job._MAIN)),
+        promise("(train.py:9) exit code {} ", failure.HANG_EXIT_CODE),
         promise("sends results to the store every {} s from", uploads.INTERVAL_S),
         promise("until all are sent ({} minutes at most)", minutes(uploads.PATIENCE_S)),
         promise("A further attempt is Azure ML's job `{}`, `RUN_3`", names.job_name("RUN", 2)),
@@ -217,6 +220,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("it is not asked for {} hour", an(hours(prices.SILENCE_S))),
         promise("A job above the limit is refused (exit code {})", int(ExitCode.REFUSED)),
         promise("`FAILED` (exit code {}): not even one node", int(ExitCode.ENVIRONMENT)),
+    ),
+    "docs/adding-a-cluster.md": (
+        promise("{} mandatory rules, no violation", len(pack.RULES)),
+        promise("{} mandatory rules, 1 violation", len(pack.RULES)),
     ),
     "docs/prove-azure.md": (promise("| `--limit USD` | {} where none", prove.LIMIT),),
 }

@@ -75,6 +75,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         ),
     ),
     "docs/import.md": (
+        promise("All of it lies below `--into DIR` (`{}`)", typed("import", "into")),
         promise(
             "more than {} MiB or {} levels end", mib(documents.MOST_BYTES), json_text.MOST_DEPTH
         ),

@@ -11,10 +11,10 @@ from jobs.engines import frameworks
 from jobs.engines.azure_ml import node_job, retry, status
 from jobs.engines.local import attempt, containers, launchers
 from jobs.host import console
-from jobs.jobfile import yaml_tree
+from jobs.jobfile import keras_names, script, yaml_tree
 from jobs.launching import start
 from jobs.rank import hang, log, main, mask, memory, node, uploads
-from jobs.runs import charts
+from jobs.runs import charts, store
 from jobs.stacks import doctor
 from tests.documents.promises.sentences import NoPromise, Promise, promise
 from tests.documents.promises.units import (
@@ -39,6 +39,12 @@ JOB, RUN = spec.JobFile, spec.JobLimits
 LIMITS = spec.Limits(wall_clock_s=None, hang_s=1800)
 TORCH = frameworks.torch_environment(LIMITS, has_store=True)
 MEGABYTE = 10**6
+
+
+def _kind(name: str) -> tuple[str, str]:
+    """Give the image and the launcher of scripts that use it."""
+    kind = next(each for each in script.KINDS if name in each.names)
+    return kind.image, kind.launcher
 
 
 def _frameworks(image: str) -> tuple[str, str]:
@@ -74,6 +80,21 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("| `identity` | `{}` or `{}`:", *spec.JobIdentity.__args__),
         promise("reads and writes on Azure ([below]) | `{}` |", default(JOB, "identity")),
         promise("`launch run` asks above {} GB", gb(start.LARGE_CODE_BYTES)),
+        promise("| `horovod.torch` | `{}` | `{}` |", *_kind("horovod.torch")),
+        promise("`horovod.tensorflow.keras` | `{}` | `{}` |", *_kind("horovod.tensorflow.keras")),
+        promise("(one, and a chief) | `{}` | `{}` |", *_kind("TF_CONFIG")),
+        promise("the Trainer of transformers | `{}` | `{}` |", *_kind("transformers.Trainer")),
+        promise("| `mpi4py` | `{}` | `{}` |", *_kind("mpi4py")),
+        promise("| `torch` | `{}` | `{}`, one process |", *_kind("torch")),
+        promise("| TensorFlow, Keras | `{}` | `{}`, one process |", *_kind("tensorflow")),
+        promise(
+            "that the script starts itself | `{}` | `{}`, one process |",
+            *(script.UNKNOWN.image, script.UNKNOWN.launcher),
+        ),
+        promise(
+            "gets the image `{}` in place of `{}`.",
+            *(keras_names.IMAGE_OF_KERAS[2], keras_names.IMAGE_OF_KERAS[3]),
+        ),
         promise("in place of a value of {} characters or more", spelled(mask.SHORTEST)),
         promise("If a value has fewer than {} characters", mask.SHORT),
         promise("preempted and left with exit code {}.", node.PREEMPTED_EXIT_CODE),
@@ -91,6 +112,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             "`prune` | remove old runs and cached files that nothing uses; `--older {}d`, `--keep {}`",
             days(typed("prune", "older")),
             typed("prune", "keep"),
+        ),
+        promise(
+            "launch prune --older {}d --keep {} # the defaults",
+            *(days(typed("prune", "older")), typed("prune", "keep")),
         ),
         promise("a line for every split ({} panels at most)", charts.MAX_PANELS),
         promise("asks nothing of Azure and ends after {} s", completers.LONGEST_S),
@@ -114,6 +139,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("States are `{} {} {} {} {} {} {} {}`;", *spec.RunState),
     ),
     "docs/run-directory.md": (
+        promise("is the microsecond in base {}.", len(store._DIGITS)),
         promise("is kept about once {} second", a(log.SHOW_EVERY_S)),
         promise("a line of more than {} MiB is broken", mib(log.LONGEST_LINE)),
         promise("(lines cut at {} bytes, {} KiB in all)", memory.LONGEST, kib(memory.LARGEST)),
@@ -164,6 +190,9 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise(
             "CycloneDX {}: every Python distribution", constant("images/sbom.py", "SPEC_VERSION")
         ),
+    ),
+    "docs/adding-a-trainer.md": (
+        promise("(1: the user can correct it, {}: preempted)", node.PREEMPTED_EXIT_CODE),
     ),
     "docs/adding-an-image.md": (
         promise("The image needs Python {} or newer as", least_python(containers._TRIAL)),

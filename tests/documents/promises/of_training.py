@@ -7,14 +7,15 @@ from math import exp
 
 from jobs.foresight import model, predict, table
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
-from tests.documents.promises.units import constant, percent, spelled
-from trainer.common import manifest, preemption, schedule
+from tests.documents.promises.units import constant, mib, percent, spelled
+from trainer.common import bandwidth, manifest, preemption, schedule
 from trainer.common.resnet_options import LR_BATCH, ResnetOptions
 from trainer.common.sharding import WINDOW_SHARDS
 from trainer.common.training_options import TrainingOptions
 from trainer.data.pictures import crops, header
 
 MASKRCNN = "trainer/pytorch/maskrcnn.py"
+NCCL = "trainer/pytorch/nccl_check.py"
 MEGABYTE = 10**6
 
 
@@ -92,9 +93,22 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         option("--image-size", _of_maskrcnn("image_size")),
         option("--regions-per-image", _of_maskrcnn("regions_per_image")),
     ),
+    "trainer/common/resnet_options.py": (
+        promise("peak learning rate for {} pictures a step", LR_BATCH),
+    ),
+    MASKRCNN: (
+        promise("rate for {} pictures a step over all ranks", constant(MASKRCNN, "LR_BATCH")),
+    ),
+    NCCL: (
+        promise(
+            "message in MiB (default: {} on GPUs, else {})",
+            *(mib(bandwidth.GIB), mib(constant(NCCL, "MOST_ON_CPU"))),
+        ),
+    ),
     "docs/foresight.md": (
         promise("Without it {}, and a wide band | | `batch", predict.USUAL_GRADIENT_MB),
         promise("samples of one GPU in a step. Without it {}, and", predict.USUAL_BATCH),
+        promise("its corner rounded over {} % of t1", percent(model.SOFTNESS)),
         promise("slowest link of the ring | {} ms, {} |", *_middle_and_factor(0, 1e-3)),
         promise("many small tensors, as MB | {}, {} |", *_middle_and_factor(1)),
         promise("takes this part of the time | {}, {} |", *_middle_and_factor(2)),

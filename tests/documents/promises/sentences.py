@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -17,6 +18,8 @@ PROJECT = Path(__file__).resolve().parents[3]
 # Of policy.md each line is written from the rules (tests/infra/policy/test_rules.py compares them).
 WRITTEN_BY_PROGRAMS = ("docs/policy.md",)
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
+MARKS = "\x02\x03"
+CODE = re.compile(f"{MARKS[0]}.*?{MARKS[1]}")
 TARGET = re.compile(r"\]\([^)\s]*\)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
@@ -65,15 +68,21 @@ def option(name: str, default: object) -> Promise:
 
 @cache
 def text_of(page: str) -> str:
-    """Read a page's prose, or the help of a verb (`launch run --help`), as one line."""
+    """Read a page or the help of a verb or a trainer as one line; MARKS stand around code."""
     if page.startswith("launch "):
-        return _help_of(page.split()[1:-1])
-    text = FENCE.sub("", (PROJECT / page).read_text(encoding="utf-8"))
-    return " ".join(TARGET.sub("]", text).split())
+        return _help_of(page.split()[1])
+    if page.endswith(".py"):
+        return _option_texts(PROJECT / page)
+    begin, end = MARKS
+    marked = FENCE.sub(rf"{begin}\g<0>{end}", (PROJECT / page).read_text(encoding="utf-8"))
+    return " ".join(TARGET.sub("]", marked).split())
 
 
 def pages() -> list[str]:
-    """List what promises something to users: pages, and the help of each verb."""
+    """List what promises something to users: pages, and the help of each verb and of trainers.
+
+    Decisions (docs/adr) are of their day, and benchmarks name their machine and theirs.
+    """
     patterns = (
         "README.md",
         "docs/*.md",
@@ -86,6 +95,11 @@ def pages() -> list[str]:
     return [
         *(name for name in names if name not in WRITTEN_BY_PROGRAMS),
         *(f"launch {verb} --help" for verb in VERBS),
+        *(
+            each.relative_to(PROJECT).as_posix()
+            for each in sorted(PROJECT.glob("trainer/*/*.py"))
+            if _option_texts(each)
+        ),
     ]
 
 
@@ -112,7 +126,9 @@ def unheld_figures(
 ) -> Iterator[str]:
     """Yield each figure of a page that no row holds and that is not listed as no promise."""
     text = text_of(page)
-    known = [place.span() for row in rows for place in places_of(row, page)]
+    # What code prints is an example.
+    known = [place.span() for place in CODE.finditer(text)]
+    known += [place.span() for row in rows for place in places_of(row, page)]
     known += [place.span() for each in others for place in re.finditer(each.pattern, text)]
     for figure in FIGURE.finditer(text):
         if not any(begin < figure.end() and figure.start() < end for begin, end in known):
@@ -125,8 +141,8 @@ def _written(figure: object) -> str:
     return str(figure)
 
 
-def _help_of(words: Sequence[str]) -> str:
-    command = get_command(import_module(f"jobs.commands.{words[0]}").app)
+def _help_of(verb: str) -> str:
+    command = get_command(import_module(f"jobs.commands.{verb}").app)
     return " ".join(" ".join(_helps(command)).split())
 
 
@@ -138,3 +154,15 @@ def _helps(command: Any) -> Iterator[str]:
             yield f"(default: {parameter.default})"
     for below in getattr(command, "commands", {}).values():
         yield from _helps(below)
+
+
+def _option_texts(program: Path) -> str:
+    """Join the texts of a program's options (`Annotated[int, "text"]`): most need a framework."""
+    tree = ast.parse(program.read_text(encoding="utf-8"))
+    found = [each.slice for each in ast.walk(tree) if isinstance(each, ast.Subscript)]
+    told = [part for each in found if isinstance(each, ast.Tuple) for part in each.elts]
+    return "; ".join(
+        each.value
+        for each in told
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    )

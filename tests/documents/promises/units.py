@@ -13,21 +13,10 @@ from msgspec import Struct, structs
 from typer.main import get_command
 
 PROJECT = Path(__file__).resolve().parents[3]
-WORDS = {
-    1: "one",
-    2: "two",
-    3: "three",
-    4: "four",
-    5: "five",
-    6: "six",
-    7: "seven",
-    8: "eight",
-    9: "nine",
-    10: "ten",
-    12: "twelve",
-    15: "fifteen",
-    16: "sixteen",
-}
+_WORDS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"),
+)
 
 
 def minutes(seconds: float) -> float:
@@ -76,8 +65,9 @@ def percent(share: float) -> float:
 
 
 def spelled(number: float) -> str:
-    """Write a small number as a word."""
-    return WORDS.get(int(number), str(number)) if number == int(number) else str(number)
+    """Write a small whole number as a word."""
+    assert number == int(number)
+    return _WORDS[int(number)]
 
 
 def an(number: float) -> str:

@@ -362,6 +362,11 @@ def test_overrides_are_checked_like_the_file_and_name_themselves(folder):
     )
 
 
+def test_arguments_in_a_mapping_are_the_numbers_as_written(folder):
+    loaded = load(folder, RUNS + "args: {seed: 007, lr: 1.10}\n")
+    assert to_argv(loaded.job.args) == ("--seed", "007", "--lr", "1.10")
+
+
 def test_arguments_in_a_list_are_the_words_as_written(folder):
     loaded = load(folder, RUNS + "args: [train, --lr, 0.1, 1.10, 007, true, -3]\n")
     assert to_argv(loaded.job.args) == ("train", "--lr", "0.1", "1.10", "007", "true", "-3")
