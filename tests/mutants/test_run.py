@@ -53,6 +53,7 @@ mutants = [
   { what = "no limit at import", before = "LIMIT = 3", after = "LIMIT = 0" },
   { what = "a limit that no fixture takes", before = "LIMIT = 3", after = "LIMIT = 100" },
   { what = "a word that nobody knows", before = "2 * count", after = "twice * count" },
+  { what = "a test that runs out of time", before = "2 * count", after = '__import__("pytest").fail("Timeout (>1.0s)")' },
   { what = "no double", before = "2 * count", after = "3 * count" },
 ]
 """
@@ -97,6 +98,8 @@ def test_survivors_are_told_and_only_a_failing_test_catches(project: Path) -> No
         [
             "BROKEN  limits.py: a limit that no fixture takes; no test failed by it: setup: "
             "assert 100 < 100",
+            "BROKEN  limits.py: a test that runs out of time; no test failed by it: call: "
+            "Failed: Timeout (>1.0s)",
             "BROKEN  limits.py: a word that nobody knows; no test failed by it: call: "
             "NameError: name 'twice' is not defined",
             "BROKEN  limits.py: no limit at import; no test failed by it: collect: assert 0 > 0",
@@ -108,7 +111,7 @@ def test_survivors_are_told_and_only_a_failing_test_catches(project: Path) -> No
     )
     assert lines[-2:] == [
         "planted  caught  survived  broken  seconds",
-        "      6       2         1       3",
+        "      7       2         1       4",
     ]
     assert (project / "limits.py").read_text() == MODULE
 
