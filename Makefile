@@ -7,8 +7,10 @@ BARE = "$(or $(PYTHON),python3)" -m
 BIN = .venv/bin
 # Options of `make prove-azure`: docs/prove-azure.md.
 PROVE ?=
+# Whose mutants `make mutants` plants, by the beginnings of modules (jobs/rank infra); else all.
+MUTANTS ?=
 
-.PHONY: setup setup-v1 demo test check docs bench faults policy prove-azure
+.PHONY: setup setup-v1 demo test check docs bench faults mutants policy prove-azure
 
 setup:
 	@$(BARE) tools.setup
@@ -44,6 +46,10 @@ bench: setup
 faults: setup
 	@$(BARE) tests.environments.testbed
 	$(BIN)/pytest -m faults
+
+mutants:
+	@$(BARE) tools.setup environment
+	$(BIN)/python -P -m tests.mutants $(MUTANTS)
 
 policy: setup
 	$(BIN)/python -P -m tests.environments.policy

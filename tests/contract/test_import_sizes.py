@@ -38,6 +38,12 @@ def test_hardware_of_todays_sizes_is_that_of_the_table() -> None:
 
 def test_a_size_is_found_in_any_spelling() -> None:
     assert choose_size("STANDARD_NC6").size == "Standard_NC4as_T4_v3"
+
+
+def test_a_successor_with_fewer_gpus_a_node_says_so() -> None:
+    fewer = "; with fewer GPUs a node takes 1 of a job's processes"
+    assert choose_size("NC12").sentence.endswith(fewer)
+    assert "fewer GPUs" not in choose_size("NC24").sentence
     assert choose_size("standard_d2_v3").size == "Standard_D2_v3"
     assert choose_size("nc24RS_v3").size == "Standard_NC96ads_A100_v4"
     assert not choose_size("Standard_X1").is_known

@@ -230,6 +230,7 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
         ({"clusters": {"gpu": GPU | {"identity": "workspace"}}}, "clusters.gpu.identity: the workspace has this one; name another"),
         ({"clusters": {"gpu": GPU | {"read": ["models"]}}}, 'clusters.gpu.read[0]: "models" is not one of: data, runs'),
         ({"clusters": {"gpu": GPU, "cpu": GPU | {"identity": "gpu", "secrets": ["k"]}}}, "clusters.cpu.secrets: differs from clusters.gpu.secrets, and both act as identity gpu"),
+        ({"clusters": {"gpu": GPU | {"secrets": ["a"]}, "cpu": GPU | {"identity": "gpu", "secrets": ["b"]}}}, "clusters.cpu.secrets: differs from clusters.gpu.secrets, and both act as identity gpu"),
         ({"clustres": {}}, "clustres: unknown key, did you mean `clusters`?"),
     ],
 )  # fmt: skip

@@ -45,16 +45,26 @@ def test_good_values_become_structs_with_their_defaults_and_what_is_given():
         Outer(word="LOUD", inner=Inner(low=5, high=5), names=("a", "b"), given_one=7),
         [],
     )
-    good = {"word": "x", "inner": {"low": 0}, "either": {"a": True}, "words": ["loud", "louder"]}
+    good = {
+        "word": "x",
+        "inner": {"low": 0, "high": 9},
+        "either": {"a": True},
+        "words": ["loud", "louder"],
+    }
     found, _ = read(good)
     assert found is not None
-    assert (found.either, found.words) == ({"a": True}, ("LOUD", "LOUDER"))
+    assert (found.inner, found.either, found.words) == (
+        Inner(low=0, high=9),
+        {"a": True},
+        ("LOUD", "LOUDER"),
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "problems"),
     [
         ({"word": "quiet", "inner": {"low": 6}}, ["word: is quiet", "inner.low: 6 is above 5"]),
+        ({"word": "x", "inner": {"low": True}}, ["inner.low: true is not a whole number"]),
         # A rule is silent where one of its keys is wrong by itself.
         ({"word": "x", "inner": {"low": 6, "high": 12}}, ["inner.high: 12 is not between 0 and 9"]),
         ({"word": "", "inner": []}, ["word: is empty", "inner: [] is not a mapping"]),

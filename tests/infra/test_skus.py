@@ -52,6 +52,11 @@ def test_a_size_is_found_in_any_case_with_or_without_its_prefix():
             "Standard_D8s_v8",
             f"'Standard_D8s_v8' is not in the table of sizes; hint: Standard_D8s_v6, or {DECLARE}",
         ),
+        # Nearer is Standard_D2s_v3.
+        (
+            "Standard_D2s_v30",
+            f"'Standard_D2s_v30' is not in the table of sizes; hint: Standard_D2s_v6, or {DECLARE}",
+        ),
         (
             "gpu",
             f"'gpu' is not in the table of sizes; hint: one of docs/azure.md#sizes, or {DECLARE}",

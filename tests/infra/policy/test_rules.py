@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from infra.policy import conditions, document, pack, waivers
-from infra.policy.access import ASSIGNMENT
 from infra.policy.conditions import Condition
-from infra.policy.rules import Resource, ResourceRule, Stack, stage_of
-from tests.fakes.recording_engine import Declared
-from tests.infra.cloud_declared import declare_stack
+from infra.policy.rules import Resource, Stack, stage_of
+from tests.infra.policy.judging import broken, declared
 
 # Of the checklist that the stacks follow: storage, vault, registry, workspace, clusters, insights,
 # and roles, money and deletion.
@@ -151,43 +147,4 @@ def test_an_empty_stack_on_azure_lacks_what_every_stack_has():
         "policy-denies-others",
         "storage-old-checkpoints-cool",
         "tags",
-    }
-
-
-def declared(stack: str, **changed: object) -> Stack:
-    """List a program's declarations, with the options that a recording engine does not see."""
-    seen = declare_stack(stack, **changed)
-    urns = {each.name: f"urn:pulumi:{stack}::trainyard::{each.type}::{each.name}" for each in seen}
-    return Stack(
-        name=stack,
-        resources=tuple(
-            Resource(
-                urn=urns[each.name],
-                type=each.type,
-                inputs=each.inputs,
-                protect=not each.type.endswith(":Compute"),
-                made_from=identity_of(each, urns.values()),
-            )
-            for each in seen
-        ),
-    )
-
-
-def identity_of(each: Declared, urns: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The identity whose principal an assignment takes: the recording engine names it."""
-    if each.type != ASSIGNMENT:
-        return {}
-    identity = str(each.inputs["principalId"]).removeprefix("principal-of-")
-    return {"principalId": tuple(urn for urn in urns if urn.endswith(f"::{identity}"))}
-
-
-def broken(stack: Stack) -> set[str]:
-    return {
-        each.name
-        for each in pack.RULES
-        if (
-            any(each.judge(resource) for resource in stack.resources)
-            if isinstance(each, ResourceRule)
-            else each.judge(stack)
-        )
     }

@@ -174,7 +174,7 @@ def _many_small_clusters(whole: Stack) -> Iterator[Mutant]:
     nodes = look_up(one.inputs, f"{_SCALE}.maxNodeCount")
     more = tuple(
         Resource(urn=f"{one.urn}-{number}", type=one.type, inputs=one.inputs, protect=False)
-        for number in range(machine_learning.NODES_TOGETHER[whole.stage] // nodes)
+        for number in range(int(machine_learning.NODES_TOGETHER[whole.stage] // nodes))
     )
     resources = (*whole.resources, *more)
     stack = Stack(name=whole.name, resources=resources, outputs=whole.outputs)

@@ -1,6 +1,7 @@
-"""The policy pack on what previews of the real stacks show: silent on them, loud on every mutant.
+"""The policy pack on what previews of the real stacks show: silent on them, loud on a mutant of each rule.
 
-Every mutant is judged by the rules themselves; one of each rule goes through the pack's own server.
+One mutant of each rule goes through the pack's own server; all are judged by the rules themselves in
+tests/infra/policy/test_mutants.py.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import copy
 import os
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from infra.policy import machine_learning, pack
-from infra.policy.rules import Resource, ResourceRule, Rule, Stack, StackRule
+from infra.policy.rules import Resource, Rule, Stack, StackRule
 from jobs.contracts.errors import EnvironmentFailure
 from tests.campaign import mutants
 from tests.environments import policy
@@ -24,7 +24,6 @@ from tests.environments.analyzer import Analyzer, start_analyzer
 from tests.environments.stand_in_preview import Preview, preview
 from tests.infra.policy.mutants import Mutant
 from tests.infra.policy.written import mutants_of
-from tests.infra.policy.wrong_values import COMPANIONS
 from tools.project import Project, this_project
 
 STACKS = ("dev", "test", "prod")
@@ -32,8 +31,6 @@ REPO = Path(__file__).parents[3]
 PACK = REPO / "infra" / "policy"
 UNKNOWN_BOOLEAN = "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7"  # pulumi_policy/proxy.py
 UNKNOWN_STRING = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-# The fewest that a rule is tried with on a stack that it is for.
-FEWEST = 2
 
 
 @pytest.fixture(scope="module")
@@ -62,40 +59,6 @@ def test_our_own_stacks_break_no_rule_and_hide_no_value(previews, analyzer, stac
     resources = previews[stack].resources
     assert [found for each in resources for found in analyzer.analyze(each)] == []
     assert analyzer.analyze_stack(resources) == []
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_each_mutant_is_caught_by_its_rule_and_only_companions(previews, stack):
-    whole = stack_of(previews[stack])
-    wrong: list[str] = []
-    tried: Counter[str] = Counter()
-    of_resource: Counter[tuple[str, str]] = Counter()
-    caught = 0
-    for rule in pack.RULES:
-        for mutant in mutants_of(rule, whole) if whole.stage in rule.stages else ():
-            fired = judge(mutant)
-            others = fired - {rule.name} - COMPANIONS.get(rule.name, frozenset())
-            tried[rule.name] += 1
-            of_resource[rule.name, mutant.changed.urn if mutant.changed else ""] += 1
-            caught += rule.name in fired
-            if rule.name not in fired or others:
-                wrong.append(f"{rule.name}: {mutant.title}: {sorted(fired)}")
-    rules = [each.name for each in pack.RULES if whole.stage in each.stages]
-    mutants(
-        f"policy pack on {stack}: {len(rules)} of {len(pack.RULES)} rules",
-        planted=tried.total(),
-        caught=caught,
-    )
-    assert wrong == []
-    assert [name for name in rules if tried[name] < FEWEST] == []
-    on_a_property = [each for each in pack.RULES if isinstance(each, ResourceRule) and each.path]
-    assert [
-        (rule.name, resource.name)
-        for rule in on_a_property
-        if whole.stage in rule.stages
-        for resource in whole.of(*rule.types)
-        if of_resource[rule.name, resource.urn] < FEWEST
-    ] == []
 
 
 def test_the_server_catches_a_mutant_of_each_rule(previews, analyzer):
@@ -245,20 +208,6 @@ def stack_of(shown: Preview) -> Stack:
     )
     outputs = next(each["outputs"] for each in shown.resources if each["type"] == pack.STACK_TYPE)
     return Stack(name=resources[0].stack, resources=resources, outputs=outputs)
-
-
-def judge(mutant: Mutant) -> set[str]:
-    """The rules that a mutant breaks. What was not changed breaks none: that is tested above."""
-    judged = mutant.stack.resources if mutant.changed is None else (mutant.changed,)
-    return {
-        rule.name
-        for rule in pack.RULES
-        if (
-            any(rule.judge(each) for each in judged)
-            if isinstance(rule, ResourceRule)
-            else rule.judge(mutant.stack)
-        )
-    }
 
 
 def ask(analyzer: Analyzer, rule: Rule, mutant: Mutant, shown: Preview) -> set[str]:

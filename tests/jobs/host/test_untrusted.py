@@ -13,7 +13,14 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import untrusted
-from jobs.host.untrusted import TooLong, parse, parse_json, parse_rows, read_bounded
+from jobs.host.untrusted import (
+    TooLong,
+    is_file_name,
+    parse,
+    parse_json,
+    parse_rows,
+    read_bounded,
+)
 from jobs.runs.failure import RankReport, root_cause, summary_line
 from tests.fakes.blob_store import MemoryStore
 
@@ -109,3 +116,12 @@ def test_no_more_is_read_than_a_blob_may_have(size: int, monkeypatch: pytest.Mon
     elif size:
         assert read_bounded(store, "a", 10) == bytes(size)
     assert read_bounded(store, "b", 10) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_inside"),
+    [("a/b.txt", True), ("a/..b", True), ("\ud800", True), ("x" * 255, True)]
+    + [(name, False) for name in ("..", "a/../b", ".", "/a", "a//b", "", "a\\b", "x" * 256)],
+)
+def test_a_name_leads_to_a_file_inside_its_folder(name: str, is_inside: bool) -> None:
+    assert is_file_name(name, is_windows=False) is is_inside

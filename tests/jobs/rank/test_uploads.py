@@ -111,6 +111,45 @@ def test_what_the_store_has_outlives_the_folder(tmp_path: Path, is_last: bool) -
     assert store.blobs == {"run/model": b"model"}
 
 
+class Shared(Memory):
+    """A container in which another node has written one blob."""
+
+    def __init__(self, mark: dict[str, str]) -> None:
+        super().__init__()
+        self._headers = {f"x-ms-meta-{name}": text for name, text in mark.items()}
+        self.blobs["run/model"] = b"another's"
+
+    def put(self, blob: str, content: bytes, headers: object) -> Answer:
+        assert isinstance(headers, dict)
+        if "If-None-Match" in headers and blob in self.blobs:
+            return Answer(409, {}, b"")
+        return super().put(blob, content, headers)
+
+    def look(self, _blob: str) -> Answer:
+        return Answer(200, {**self._headers, "ETag": "other"}, b"")
+
+
+@pytest.mark.parametrize(
+    ("mark", "is_kept"),
+    [
+        ({"attempt": "2", "node": "0"}, True),
+        ({"attempt": "2", "node": "2"}, False),
+        ({"attempt": "1", "node": "0"}, False),
+        ({}, False),
+    ],
+    ids=["lower node", "higher node", "earlier attempt", "nobody's"],
+)
+def test_a_file_of_two_nodes_is_that_of_the_lower_one_in_this_attempt(
+    tmp_path: Path, mark: dict[str, str], is_kept: bool
+) -> None:
+    store, outputs = Shared(mark), tmp_path / "outputs"
+    outputs.mkdir()
+    (outputs / "model").write_bytes(b"model")
+    tree = Tree(cast("Container", store), str(outputs), "run/", "w", attempt=2, node=1)
+    tree.send(is_last=True)
+    assert store.blobs == {"run/model": b"another's" if is_kept else b"model"}
+
+
 def test_blocks_of_two_writers_have_names_of_one_length_and_none_in_common() -> None:
     names = [block_id(writer, index) for writer in ("a1", "b2") for index in (0, 1, 49_999)]
     assert len(set(names)) == len(names)

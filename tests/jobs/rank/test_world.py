@@ -199,6 +199,8 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
         "TORCH_FR_DUMP_ON_TIMEOUT": "1",
         "TORCH_FR_BUFFER_SIZE": "2000",
     }
+    crowded = World(0, 99_999, 0, 99_999, 0, "a", "1")
+    assert rank_environment({}, crowded, RankJob("/runs/a", ["true"]))["OMP_NUM_THREADS"] == "1"
     chosen = {"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "3"}
     seen = rank_environment(chosen, world, job)
     assert {name: seen[name] for name in chosen} == chosen

@@ -11,6 +11,7 @@ from jobs.contracts.spec import Launcher, RankError
 from jobs.runs.failure import (
     RankReport,
     Sign,
+    describe,
     hang_error,
     is_conclusive,
     is_in_collective,
@@ -56,6 +57,8 @@ def test_rank_that_lost_its_peer_is_no_cause_though_it_ended_first() -> None:
     victim = ended(0, 1.0, exit_code=1, traceback=PEER, traceback_s=1.0)
     guilty = ended(1, 2.0, signal=signal.SIGKILL)
     assert cause_of(victim, guilty) == (1, "killed by SIGKILL", "killed")
+    # As a shell has it.
+    assert describe(guilty).exit_code == 137
 
 
 @pytest.mark.parametrize(("gone_s", "guilty"), [(30.5, 0), (31.5, 1)])

@@ -45,6 +45,10 @@ def test_without_a_declaration_split_then_name_choose(labels, main):
     assert found.label == main
 
 
+def test_the_last_value_is_the_last_that_is_a_number():
+    assert curve("train loss", 2.0, 1.0, math.nan).last == (2.0, 1.0)
+
+
 def test_what_the_program_declares_is_the_main_figure():
     curves = [curve("val accuracy", 0.5), curve("train cost", 3.0, 1.0, 2.0, goal="min")]
     assert choose_main(curves) is curves[1]

@@ -171,6 +171,14 @@ class TestReading:
         (run_dir / "summary.json").write_text("[1, 2]")
         assert read_report(run_dir) == whole
 
+    def test_sizes_in_a_summary_are_no_figures(self, tmp_path):
+        run_dir = make_run(tmp_path)
+        (run_dir / "metrics.jsonl").unlink()
+        content = {"epochs": 3, "parameters": 12, "val_accuracy": 0.75, "loss": 0.5}
+        (run_dir / "summary.json").write_text(json.dumps(content))
+        labels = [each.label for each in read_report(run_dir).metrics]
+        assert labels == ["val accuracy", "loss"]
+
     def test_a_folder_that_is_no_run_is_named(self, tmp_path):
         with pytest.raises(NotFound, match="there is no run in"):
             read_report(tmp_path)

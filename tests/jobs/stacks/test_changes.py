@@ -12,6 +12,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.stacks.changes import Changes, Loss, find_refusal, judge_preview, what_is_lost
+from jobs.stacks.changes_text import changes_text
 
 GROUP = "/subscriptions/s/resourceGroups/g"
 ACCOUNT = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/ty"
@@ -164,6 +165,17 @@ def test_a_cluster_is_allowed_by_each_of_its_names(name):
 def test_a_component_other_than_a_cluster_is_no_name(name):
     told = error_of(lambda: judge(account("replace"), allowed=[name]), LaunchError)
     assert told.message == f"stack `prod` has no cluster or resource `{name}`"
+
+
+def test_what_the_stack_forgets_is_lost_as_what_it_deletes():
+    assert judge(account("discard")) == judge(account("delete"))
+
+
+@pytest.mark.parametrize(("number", "more"), [(8, ""), (9, " and 1 more")])
+def test_many_names_are_cut(number, more):
+    named = ", ".join(f"r{each}" for each in range(8))
+    created = tuple(f"r{each}" for each in range(number))
+    assert changes_text(changes(created=created)) == f"new: {named}{more}"
 
 
 def test_what_is_inside_of_what_is_lost_goes_along_though_pulumi_keeps_it():

@@ -67,5 +67,10 @@ def test_divergence_comes_before_all_and_a_failed_save_before_leaving():
         judge(total(good(1, 4), LEAVING, LEAVING), TAKEN, rank=0, hint=HINT)
 
 
+def test_one_rank_that_was_asked_to_leave_ends_all():
+    with pytest.raises(Preempted):
+        judge(total(good(1, 4), LEAVING), TAKEN, rank=0, hint=HINT)
+
+
 def test_a_bad_loss_that_was_given_as_nought_does_not_spoil_the_sum():
     assert math.isfinite(sum(bad(3)))

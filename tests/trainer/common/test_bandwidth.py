@@ -66,6 +66,7 @@ def test_two_slow_nodes_are_named_the_slower_one_first() -> None:
 
 def test_of_two_nodes_none_is_called_slow() -> None:
     assert slow_units(best_of_pairs([(0, 1, 3.0)], 2)) == []
+    assert slow_units([50.0, 12.0]) == []
 
 
 def test_sizes_grow_by_four_up_to_the_largest() -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.common.position import Position, require_same
+from trainer.common.position import Position, require_same, require_within
 
 
 def test_batches_make_epochs():
@@ -54,3 +54,16 @@ def test_checkpoint_of_something_else_is_refused(about):
 
 def test_lists_are_what_json_made_of_tuples():
     require_same({"recipe": {"sizes": [1, 2]}}, {"sizes": (1, 2)}, "step-1")
+
+
+def test_an_epoch_that_is_begun_counts():
+    done = {"position": asdict(Position(step=6, epoch=2))}
+    begun = {"position": asdict(Position(step=7, epoch=2, batch=1))}
+    require_within(done, 2, "step-6")
+    require_within(begun, 3, "step-7")
+    with pytest.raises(TrainingError) as refused:
+        require_within(begun, 2, "step-7")
+    assert str(refused.value) == (
+        "checkpoint step-7 is in epoch 3 already, and --epochs is 2 "
+        "(hint: --epochs 3 or more, or choose another --checkpoint-dir)"
+    )

@@ -45,6 +45,15 @@ def test_a_new_stack_declares_its_place_and_the_size_of_each_cluster():
     assert list(declared.with_clusters({"standard_d4ds_v4": SIZE}).clusters) == ["cpu"]
 
 
+def test_a_cluster_that_a_replacement_takes_away_is_not_declared():
+    steps = json.loads(preview_of("dev", "same"))["steps"]
+    gone = {each["urn"] for each in steps if each["newState"]["inputs"].get("computeName")}
+    steps = [{**each, "op": "delete-replaced"} if each["urn"] in gone else each for each in steps]
+    declared = read_declared(msgspec.json.encode({"steps": steps}), "dev")
+    assert declared is not None
+    assert (len(gone), declared.computes) == (2, ())
+
+
 def test_a_stack_that_is_there_is_not_new():
     declared = read_declared(preview_of("dev", "same"), "dev")
     assert declared is not None

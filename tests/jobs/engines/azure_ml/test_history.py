@@ -59,6 +59,12 @@ def test_a_name_that_is_no_time_or_attempt_is_no_run_of_ours(name: str) -> None:
     assert [(each.run, each.attempt) for each in found] == [(RUN, 1)]
 
 
+def test_a_run_is_listed_once_by_its_newest_attempt_and_others_jobs_are_not() -> None:
+    other = f"{RUN[:-1]}2"
+    rows = [job(f"{RUN}_2"), job(other, tags={"by": "hand"}), job(RUN, tags={"trainyard": "1"})]
+    assert [(each.run, each.attempt) for each in listed_runs(rows)] == [(RUN, 2)]
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -105,6 +111,7 @@ def test_no_answer_of_the_history_ends_a_look(answer: Any) -> None:
     [
         ("2026-11-21T12:00:00Z", "2026-11-21T12:00:00.000000Z"),
         ("2026-11-21T13:00:00.1234567+01:00", "2026-11-21T12:00:00.123456Z"),
+        ("0001-01-01T00:00:00Z", None),
         ("0001-01-01T00:00:00+14:00", None),
         ("soon", None),
         ("", None),

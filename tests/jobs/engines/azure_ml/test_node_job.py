@@ -60,6 +60,14 @@ def test_command_has_a_place_for_each_input_that_azure_ml_gives() -> None:
     assert words[0] == "trainyard-0"
 
 
+def test_a_placeholder_is_filled_on_the_node_and_no_variable_before() -> None:
+    spec = make_spec(["python", "train.py"], env={"A": "b", "PART": "part-${rank}"})
+    variables = environment_variables(spec, environment(), run="20261121-0000", attempt=1)
+    told = json.loads(base64.urlsafe_b64decode(variables["TRAINYARD_JOB"]))
+    assert (variables["A"], "PART" in variables) == ("b", False)
+    assert told["env"] == {"PART": "part-${rank}"}
+
+
 def test_variables_are_the_jobs_the_launchers_and_what_the_ranks_must_know() -> None:
     spec = make_spec(
         ["python", "train.py", "--epochs", "2"],

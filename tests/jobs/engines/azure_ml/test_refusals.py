@@ -21,6 +21,7 @@ OTHER, OURS = "72f988bf-86f1-41af-91ab-2d7cd011db47", "0e1d0000-0000-4000-8000-0
 JOBS = "Microsoft.MachineLearningServices/workspaces/jobs/write"
 COMPUTES = "Microsoft.MachineLearningServices/workspaces/computes/write"
 USAGES = "Microsoft.MachineLearningServices/locations/usages/read"
+COMPUTES_OF = "Microsoft.MachineLearningServices/workspaces/W/computes"
 
 
 def explained(status: int, code: str, message: str, what: str = ""):
@@ -142,6 +143,14 @@ def test_each_refusal_says_what_mends_it(status, code, said, message, hint):
     assert refusal.exit_code == ExitCode.ENVIRONMENT
     assert isinstance(refusal, WorkspaceGone) == (status == 404)
     assert isinstance(refusal, Unreached) == (status in (409, 429, 500))
+
+
+def test_what_is_missing_in_a_workspace_is_not_the_workspace():
+    refusal = explained(404, "ResourceNotFound", f"'{COMPUTES_OF}/cpu' was not found.")
+    assert not isinstance(refusal, PlaceMissing)
+    assert refusal.message == (
+        f"Azure answered 404 ResourceNotFound: '{COMPUTES_OF}/cpu' was not found."
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
-from jobs.engines.azure_ml_v1.run_configuration import plan_run, v1_request
+from jobs.engines.azure_ml_v1.run_configuration import Distribution, plan_run, v1_request
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 
@@ -49,6 +49,26 @@ def test_places_are_words_that_azure_ml_replaces():
     assert words[2].startswith('exec python -I -S -c "import ')
     assert words[2].endswith('" "CODE" "checkpoints=${0}" "input.digits=${1}"')
     assert list(request.inputs) == ["digits"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "arguments"),
+    [
+        ({"launcher": "mpi", "nodes": 3}, "MpiConfiguration", (2, 3)),
+        ({"launcher": "horovod", "nodes": 3}, "MpiConfiguration", (2, 3)),
+        ({"launcher": "torch", "nodes": 3}, "PyTorchConfiguration", ("Gloo", 6, 3)),
+        (
+            {"launcher": "tensorflow", "nodes": 3, "parameter_servers": 1},
+            "TensorflowConfiguration",
+            (6, 1),
+        ),
+    ],
+)
+def test_a_launcher_is_a_class_of_azureml_core_with_its_counts(
+    changes: dict[str, Any], kind: str, arguments: tuple[Any, ...]
+) -> None:
+    request = v1_request(job(processes_per_node=2, **changes), ENVIRONMENT, run="RUN", code="CODE")
+    assert request.configuration.distribution == Distribution(kind=kind, arguments=arguments)
 
 
 def test_secrets_are_names_only():

@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from jobs.launching.imports.batchai_limits import duration_s
-from jobs.launching.imports.draft import Choices
+from jobs.launching.imports.draft import Choices, unique
 from jobs.launching.imports.importing import Imported, import_documents, write_files
+from jobs.launching.imports.json_text import parse_json_text
+from jobs.launching.imports.leaves import Leaves
 
 SCRIPT = {"pythonScriptFilePath": "/opt/train.py"}
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/scripts/deep/train.py"
@@ -265,6 +267,64 @@ def test_a_project_has_clusters_whose_names_and_mounts_its_jobs_find(tmp_path: P
     assert "1 x T4 of 16 GB, 28 GB memory; 0.526 USD an hour" in made.files["clusters.yaml"]
     outcomes = {each.key: each.outcome for each in made.told}
     assert outcomes["cluster.id"] == "converted"
+
+
+def test_a_cluster_that_was_scaled_to_0_has_room_for_its_jobs(tmp_path: Path) -> None:
+    paused = {**CLUSTER, "name": "cpu", "scaleSettings": {"manual": {"targetNodeCount": 0}}}
+    job = {"cluster": {"id": "/clusters/cpu"}, "nodeCount": 3, "horovodSettings": SCRIPT}
+    made = imported(tmp_path, {"job.json": job, "cluster.json": {"properties": paused}})
+    cluster = yaml.safe_load(made.files["clusters.yaml"])["config"]["trainyard:clusters"]["cpu"]
+    assert ("min_nodes" in cluster, cluster["max_nodes"]) == (False, 3)
+
+
+@pytest.mark.parametrize(("persist", "least"), [("true", 2), ("false", None)])
+def test_a_projects_cluster_keeps_its_nodes_where_it_persists(
+    tmp_path: Path, persist: str, least: int | None
+) -> None:
+    cluster = {**CLUSTER, "name": "gpu"}
+    project = {"clusterName": "gpu", "persistCluster": persist, "experimentName": "e"}
+    documents = {
+        "cluster.json": {"properties": cluster},
+        "project.json": {**project, "sourceScript": "train.py"},
+    }
+    made = imported(tmp_path, documents)
+    written = yaml.safe_load(made.files["clusters.yaml"])["config"]["trainyard:clusters"]["gpu"]
+    assert written.get("min_nodes") == least
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "is_kept"),
+    [
+        ({"horovodSettings": SCRIPT}, 2, True),
+        ({"pyTorchSettings": SCRIPT}, 2, True),
+        ({"customMpiSettings": {"commandLine": "./a.out"}}, 2, False),
+    ],
+)
+def test_an_image_of_ones_own_is_kept_where_its_ranks_start_in_containers(
+    tmp_path: Path, settings: dict[str, Any], nodes: int, is_kept: bool
+) -> None:
+    container = {"imageSourceRegistry": {"image": "r.io/a:1"}}
+    job, told = import_job(
+        tmp_path, {"nodeCount": nodes, **settings, "containerSettings": container}
+    )
+    reason = told["containerSettings.imageSourceRegistry.image"].reason
+    assert (job["image"] == "r.io/a:1", reason is None) == (is_kept, is_kept)
+
+
+def test_a_name_that_is_taken_in_any_case_gets_a_number() -> None:
+    assert unique("Data", ["data", "DATA-2"]) == "Data-3"
+    assert unique("Data", ["dat"]) == "Data"
+
+
+def test_what_is_refused_stays_refused() -> None:
+    leaves = Leaves(parse_json_text('{"vmSize": "x"}', "a.json").root, "a.json")
+    size = leaves.top.get("vmSize")
+    assert size is not None
+    size.refused("there is none")
+    size.converted("size")
+    assert [(each.outcome, each.became, each.reason) for each in leaves.close()] == [
+        ("refused", None, "there is none")
+    ]
 
 
 def test_two_jobs_of_one_name_and_one_share_have_files_of_their_own_and_one_folder(

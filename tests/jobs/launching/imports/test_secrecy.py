@@ -209,7 +209,7 @@ def test_lines_without_a_secret_have_none(text: str) -> None:
 
 def test_a_vault_strikes_values_and_leaves_words() -> None:
     vault = Vault()
-    for value in ("python", "2018", "s3cret", "correct horse battery"):
+    for value in ("python", "2018", "s3cret", "correct horse battery", "horse battery"):
         vault.learn(value)
     assert vault.strike("python 2018 s3cret correct horse battery") == "python 2018 *** ***"
     assert is_secret("X", "plain") is False

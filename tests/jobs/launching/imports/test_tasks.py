@@ -193,6 +193,7 @@ def tried(folder: Path, name: str, document: Any) -> tuple[str, list[str]]:
     [
         "services: {web: {image: x}}",
         "name: x\nimage: pytorch\nlauncher: torch\nscript: train.py\n",
+        "image: pytorch\ncommand: [x]\nenvironment: y\n",
         "type: service\ncommands: [x]\nport: 1",
         "type: pipeline\njobs: {a: {command: x, environment: y}}",
         "run-name: x\non: push\njobs: {a: {runs-on: x}}",

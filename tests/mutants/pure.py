@@ -1,0 +1,73 @@
+"""Modules that only decide: each brings its own mutants."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOMS = ("infra", "jobs", "trainer/common", "trainer/data")
+# Verbs print what others decided.
+BESIDE = ("jobs/commands",)
+# A module with fewer decisions holds data, or hands on.
+NUM_DECISIONS = 10
+# What these give acts on the machine or the net, or depends on them ...
+_MACHINE = {"ctypes", "fcntl", "os", "platform", "pwd", "selectors", "shutil", "signal", "sys"}
+_PROCESSES = {"asyncio", "concurrent", "multiprocessing", "queue", "subprocess", "threading"}
+_FILES = {"PIL", "importlib", "sqlite3", "tarfile", "tempfile", "zipfile"}
+_NET = {"aiohttp", "azure", "http", "pulumi", "pulumi_azure_native", "socket", "ssl", "urllib"}
+_CHANCE = {"random", "time", "uuid"}
+_SHOWN = {"matplotlib", "numpy", "rich", "typer", "yaml"}
+ACTING = _MACHINE | _PROCESSES | _FILES | _NET | _CHANCE | _SHOWN
+# ... and through these of ours others act: clients, stores, threads.
+OUR_ACTING = {
+    "jobs.blobs.store",
+    "jobs.engines.azure_ml.client",
+    "jobs.engines.azure_ml.runs",
+    "jobs.engines.base",
+    "jobs.host.parallel",
+}
+# Methods by which a path asks the disk, or changes it.
+_ASKED = {"absolute", "cwd", "exists", "glob", "home", "is_dir", "is_file", "is_symlink", "iterdir"}
+_READ = {"lstat", "open", "read_bytes", "read_text", "readlink", "resolve", "rglob", "stat"}
+_CHANGED = {"chmod", "mkdir", "rename", "symlink_to", "touch", "unlink"}
+_WRITTEN = {"write_bytes", "write_text"}
+ON_DISK = _ASKED | _READ | _CHANGED | _WRITTEN
+DECISIONS = (ast.If, ast.IfExp, ast.Compare, ast.BoolOp)
+
+
+def pure_modules(root: Path) -> Sequence[str]:
+    """Give the paths, relative to `root`, of all modules that only decide."""
+    return sorted(
+        path.relative_to(root).as_posix()
+        for room in ROOMS
+        for path in (root / room).rglob("*.py")
+        if not path.relative_to(root).as_posix().startswith(BESIDE)
+        and only_decides(path.read_text(encoding="utf-8"))
+    )
+
+
+def only_decides(source: str) -> bool:
+    """Whether a module decides things and reaches neither disk, machine, clock nor net."""
+    nodes = list(ast.walk(ast.parse(source)))
+    if any(isinstance(each, ast.AsyncFunctionDef) for each in nodes):
+        return False
+    imported = {name for each in nodes for name in _imported(each)}
+    if imported & OUR_ACTING or {name.partition(".")[0] for name in imported} & ACTING:
+        return False
+    called = {each.func.attr for each in nodes if _is_method_call(each)}
+    if called & ON_DISK:
+        return False
+    return sum(isinstance(each, DECISIONS) for each in nodes) >= NUM_DECISIONS
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (each.name for each in node.names)
+    if isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def _is_method_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
