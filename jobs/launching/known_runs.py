@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Runs that are looked at again each time until they are over: here, and where that asks Azure.
 NEWEST_HERE, NEWEST_ON_AZURE = 200, 5
-MOST_SHARED = 100
+MOST_LISTED, MOST_SHARED = 1000, 100
 LONGEST_BYTES = 1 << 14
 
 
@@ -50,17 +50,19 @@ def shared_past_runs(engine: Engine, spec: JobSpec) -> list[PastRun]:
     with suppress(LaunchError):
         from jobs.blobs.store import open_runs_store
 
-        key = job_key(spec)
-        blobs = open_runs_store(engine.environment)
-        ours = {each.run: each for each in known if each.key == key}
-        names = [each.name for each in islice(blobs.list(_prefix(key)), 10 * MOST_SHARED)]
-        missing = sorted(set(names) - {_blob(each) for each in ours.values()}, reverse=True)
-        theirs = [_read(blobs, name) for name in missing[:MOST_SHARED]]
-        for each in ours.values():
-            if _blob(each) not in names:
-                blobs.create(_blob(each), msgspec.json.encode(each))
-        known = add_past_runs(workspace, [each for each in theirs if each])
+        known = exchange(open_runs_store(engine.environment), workspace, job_key(spec))
     return known
+
+
+def exchange(blobs: BlobStore, workspace: Path, key: str) -> list[PastRun]:
+    """Share our runs of a job, and add the newest of others' to ours; gives all that is known."""
+    ours = {_blob(each): each for each in read_past_runs(workspace) if each.key == key}
+    there = {each.name for each in islice(blobs.list(_prefix(key)), MOST_LISTED)}
+    for name in ours.keys() - there:
+        blobs.create(name, msgspec.json.encode(ours[name]))
+    missing = sorted(there - ours.keys(), reverse=True)[:MOST_SHARED]
+    theirs = [_read(blobs, name) for name in missing]
+    return add_past_runs(workspace, [each for each in theirs if each])
 
 
 def remember(engine: Engine, handle: RunHandle) -> None:

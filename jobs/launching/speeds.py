@@ -22,7 +22,7 @@ NOISE, CPU_NOISE, NOISE_RUNS = 0.02, 0.05, 4
 # The rate of processes that share the cores of a node grows with this power of their number:
 # middle and standard deviation before anything was measured. 0 is a process that uses all cores
 # well, 1 one that uses a single core.
-SHARING, SHARING_SPREAD = 0.3, 0.2
+SHARING, SHARING_SPREAD = 0.3, 0.35
 _PER_RANK = re.compile(r"per[-_](rank|gpu|device|replica|worker|process)")
 
 

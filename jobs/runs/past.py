@@ -83,7 +83,10 @@ def job_key(spec: JobSpec) -> Key:
 
     image = spec.image.partition("@")[0]
     datasets = sorted(each.dataset.name for each in spec.inputs.values())
-    parts = [spec.name, image, spec.launcher, *_without_epochs(spec.command), "\0", *datasets]
+    # Variables may set threads, or the way of an exchange.
+    variables = sorted(f"{name}={value}" for name, value in spec.env.items())
+    words = _without_epochs(spec.command)
+    parts = [spec.name, image, spec.launcher, *words, "\0", *datasets, "\0", *variables]
     return content_key(parts)
 
 
