@@ -32,7 +32,8 @@ class Pace(Struct, frozen=True, kw_only=True):
     """Seconds of a unit, of the pauses that come again, and of what came once.
 
     A pause of `pause_s` comes every `pause_every` units, the last one at `paused_at`. `start_up_s` is
-    the time from each attempt's beginning to the first place that it passed.
+    the time from each attempt's beginning to the first place that it passed, `redone_s` that of units
+    that were done in an attempt before.
     """
 
     unit_s: float
@@ -43,6 +44,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     start_up_s: float = 0.0
     warm_up_s: float = 0.0
     stalls_s: float = 0.0
+    redone_s: float = 0.0
 
     def left_s(self, done: float, total: float) -> float:
         """Seconds from `done` to `total`, pauses included."""
@@ -102,6 +104,7 @@ def pace_of(places: Sequence[Place], *, per_epoch: float | None, from_zero: bool
         start_up_s=start_up_s,
         warm_up_s=max(warm_up_s, 0.0),
         stalls_s=sum(each.excess_s(unit_s) for each in stalls),
+        redone_s=_redone(places) * unit_s,
     )
 
 
@@ -125,6 +128,12 @@ def _start_ups(places: Sequence[Place]) -> Iterator[float]:
     for begun, first in pairwise(places):
         if begun.done is None and first.done is not None:
             yield max(first.time_s - begun.time_s, 0.0)
+
+
+def _redone(places: Sequence[Place]) -> float:
+    """Add up the units that attempts fell back by."""
+    amounts = [each.done for each in places if each.done is not None]
+    return sum(max(before - after, 0.0) for before, after in pairwise(amounts))
 
 
 def _usual_unit_s(stretches: Sequence[_Stretch]) -> float:
