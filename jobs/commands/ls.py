@@ -21,7 +21,7 @@ MAX_REASON = 50
 _OF_RUNNING = ("DONE", "LEFT", "COST")
 _NUMBERS = (*_OF_RUNNING, "AGE", "TIME")
 # On a narrow terminal, the first one first.
-_GIVE_WAY = ("CLUSTER", "SIZE", "TIME", "COST")
+_GIVE_WAY = ("CLUSTER", "SIZE", "TIME", "AGE", "COST")
 
 
 def list_runs(

@@ -83,10 +83,9 @@ def pace_of(places: Sequence[Place], *, per_epoch: float | None, from_zero: bool
     start_up_s = sum(_start_ups(places))
     if not stretches:
         known = [each for each in places if each.done is not None]
-        if not from_zero or places[0].done is not None or len(known) != 1:
+        if not from_zero or len(known) != 1 or places[0].done is not None:
             return None
-        ((place, done),) = ((each, each.done or 0.0) for each in known)
-        elapsed_s = place.time_s - places[0].time_s
+        done, elapsed_s = known[0].done or 0.0, known[0].time_s - places[0].time_s
         return Pace(unit_s=elapsed_s / done) if done > 0 and elapsed_s > 0 else None
     warm_up, settled = _without_warm_up(stretches)
     unit_s = _usual_unit_s(settled)

@@ -7,6 +7,7 @@ in it: nodes while they start and idle, disks, storage, network.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -72,7 +73,7 @@ def spent(
     price = cluster.price_per_node_hour if cluster else None
     if cluster is None or not price or not attempts:
         return None
-    now = datetime.now(UTC)
+    now = datetime.fromtimestamp(time.time(), UTC)
     ran_s = sum(_run_time_s(each, now) for each in attempts)
     price_per_s = price * status.nodes / 3600
     return Spent(
