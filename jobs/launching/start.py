@@ -14,6 +14,7 @@ from jobs.contracts.spec import Environment, Plan, RunHandle, RunStatus
 from jobs.engines.base import Attended, Engine
 from jobs.host import console
 from jobs.host.console import size_text, styled
+from jobs.launching.ahead import look_ahead, progress_fields
 from jobs.launching.follow import follow
 from jobs.launching.forecast_text import forecast_pairs
 from jobs.launching.foresee import foresee, keep_forecast
@@ -32,6 +33,7 @@ from jobs.runs.outcome import (
     headline,
     next_commands,
 )
+from jobs.runs.progress import read_progress
 from jobs.stacks.cost import price_per_hour, price_text, spent, spent_text
 from jobs.stacks.prices import with_list_prices
 
@@ -157,8 +159,10 @@ def ending_fields(engine: Engine, handle: RunHandle, status: RunStatus) -> list[
     except LaunchError as error:
         console.warn(error.message)
         return []
-    figures = figures_of(read_curves(Path(handle.run_dir) / "metrics.jsonl"))
-    return [*main_figures(figures), *places]
+    run_dir = Path(handle.run_dir)
+    figures = figures_of(read_curves(run_dir / "metrics.jsonl"))
+    ahead = look_ahead(status, read_progress(run_dir), engine.environment)
+    return [*main_figures(figures), *progress_fields(status, ahead), *places]
 
 
 def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
