@@ -21,9 +21,9 @@ def forecast_pairs(found: Foreseen, spec: JobSpec, cluster: Cluster) -> list[tup
     pairs = [("forecast", _figures_text(one, found, cluster)), ("binds", _binds_text(found))]
     if more := found.twice_the_nodes:
         change = (
-            f"{more.dearer:.2g}x dearer" if more.dearer >= 1 else f"{1 / more.dearer:.2g}x cheaper"
+            f"{more.dearer:.3g}x dearer" if more.dearer >= 1 else f"{1 / more.dearer:.3g}x cheaper"
         )
-        pairs.append(("twice", f"with {2 * one.nodes} nodes: {more.faster:.2g}x faster, {change}"))
+        pairs.append(("twice", f"with {2 * one.nodes} nodes: {more.faster:.3g}x faster, {change}"))
     if one.restarts:
         kept = f", `retry.max` is {spec.retry.max}"
         pairs.append(("restarts", f"{one.restarts:.1f} expected of low-priority nodes{kept}"))
@@ -43,7 +43,7 @@ def _figures_text(one: Forecast, found: Foreseen, cluster: Cluster) -> str:
             parts.append(_band(one.cost, lambda each: money_text(each, cluster.currency)))
         hours, what = (one.gpu_hours, "GPU") if one.gpu_hours else (one.node_hours, "node")
         if hours:
-            parts.append(f"{hours.middle:.2g} {what}-hours")
+            parts.append(f"{_number(hours.middle)} {what}-hours")
     return ", ".join(parts)
 
 

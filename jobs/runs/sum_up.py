@@ -6,39 +6,24 @@ Whatever a program wrote there may be wrong: a figure that cannot be is left out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from jobs.contracts.spec import Cluster, JobSpec, RunState
-from jobs.host.untrusted import parse_json, read_small
 from jobs.runs.checkpoints import whole_checkpoints
+from jobs.runs.metrics import Curve, read_curves
 from jobs.runs.outcome import attempts_of, parse_time
 from jobs.runs.past import PastRun, Unit, epochs_of, job_key
+from jobs.runs.progress import Progress, read_progress
 from jobs.runs.report import number_of, read_summary
 from jobs.runs.store import RunEvent
 
-MOST_BYTES = 64 << 20
 MOST = 1e15
 RATES = ("samples_per_s", "images_per_s")
 SAMPLES = ("train_samples", "train_images")
-LEAST_MEASURED_S = 1.0
-
-
-class _Line(Struct, frozen=True):
-    """A line of metrics; the fields of anything else are wrong in type."""
-
-    ts: str
-    name: str
-    value: float | None = None
-    split: str = ""
-    step: float | None = None
-    epoch: float | None = None
 
 
 class _Pace(Struct, frozen=True, kw_only=True):
@@ -54,12 +39,13 @@ def sum_up(
 ) -> PastRun:
     """Sum up a run that is over; one that tells no rate is a row without one."""
     summary = read_summary(run_dir / "summary.json")
-    lines = _read_lines(run_dir)
     epochs = _number(summary, "epochs") or epochs_of(spec.command)
-    pace = _pace(summary, lines, epochs)
+    progress = read_progress(run_dir)
+    pace = _pace(summary, read_curves(run_dir / "metrics.jsonl"), progress, epochs)
     if pace is None:
         return PastRun(run=run)
-    evaluation_s, num_evaluations = _evaluations(lines, pace, epochs)
+    pauses = progress.pace if progress is not None else None
+    evaluation_s, num_evaluations = (pauses.pause_s, pauses.num_pauses) if pauses else (0.0, 0)
     prepare_s, ran_s = _times(run, events)
     is_whole = ran_s is not None and spec.resume is None and events[-1].state is RunState.COMPLETED
     total = pace.total if is_whole else None
@@ -96,50 +82,27 @@ def sum_up(
         return PastRun(run=run)
 
 
-def _pace(summary: dict[str, Any], lines: Sequence[_Line], epochs: float | None) -> _Pace | None:
-    """Find the rate: told by the program, else from the times of its metrics."""
-    told = [each.value for each in lines if each.name in RATES and each.split in ("", "train")]
-    rate = next((found for name in RATES if (found := _number(summary, name))), None)
-    rate = rate or next((each for each in reversed(told) if each and 0 < each <= MOST), None)
-    if rate is not None:
-        samples = next((found for name in SAMPLES if (found := _number(summary, name))), None)
-        return _Pace(
-            unit="sample", rate=rate, total=samples * epochs if samples and epochs else None
-        )
-    return _timed(lines, "step") or _timed(lines, "epoch")
-
-
-def _timed(lines: Sequence[_Line], unit: Unit) -> _Pace | None:
-    """Take the rate from the first to the last metric that names a step (or epoch) and a time."""
-    placed = [(each.step if unit == "step" else each.epoch, _seconds(each.ts)) for each in lines]
-    whole = [(at, time_s) for at, time_s in placed if at is not None and time_s is not None]
-    if len(whole) < 2:
+def _pace(
+    summary: dict[str, Any],
+    curves: Sequence[Curve],
+    progress: Progress | None,
+    epochs: float | None,
+) -> _Pace | None:
+    """Find the rate: told by the program, else from how far it was at which time."""
+    told = [each.last[1] for each in curves if each.name in RATES and each.split in ("", "train")]
+    rates = [_number(summary, name) for name in RATES]
+    rate = next((each for each in [*rates, *told] if each and 0 < each <= MOST), None)
+    per_epoch = next((found for name in SAMPLES if (found := _number(summary, name))), None)
+    samples = per_epoch * epochs if per_epoch and epochs else None
+    if progress is not None:
+        rate = rate or progress.samples_per_s
+        samples = samples or progress.samples_total or progress.samples_done
+    if rate:
+        return _Pace(unit="sample", rate=rate, total=samples or None)
+    if progress is None or progress.pace is None or progress.pace.unit_s <= 0:
         return None
-    (first, began_s), (last, ended_s) = whole[0], whole[-1]
-    if ended_s - began_s < LEAST_MEASURED_S or last <= first:
-        return None
-    return _Pace(unit=unit, rate=(last - first) / (ended_s - began_s), total=last)
-
-
-def _evaluations(lines: Sequence[_Line], pace: _Pace, epochs: float | None) -> tuple[float, int]:
-    """Compute what lies between two epochs beside training, and how often.
-
-    Metrics of another split than `train` mark the ends of epochs.
-    """
-    ends: dict[float, float] = {}
-    for each in lines:
-        time_s = _seconds(each.ts)
-        is_end = each.split not in ("", "train") and each.epoch is not None and time_s is not None
-        if is_end and each.epoch is not None and time_s is not None:
-            ends.setdefault(each.epoch, time_s)
-    periods = [
-        (later_s - earlier_s) / (later - earlier)
-        for (earlier, earlier_s), (later, later_s) in pairwise(sorted(ends.items()))
-    ]
-    if not periods or not pace.total or not epochs or pace.unit != "sample":
-        return 0.0, 0
-    spare_s = fmean(periods) - pace.total / epochs / pace.rate
-    return max(spare_s, 0.0), round(epochs)
+    done = progress.total or progress.done or None
+    return _Pace(unit=progress.unit, rate=1 / progress.pace.unit_s, total=done)
 
 
 def _times(run: str, events: Sequence[RunEvent]) -> tuple[float | None, float | None]:
@@ -155,27 +118,6 @@ def _times(run: str, events: Sequence[RunEvent]) -> tuple[float | None, float | 
     return (None, None) if is_odd else (prepare_s, ran_s)
 
 
-def _read_lines(run_dir: Path) -> list[_Line]:
-    try:
-        content = read_small(run_dir / "metrics.jsonl", MOST_BYTES)
-    except OSError:
-        return []
-    found: list[_Line] = []
-    for line in content.splitlines():
-        try:
-            found.append(parse_json(line, _Line))
-        except msgspec.DecodeError:
-            continue
-    return found
-
-
 def _number(summary: dict[str, Any], name: str) -> float | None:
     value = number_of(summary.get(name))
     return value if value is not None and 0 < value <= MOST else None
-
-
-def _seconds(ts: str) -> float | None:
-    try:
-        return datetime.fromisoformat(ts).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -1,6 +1,7 @@
 """Finished runs summed up, kept and read again, whoever wrote what is read."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -52,12 +53,24 @@ def summed_up(run_dir, *, summary=None, lines=(), events=EVENTS, spec=SPEC):
     return sum_up(RUN, spec, events, run_dir, CLUSTER)
 
 
-def test_a_run_is_summed_up_by_its_summary_and_the_times_of_its_epochs(tmp_path):
-    # An epoch of 2,000 samples at 50/s takes 40 s, from one end to the next 45 s.
-    ends = [line(40 + 60 + 45 * each, epoch=each + 1, step=20, split="test") for each in range(3)]
-    found = summed_up(
-        tmp_path, summary=SUMMARY | {"parameters": 25e6, "checkpoints_saved": 4}, lines=ends
-    )
+def write_progress(run_dir, **given):
+    """60 steps of 2 s from the 60th second on, and 5 s of evaluation after each epoch of 20."""
+    began_s = BEGAN.timestamp()
+    places = [{"time_s": began_s + 40, "done": None}]
+    places += [
+        {"time_s": began_s + 60 + 2 * step + 5 * (max(step - 1, 0) // 20), "done": step}
+        for step in range(61)
+    ]
+    lines = "".join(f"{json.dumps(each)}\n" for each in places)
+    (run_dir / "progress-history.jsonl").write_text(lines)
+    told = {"done": 60, "total": 60, "unit": "step", "units_per_epoch": 20}
+    (run_dir / "progress.json").write_text(json.dumps(told | given))
+    os.utime(run_dir / "progress.json", (began_s + 190, began_s + 190))
+
+
+def test_a_run_is_summed_up_by_its_summary_and_its_progress(tmp_path):
+    write_progress(tmp_path)
+    found = summed_up(tmp_path, summary=SUMMARY | {"parameters": 25e6, "checkpoints_saved": 4})
     assert found == PastRun(
         run=RUN,
         key=KEY,
@@ -71,11 +84,20 @@ def test_a_run_is_summed_up_by_its_summary_and_the_times_of_its_epochs(tmp_path)
         batch=100.0,
         parameters=25e6,
         prepare_s=30.0,
-        start_s=65.0,  # 200 less 120 of training and three times 5
+        start_s=70.0,  # 200 less 120 of training and twice 5
         evaluation_s=5.0,
-        num_evaluations=3,
+        num_evaluations=2,
         checkpoint_every_s=50.0,
     )
+
+
+def test_a_script_that_writes_its_progress_alone_is_summed_up(tmp_path):
+    write_progress(tmp_path, samples_per_unit=100)
+    found = summed_up(tmp_path)
+    assert (found.unit, found.rate, found.total) == ("sample", pytest.approx(50, rel=0.01), 6000)
+    write_progress(tmp_path)
+    found = summed_up(tmp_path)
+    assert (found.unit, found.rate, found.total) == ("step", pytest.approx(0.5, rel=0.01), 60)
 
 
 def test_a_rate_of_the_metrics_counts_where_there_is_no_summary(tmp_path):
