@@ -5,7 +5,7 @@ Each run on Azure leaves a line in the container `runs`, as the blob `past-runs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -79,7 +79,10 @@ def remember(engine: Engine, handle: RunHandle) -> None:
 def _ended(engine: Engine, newest: int) -> Iterator[PastRun]:
     store = engine.store
     known = {each.run for each in read_past_runs(store.workspace)}
-    for name in islice(store.names(), newest):
+    names: Sequence[str] = ()
+    with suppress(LaunchError):  # a folder that cannot be read; what starts a run says so
+        names = store.names()
+    for name in names[:newest]:
         if name in known:
             continue
         handle = store.handle(name)
