@@ -159,7 +159,7 @@ def test_what_is_no_pipe_of_torchs_gets_no_byte(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "another one"
 
 
-def test_metrics_and_checkpoints_are_signs_of_life(tmp_path: Path) -> None:
+def test_metrics_progress_and_checkpoints_are_signs_of_life(tmp_path: Path) -> None:
     (tmp_path / "ranks").mkdir()
     saved = tmp_path / "saved" / "step-1"
     saved.mkdir(parents=True)
@@ -170,6 +170,10 @@ def test_metrics_and_checkpoints_are_signs_of_life(tmp_path: Path) -> None:
     assert before_s >= 0.2
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     assert node.silence() < before_s
+    time.sleep(0.2)
+    before_s = node.silence()
+    (tmp_path / "progress.json").write_text("{}\n")
+    assert 0.2 <= before_s > node.silence()
     (saved / "weights").write_bytes(b"1")
     os.utime(saved / "weights", (time.time() - 50, time.time() - 50))
     assert 45 < node.checkpoint_age() < 1000
