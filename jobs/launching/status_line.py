@@ -89,7 +89,7 @@ class StatusLine:
             self.update()
 
     def _draw(self) -> None:
-        if self._moves and self._text and not self._is_over.is_set():
+        if self._moves and self._text:
             line = styled(shortened(masked(self._text), _width(self._stream) - 1), "dim")
             self._write(f"{_CLEAR}{line}\r")
 

@@ -30,13 +30,14 @@ def test_progress_bar_is_a_sign_of_life_and_shown_about_once_a_second(gangs: Gan
     assert 2 <= len(texts) <= 6, texts
 
 
-def test_byte_of_a_checkpoint_is_a_sign_of_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["checkpoints/step-1/deeper/weights.part", "progress.json"])
+def test_byte_of_a_checkpoint_or_of_the_progress_is_a_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     now_s = [time.monotonic()]
     monkeypatch.setattr("jobs.engines.local.heartbeat.time.monotonic", lambda: now_s[0])
-    file = tmp_path / "checkpoints" / "step-1" / "deeper" / "weights.part"
-    file.parent.mkdir(parents=True)
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
     activity = Activity(tmp_path, 1, limit_s=60)
     for _ in range(2):
         now_s[0] += 61

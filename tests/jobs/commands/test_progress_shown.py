@@ -110,7 +110,7 @@ def test_80_columns_hold_share_time_left_and_cost(launching, on, monkeypatch):
     monkeypatch.setattr(console, "terminal_width", lambda: 80)
     lines = launching.type("ls").out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["RUN", "NAME", "STATE", "DONE", "LEFT", "COST"]
+    assert lines[0].split() == ["RUN", "NAME", "STATE", "DONE", "LEFT", "COST", "AGE"]
     assert "running  36 %  2 min 40 s  1.00 of 2.60 USD" in lines[1]
 
 

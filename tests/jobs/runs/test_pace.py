@@ -188,6 +188,13 @@ def test_little_history_gives_a_pace_or_none(places, from_zero, unit_s):
     assert (None if pace is None else pace.unit_s) == unit_s
 
 
+def test_slow_first_units_of_an_attempt_are_its_warm_up():
+    first = [(0, None), (10, 0), (28, 10), (38, 20), (48, 30), (58, 40)]
+    again = [(70, None), (80, 40), (100, 50), (110, 60), (120, 70)]
+    pace = pace_of(at(*first, *again), per_epoch=None, from_zero=True)
+    assert pace == Pace(unit_s=1.0, start_up_s=20.0, warm_up_s=18.0)
+
+
 def test_work_that_is_done_again_is_added_up():
     places = at((0, None), (10, 10), (20, 20), (30, None), (40, 15), (45, 20), (50, 25))
     pace = pace_of(places, per_epoch=None, from_zero=True)

@@ -97,12 +97,14 @@ def test_what_cannot_be_is_no_progress(tmp_path, text):
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device", "link to nowhere", "huge"])
 def test_what_is_no_small_file_is_not_read(tmp_path, kind):
+    writers = []
     for name in ("progress.json", "progress-history.jsonl", "metrics.jsonl"):
         path = tmp_path / name
         if kind == "folder":
             path.mkdir()
         elif kind == "pipe":
             os.mkfifo(path)
+            writers.append(os.open(path, os.O_RDWR))  # one that writes nothing
         elif kind == "device":
             path.symlink_to("/dev/zero")
         elif kind == "huge":
@@ -111,6 +113,8 @@ def test_what_is_no_small_file_is_not_read(tmp_path, kind):
         else:
             path.symlink_to("nothing")
     assert read_progress(tmp_path) is None
+    for each in writers:
+        os.close(each)
 
 
 @pytest.mark.parametrize("total", [0, -5, 4, None, 1e300])
