@@ -14,7 +14,7 @@ from jobs.host import console
 from jobs.jobfile import keras_names, script, yaml_tree
 from jobs.launching import start
 from jobs.rank import hang, log, main, mask, memory, node, uploads
-from jobs.runs import charts, store
+from jobs.runs import charts, past, store
 from jobs.stacks import doctor
 from tests.documents.promises.sentences import NoPromise, Promise, promise
 from tests.documents.promises.units import (
@@ -139,6 +139,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("States are `{} {} {} {} {} {} {} {}`;", *spec.RunState),
     ),
     "docs/run-directory.md": (
+        promise("one line a run that is over, of the newest {}:", past.MOST_RUNS),
         promise("is the microsecond in base {}.", len(store._DIGITS)),
         promise("is kept about once {} second", a(log.SHOW_EVERY_S)),
         promise("a line of more than {} MiB is broken", mib(log.LONGEST_LINE)),
