@@ -12,7 +12,7 @@ from typing import Any
 PROGRESS, HISTORY = "progress.json", "progress-history.jsonl"
 MOST_BYTES = 1 << 16
 LOOK_EVERY_S = 1.0
-# About a hundred places a doubling of the time: a month has no more than some thousand.
+# Some 70 places each time that the attempt's time doubles: a month has about a thousand.
 LEAST_GAP_S, LEAST_PART = 2.0, 0.01
 
 

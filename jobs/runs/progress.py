@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from jobs.host.untrusted import parse_json, read_small
+from jobs.rank.places import HISTORY, MOST_BYTES, PROGRESS
 from jobs.runs.pace import Pace, Place, pace_of
 
-PROGRESS, HISTORY, METRICS = "progress.json", "progress-history.jsonl", "metrics.jsonl"
-# The rank's program writes about a thousand places at most (jobs/rank/places.py).
-MOST_PROGRESS_BYTES, MOST_HISTORY_BYTES = 1 << 16, 1 << 20
+METRICS = "metrics.jsonl"
+MOST_HISTORY_BYTES = 1 << 20
 # Of a long metrics file its beginning and its end tell the pace.
 _METRICS_BYTES = 1 << 16
 _MOST = 1e15
@@ -96,7 +96,7 @@ def read_progress(run_dir: Path) -> Progress | None:
 def _from_file(run_dir: Path) -> Progress | None:
     path = run_dir / PROGRESS
     try:
-        told = parse_json(read_small(path, MOST_PROGRESS_BYTES), _File)
+        told = parse_json(read_small(path, MOST_BYTES), _File)
         changed_s = path.stat().st_mtime
     except (OSError, msgspec.DecodeError):
         return None

@@ -21,9 +21,10 @@ from jobs.host.files import write_file
 from jobs.host.parallel import parallel
 from jobs.host.private import make_folder
 from jobs.host.untrusted import TooLong, parse_json, read_bounded
+from jobs.rank.places import HISTORY, MOST_BYTES, PROGRESS
 from jobs.runs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
 from jobs.runs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
-from jobs.runs.progress import HISTORY, METRICS, MOST_HISTORY_BYTES, MOST_PROGRESS_BYTES, PROGRESS
+from jobs.runs.progress import METRICS, MOST_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from jobs.blobs.store import Blob, BlobStore
@@ -34,7 +35,7 @@ _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 _RECORD = re.compile(r"[0-9]{5}\.json")
 _LONGEST_RECORD, _MOST_RECORDS = 1 << 20, 4096
 _LONGEST_FIGURES, _LONGEST_MANIFEST = 64 << 20, 16 << 20
-_PROGRESS = {PROGRESS: MOST_PROGRESS_BYTES, HISTORY: MOST_HISTORY_BYTES}
+_PROGRESS = {PROGRESS: MOST_BYTES, HISTORY: MOST_HISTORY_BYTES}
 _FIGURES = {METRICS: _LONGEST_FIGURES, "summary.json": _LONGEST_FIGURES, **_PROGRESS}
 _FOLDER = re.compile(r"([^/]+)/(.+)")
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.host.processes import Glance, Process, descendants, glance, read_table
+from jobs.rank.places import PROGRESS
 from jobs.runs.failure import RankReport, Sign
-from jobs.runs.progress import PROGRESS
 
 CPU_SAMPLE_S = 0.3
 STOPPED = ("T", "t")

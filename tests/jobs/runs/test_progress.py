@@ -6,8 +6,9 @@ import os
 import msgspec
 import pytest
 
+from jobs.rank.places import MOST_BYTES
 from jobs.runs.pace import Place
-from jobs.runs.progress import MOST_HISTORY_BYTES, MOST_PROGRESS_BYTES, read_history, read_progress
+from jobs.runs.progress import MOST_HISTORY_BYTES, read_history, read_progress
 
 
 def told(run_dir, text, *, changed_s=1000.0):
@@ -86,7 +87,7 @@ def test_one_place_is_enough_for_a_run_that_began_with_nothing(tmp_path, resume)
         '{"done": 5, "unit": "batch"}',
         '{"done": 5, "total": "all"}',
         "[" * 30_000,
-        '{"done": 5, "x": "' + "x" * MOST_PROGRESS_BYTES + '"}',
+        '{"done": 5, "x": "' + "x" * MOST_BYTES + '"}',
         "\udce9",
     ],
 )
