@@ -381,7 +381,7 @@ def test_the_choice_is_that_of_looking_at_all(seed):
     assert (found.nearest is None) == (expected is not None)
 
 
-def test_the_random_choices_are_of_both_kinds():
+def test_a_choice_goes_by_the_slow_and_dear_ends():
     found = [layout("a", 1, 10, 10)]
     assert choose(found, deadline_s=12.5).chosen == found[0]
     assert choose(found, deadline_s=12.4).chosen is None
