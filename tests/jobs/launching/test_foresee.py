@@ -188,7 +188,7 @@ def test_the_text_names_figures_bands_limit_and_source():
     assert list(pairs) == ["forecast", "binds", "twice", "known by"]
     assert pairs["forecast"].startswith("1,002 (935 to 1,072) samples/s, 2 h 4 min (")
     assert ", 24.96 USD (" in pairs["forecast"]
-    assert pairs["forecast"].endswith("), 8.3 GPU-hours")
+    assert pairs["forecast"].endswith("), 8.32 GPU-hours")
     assert pairs["twice"].startswith("with 2 nodes: 1.")
     assert pairs["known by"] == f"1 run of this job, the newest {RUN.format(1)}"
 
