@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from jobs.commands import completers
+from jobs.commands.quantities import amount, seconds
 
 Job = Annotated[
     str,
@@ -60,6 +61,26 @@ Overrides = Annotated[
         metavar="KEY=VALUE",
         help="Override a key of the job file, e.g. args.epochs=1. May be repeated.",
         autocompletion=completers.job_keys,
+    ),
+]
+
+# What nodes and cluster are chosen by.
+Deadline = Annotated[
+    float | None,
+    typer.Option(
+        "--deadline",
+        metavar="TIME",
+        parser=seconds,
+        help="Choose the cheapest cluster and nodes that end within this time, e.g. 6h.",
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        metavar="AMOUNT",
+        parser=amount,
+        help="Choose cluster and nodes that cost at most this, in the cluster's currency.",
     ),
 ]
 

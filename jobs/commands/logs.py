@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
 
@@ -71,6 +72,7 @@ def logs(
         write_lines,
     )
     from jobs.launching.start import detached, say_summary
+    from jobs.launching.status_line import status_line
     from jobs.runs.logs import parse_pattern, parse_ranks, since_time
     from jobs.runs.outcome import exit_code
 
@@ -89,8 +91,7 @@ def logs(
     ranks = parse_ranks(rank, num_logs) if rank is not None else None
     words = options.stack_words(stack, env)
     try:
-        if follow:
-            wait_until_started(engine, handle)
+        started = wait_until_started(engine, handle) if follow else status
         # Who reads how a run ended does not start it again.
         is_on = not status.state.is_terminal()
         so_far = partial(engine.logs, follow=False)
@@ -100,7 +101,9 @@ def logs(
             for line in lines:
                 console.out(msgspec.json.encode(line).decode())
         else:
-            write_lines(lines, num_logs, has_times=times)
+            below = status_line(engine, handle, started) if is_on and follow else nullcontext()
+            with below as line:
+                write_lines(lines, num_logs, has_times=times, line=line)
         if not follow:
             if is_on:
                 console.say(f"{status.id} is {status.state.value}; -f goes on reading")

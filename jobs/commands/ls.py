@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +13,15 @@ from jobs.commands.usage import make_app
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import RunStatus
+    from jobs.contracts.spec import Environment, RunStatus
     from jobs.engines.base import Runs
+    from jobs.launching.ahead import Ahead
 
 MAX_REASON = 50
+_OF_RUNNING = ("DONE", "LEFT", "COST")
+_NUMBERS = (*_OF_RUNNING, "AGE", "TIME")
+# On a narrow terminal, the first one first.
+_GIVE_WAY = ("CLUSTER", "SIZE", "TIME", "AGE", "COST")
 
 
 def list_runs(
@@ -45,34 +50,75 @@ def list_runs(
     A terminal shows short ids, which every command takes; a file, a pipe and --json get whole ones.
     """
     selection = selection_options.read_selection(name, experiment, tag, state, since)
-    store = options.open_store(options.open_environment(stack, env))
+    environment = options.open_environment(stack, env)
+    store = options.open_store(environment)
     # One more than is shown tells whether there are more.
     runs = store.list(None if every else limit + 1, selection)
     shown = runs if every else runs[:limit]
+    ahead = _look_ahead(shown, store, environment)
     if json:
-        console.out_json(shown)
+        console.out_json([_as_json(run, ahead) for run in shown])
         return
     if not runs:
         is_any = selection.is_empty
         console.say("no run yet; launch run digits" if is_any else "no run matches")
         return
-    console.out(_table(shown, store))
+    console.out(_table(shown, store, ahead))
     if len(shown) < len(runs):
         console.say(f"the newest {limit}; --all shows every run")
 
 
-def _table(runs: Sequence[RunStatus], store: Runs) -> str:
+def _look_ahead(
+    runs: Sequence[RunStatus], store: Runs, environment: Environment
+) -> dict[str, Ahead]:
+    """Look ahead for the runs that are on, by id; those of a store out of reach are left out."""
+    on = [run for run in runs if run.state.value == "running"]
+    if not on:
+        return {}
+    from functools import partial
+
+    from jobs.contracts.errors import LaunchError
+    from jobs.host.parallel import parallel
+    from jobs.launching.ahead import look_at
+    from jobs.stacks.prices import with_list_prices
+
+    look = partial(look_at, store, environment=with_list_prices(environment))
+    try:
+        return dict(zip([run.id for run in on], parallel(look, on), strict=True))
+    except LaunchError as error:
+        console.warn(f"without progress: {error.message}")
+        return {}
+
+
+def _as_json(run: RunStatus, ahead: Mapping[str, Ahead]) -> dict[str, Any]:
+    import msgspec
+
+    found = ahead.get(run.id)
+    progress, cost = (found.progress, found.cost) if found else (None, None)
+    return {**msgspec.to_builtins(run), "progress": progress, "cost": cost}
+
+
+def _table(runs: Sequence[RunStatus], store: Runs, ahead: Mapping[str, Ahead]) -> str:
     from jobs.runs.selection import shown_ids
 
     now_s = time.time()
     ids = shown_ids([run.id for run in runs], store)
-    header = ["RUN", "NAME", "STATE", "SIZE", "CLUSTER", "AGE", "TIME", "REASON"]
-    rows = [_row(run, ids[run.id], now_s) for run in runs]
-    gives_way = [header.index(each) for each in ("CLUSTER", "SIZE", "TIME")]
-    return console.table(header, rows, right=(5, 6), gives_way=gives_way)
+    header = ["RUN", "NAME", "STATE", "DONE", "LEFT", "COST", "SIZE", "CLUSTER", "AGE", "TIME"]
+    header.append("REASON")
+    rows = [_row(run, ids[run.id], now_s, ahead.get(run.id)) for run in runs]
+    # Of runs that are over, or tell nothing, these say nothing.
+    told = [at for at in range(len(header)) if header[at] not in _OF_RUNNING or _has(rows, at)]
+    header, rows = [header[at] for at in told], [[row[at] for at in told] for row in rows]
+    right = [at for at, name in enumerate(header) if name in _NUMBERS]
+    gives_way = [header.index(each) for each in _GIVE_WAY if each in header]
+    return console.table(header, rows, right=right, gives_way=gives_way)
 
 
-def _row(run: RunStatus, shown_id: str, now_s: float) -> list[str]:
+def _has(rows: Sequence[Sequence[str]], at: int) -> bool:
+    return any(row[at] for row in rows)
+
+
+def _row(run: RunStatus, shown_id: str, now_s: float, ahead: Ahead | None) -> list[str]:
     from jobs.runs.outcome import COLOURS, parse_time
 
     age_s = max(now_s - parse_time(run.created).timestamp(), 0)
@@ -80,12 +126,24 @@ def _row(run: RunStatus, shown_id: str, now_s: float) -> list[str]:
         shown_id,
         run.name,
         console.styled(run.state.value, COLOURS[run.state]),
+        *_ahead_cells(ahead),
         f"{run.nodes}x{run.world_size // run.nodes}",
         run.cluster,
         " ".join(console.duration_text(age_s).split()[:2]),  # the larger unit will do
         _time_text(run, now_s),
         _shortened(run.reason or ""),
     ]
+
+
+def _ahead_cells(ahead: Ahead | None) -> list[str]:
+    if ahead is None:
+        return ["", "", ""]
+    from jobs.launching.ahead import cost_text
+    from jobs.runs.outlook import left_text, share_text
+
+    view = ahead.progress
+    cost = "" if ahead.cost is None else cost_text(ahead.cost)
+    return ["", "", cost] if view is None else [share_text(view), left_text(view), cost]
 
 
 def _time_text(run: RunStatus, now_s: float) -> str:

@@ -16,6 +16,8 @@ def plan(
     cluster: job_options.ClusterName = None,
     priority: job_options.Priority = None,
     overrides: job_options.Overrides = None,
+    deadline: job_options.Deadline = None,
+    budget: job_options.Budget = None,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
@@ -23,28 +25,39 @@ def plan(
     """Show what `launch run` would start.
 
     --json prints the exact request and the settings that the nodes read from it. A reason for which
-    `launch run` would refuse the job is a warning here, and a note in the JSON.
+    `launch run` would refuse the job is a warning here, and a note in the JSON. Runs before of the same
+    job tell how long this one takes and what it costs; with --deadline or --budget they choose its size.
     """
     import msgspec
 
-    from jobs.jobfile.read import load_job
+    from jobs.commands.planning import Asked, plan_asked
+    from jobs.launching.forecast_text import forecast_pairs
+    from jobs.launching.foresee import ForeseenPlan, foresee
+    from jobs.launching.known_runs import past_runs
     from jobs.launching.plan import (
         listing_text,
         measure_code,
         missing_notes,
-        plan_job,
         plan_text,
         secret_folders,
     )
 
-    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
-    loaded = load_job(job, overrides or (), values, arguments or ())
-    for sentence in loaded.sentences:
-        console.say(sentence)
-    environment = options.open_priced(stack, env)
-    engine = options.open_engine(environment)
-    planned = plan_job(loaded, engine)
-    missing = missing_notes(planned.spec, engine, secret_folders(loaded.folder))
+    found = plan_asked(
+        Asked(
+            job=job,
+            arguments=arguments or (),
+            overrides=overrides or (),
+            values=job_options.job_values(nodes, processes_per_node, cluster, priority),
+            deadline_s=deadline,
+            budget=budget,
+            stack=stack,
+            env=env,
+        )
+    )
+    planned, engine = found.plan, found.engine
+    environment = engine.environment
+    missing = missing_notes(planned.spec, engine, secret_folders(found.folder))
+    foreseen = foresee(planned.spec, environment, past_runs(engine))
     listing = engine.code_listing(planned)
     code = measure_code(planned, engine)
     if json:
@@ -53,9 +66,11 @@ def plan(
         request = msgspec.json.decode(planned.request, type=dict[str, msgspec.Raw]) | more
         told = msgspec.Raw(msgspec.json.encode(request))
         notes = (*planned.notes, *missing)
-        console.out_json(msgspec.structs.replace(planned, request=told, notes=notes))
+        shown = msgspec.structs.replace(planned, request=told, notes=notes)
+        console.out_json(ForeseenPlan(**msgspec.structs.asdict(shown), foreseen=foreseen))
         return
-    console.out(plan_text(planned, environment, code))
+    forecast = forecast_pairs(foreseen, planned.spec, environment.clusters[planned.spec.cluster])
+    console.out(plan_text(planned, environment, code, forecast))
     if listing is not None:
         console.out(listing_text(listing))
     for note in missing:

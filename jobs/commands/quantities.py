@@ -1,10 +1,12 @@
-"""Parse the quantities of options: whole numbers, sizes and rates."""
+"""Parse the quantities of options: whole numbers, amounts, sizes and rates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import typer
+
+MOST_MONEY = 1e9
 
 
 def whole_number(at_least: int) -> Callable[[str | int], int]:
@@ -44,6 +46,19 @@ def bytes_per_s(text: str) -> int:
         message = f"invalid rate `{text}`: type bytes per second, e.g. 500k or 20M"
         raise typer.BadParameter(message)
     return rate
+
+
+def amount(given: str | float) -> float:
+    """Parse an amount of money: 200, 12.50."""
+    text = str(given)  # typer parses defaults, too
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MOST_MONEY:
+        message = f"`{text[:60]}` is not a positive amount, e.g. 12.50"
+        raise typer.BadParameter(message)
+    return value
 
 
 def seconds(given: str | float) -> float:

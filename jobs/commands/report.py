@@ -13,8 +13,9 @@ from jobs.contracts.errors import LaunchError
 from jobs.host import console
 
 if TYPE_CHECKING:
-    from jobs.contracts.spec import RunHandle, RunRecord
+    from jobs.contracts.spec import Environment, RunHandle, RunRecord
     from jobs.engines.base import Runs
+    from jobs.runs.beside_forecast import BesideForecast
     from jobs.runs.report import RunReport
 
 
@@ -44,8 +45,10 @@ def report(
     """Show the final figures of runs and draw their curves.
 
     The main figure comes first: the one that the program declares, else a validation accuracy
-    or loss. Runs that are compared are labelled by how they differ.
+    or loss. Runs that are compared are labelled by how they differ. Where a forecast was kept with
+    a run, it is shown beside what came of it.
     """
+    from jobs.runs.beside_forecast import comparison_text
     from jobs.runs.charts import check_format, draw_report, left_out
     from jobs.runs.report import as_json
     from jobs.runs.report_text import remarks, report_table
@@ -53,7 +56,8 @@ def report(
 
     if output is not None:
         check_format(output)
-    store = options.open_store(options.open_environment(stack, env))
+    environment = options.open_priced(stack, env)
+    store = options.open_store(environment)
     # A dict, since `last` and an id may be the same run.
     found = {handle.id: handle for handle in map(store.find, runs or ["last"])}
     handles = list(found.values())
@@ -63,18 +67,56 @@ def report(
         name = "report.png" if len(reports) == 1 else "comparison.png"
         picture = output or Path(reports[0].status.run_dir, name)
         draw_report(reports, picture)
+    beside = [_beside_forecast(each, store, environment) for each in reports]
     if json:
         shown = None if picture is None else str(picture.absolute())
-        console.out_json({"picture": shown, "runs": [as_json(each) for each in reports]})
+        told = [
+            {**as_json(each), "forecast": compared}
+            for each, compared in zip(reports, beside, strict=True)
+        ]
+        console.out_json({"picture": shown, "runs": told})
         return
     ids = shown_ids([each.status.id for each in reports], store)
     console.out(report_table(reports, ids))
+    for each, compared in zip(reports, beside, strict=True):
+        if compared is not None:
+            cluster = environment.clusters.get(each.status.cluster)
+            title = f"{ids[each.status.id]}: " if reports[1:] else ""
+            text = comparison_text(compared, cluster.currency if cluster else None)
+            console.out(f"\n{title}{text}")
     for remark in remarks(reports):
         console.say(remark)
     if picture is not None:
         console.say(f"\ncurves: {picture}")
         if names := left_out(reports):
             console.say(f"without {', '.join(names)}, which --json has")
+
+
+def _beside_forecast(
+    report: RunReport, store: Runs, environment: Environment
+) -> BesideForecast | None:
+    """Compare a run with its forecast; None where none was kept, or the run is not over."""
+    from jobs.runs.beside_forecast import beside_forecast
+    from jobs.runs.forecast_file import read_forecast
+    from jobs.runs.outcome import attempts_of
+    from jobs.runs.progress import read_progress
+    from jobs.stacks.cost import spent
+
+    status = report.status
+    run_dir = Path(status.run_dir)
+    forecast = read_forecast(run_dir)
+    if forecast is None:
+        return None
+    attempts = attempts_of(status.id, store.events(store.handle(status.id)))
+    cost = spent(status, attempts, environment)
+    return beside_forecast(
+        forecast,
+        status,
+        attempts,
+        read_progress(run_dir),
+        samples_per_s=report.figures.images_per_s,
+        cost=None if cost is None else cost.amount,
+    )
 
 
 def _read_each(store: Runs, handles: list[RunHandle]) -> list[RunReport]:

@@ -8,7 +8,6 @@ import typer
 
 from jobs.commands import job_options, options
 from jobs.commands.usage import make_app
-from jobs.host import console
 
 
 def run(
@@ -20,6 +19,8 @@ def run(
     cluster: job_options.ClusterName = None,
     priority: job_options.Priority = None,
     overrides: job_options.Overrides = None,
+    deadline: job_options.Deadline = None,
+    budget: job_options.Budget = None,
     detach: job_options.Detach = False,
     no_fetch: job_options.NoFetch = False,
     yes: job_options.AskNothing = False,
@@ -39,8 +40,8 @@ def run(
     failed, 103 when it was cancelled.
     """
     from jobs.commands import plan
-    from jobs.jobfile.read import load_job
-    from jobs.launching.plan import plan_job, secret_folders
+    from jobs.commands.planning import Asked, plan_asked
+    from jobs.launching.plan import secret_folders
     from jobs.launching.secrets import find_secrets
     from jobs.launching.start import Wish, start
 
@@ -53,19 +54,27 @@ def run(
             cluster=cluster,
             priority=priority,
             overrides=overrides,
+            deadline=deadline,
+            budget=budget,
             json=json,
             stack=stack,
             env=env,
         )
         return 0
-    values = job_options.job_values(nodes, processes_per_node, cluster, priority)
-    loaded = load_job(job, overrides or (), values, arguments or ())
-    for sentence in loaded.sentences:
-        console.say(sentence)
-    environment = options.open_priced(stack, env)
-    engine = options.open_engine(environment)
-    planned = plan_job(loaded, engine)
-    secrets = find_secrets(planned.spec, environment, secret_folders(loaded.folder))
+    found = plan_asked(
+        Asked(
+            job=job,
+            arguments=arguments or (),
+            overrides=overrides or (),
+            values=job_options.job_values(nodes, processes_per_node, cluster, priority),
+            deadline_s=deadline,
+            budget=budget,
+            stack=stack,
+            env=env,
+        )
+    )
+    environment = found.engine.environment
+    secrets = find_secrets(found.plan.spec, environment, secret_folders(found.folder))
     stack_words = options.stack_words(stack, env)
     wish = Wish(
         detach=detach,
@@ -74,11 +83,11 @@ def run(
         json=json,
         stack=stack_words,
         shown_by=[
-            *("launch", "plan", job, *job_options.job_words(values, overrides), *stack_words),
+            *("launch", "plan", job, *job_options.job_words(found.values, overrides), *stack_words),
             *(["--", *arguments] if arguments else []),
         ],
     )
-    return start(planned, secrets, engine, wish)
+    return start(found.plan, secrets, found.engine, wish)
 
 
 app = make_app({"run": run})

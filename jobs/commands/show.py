@@ -20,12 +20,14 @@ def show(
 
     The output includes the reason of a failure, checkpoints, cost and folders.
     """
+    from jobs.launching.ahead import look_ahead, progress_fields
     from jobs.runs import show_text
     from jobs.runs.ending import fetch_command, main_figures, output_places
     from jobs.runs.figures import figures_of
     from jobs.runs.metrics import read_curves
     from jobs.runs.outcome import advice, attempts_of
-    from jobs.stacks.cost import spent, spent_text
+    from jobs.runs.progress import read_progress
+    from jobs.stacks.cost import spent_text
 
     environment = options.open_priced(stack, env)
     store = options.open_store(environment)
@@ -38,7 +40,8 @@ def show(
     error, events = store.error(handle), store.events(handle)
     attempts, checkpoints = attempts_of(status.id, events), store.checkpoints(handle)
     places = store.places(handle)
-    cost = spent(status, attempts, environment)
+    ahead = look_ahead(status, read_progress(run_dir), environment, attempts)
+    cost = ahead.cost
     if json:
         told = show_text.as_json(status, record, error, ranks, figures)
         resumed = record.plan.spec.resume
@@ -48,6 +51,7 @@ def show(
             "checkpoints": found,
             "resumed_from": resumed,
             "places": dict(places),
+            "progress": ahead.progress,
             "cost": cost,
         }
         console.out_json({**told, "events": events, **more})
@@ -55,7 +59,13 @@ def show(
     words = options.stack_words(stack, env)
     costs = [("cost", spent_text(cost))] if cost else []
     made = output_places(status, dict(places), record.plan.spec.outputs)
-    told = [*main_figures(figures), *costs, *places, *(each for each in made if each not in places)]
+    told = [
+        *main_figures(figures),
+        *progress_fields(status, ahead),
+        *costs,
+        *places,
+        *(each for each in made if each not in places),
+    ]
     if made:
         told.append(fetch_command(status, words))
     console.out(show_text.status_text(status, record, error, told))

@@ -23,6 +23,7 @@ from jobs.contracts.spec import (
 )
 from jobs.datasets.records import DatasetRecord
 from jobs.runs.checkpoints import Checkpoint
+from jobs.runs.progress import Progress
 from jobs.runs.selection import Selection
 from jobs.runs.store import RunEvent
 
@@ -106,6 +107,10 @@ class Runs(Protocol):
 
     def bring(self, handle: RunHandle) -> None:
         """Download metrics, summary and ranks' records so far into the run directory."""
+        ...
+
+    def progress(self, handle: RunHandle) -> Progress | None:
+        """Read how far the run is, as far as its nodes have told; None where it does not tell."""
         ...
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:

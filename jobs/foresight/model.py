@@ -74,10 +74,10 @@ def sync_s(load: Load, constants: Constants) -> float:
     return load.step_s * (constants.sync + constants.growth * log2(load.nodes))
 
 
-def binding(load: Load, constants: Constants) -> Term:
-    """Return the term that shortens the step most where it is halved."""
+def binding(load: Load, constants: Constants) -> tuple[Term, float]:
+    """Return the term that shortens the step most where it is halved, and how much faster it is then."""
     if load.gpus == 1:
-        return Term.COMPUTE
+        return Term.COMPUTE, 2.0
     replace = msgspec.structs.replace
     exchange = Term.INSIDE if load.nodes == 1 else Term.ACROSS
     halved = {
@@ -87,7 +87,8 @@ def binding(load: Load, constants: Constants) -> Term:
             load, replace(constants, sync=constants.sync / 2, growth=constants.growth / 2)
         ),
     }
-    return min(halved, key=halved.__getitem__)
+    term = min(halved, key=halved.__getitem__)
+    return term, step_s(load, constants) / halved[term]
 
 
 def _soft_positive(x: float) -> float:

@@ -11,7 +11,7 @@ from math import exp, hypot, log, log2, sqrt
 import msgspec
 
 from jobs.foresight.fit import Posterior, fit
-from jobs.foresight.model import PRIOR, Load, binding, from_free, step_s
+from jobs.foresight.model import PRIOR, Load, Term, binding, from_free, step_s
 from jobs.foresight.rows import Prediction, Row
 
 # Of a series that tells nothing else.
@@ -63,17 +63,33 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     noise: float
 
 
+class Predictor:
+    """Predicts sizes from measured rows; each fabric is fitted once, when it is first asked for."""
+
+    def __init__(self, measured: Sequence[Row]) -> None:
+        self._measured = measured
+        self._bases = {name: _base(rows) for name, rows in _by_series(measured).items()}
+        self._fits: dict[tuple[str, str], Calibration] = {}
+
+    def predict(self, row: Row) -> Prediction:
+        """Predict a row; its series must have a measured one."""
+        return _predict(row, self._calibration(row), self._bases[row.series])
+
+    def relief(self, row: Row) -> float:
+        """Compute how much faster a row would be if the term that binds it took half its time."""
+        return _binding(row, self._calibration(row), self._bases[row.series])[1]
+
+    def _calibration(self, row: Row) -> Calibration:
+        key = _fabric(row, self._measured)
+        if key not in self._fits:
+            self._fits[key] = _calibrate(_rows_of(key, self._measured), self._bases)
+        return self._fits[key]
+
+
 def predict(measured: Sequence[Row], asked: Sequence[Row]) -> list[Prediction]:
     """Predict each row that is asked for; its series must have a measured row."""
-    bases = {name: _base(rows) for name, rows in _by_series(measured).items()}
-    known: dict[tuple[str, str], Calibration] = {}
-    found: list[Prediction] = []
-    for row in asked:
-        key = _fabric(row, measured)
-        if key not in known:
-            known[key] = _calibrate(_rows_of(key, measured), bases)
-        found.append(_predict(row, known[key], bases[row.series]))
-    return found
+    predictor = Predictor(measured)
+    return [predictor.predict(row) for row in asked]
 
 
 def _fabric(row: Row, measured: Sequence[Row]) -> tuple[str, str]:
@@ -198,9 +214,14 @@ def _predict(row: Row, calibration: Calibration, base: Base) -> Prediction:
         rate=rate,
         low=rate / exp(slower),
         high=rate * exp(faster),
-        binds=binding(_load(row, base, fitted.best, place), from_free(fitted.best)),
+        binds=_binding(row, calibration, base)[0],
         why_wide=why,
     )
+
+
+def _binding(row: Row, calibration: Calibration, base: Base) -> tuple[Term, float]:
+    best = calibration.fitted.best
+    return binding(_load(row, base, best, calibration.place), from_free(best))
 
 
 def _quantiles(values: list[tuple[float, float]], parts: tuple[float, ...]) -> list[float]:

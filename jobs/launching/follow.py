@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from jobs.contracts.errors import LaunchError
@@ -15,6 +16,7 @@ from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
 from jobs.engines.base import Attended, Engine
 from jobs.host import console
 from jobs.host.console import Style, styled
+from jobs.launching.status_line import StatusLine, status_line
 from jobs.runs.outcome import COLOURS
 
 RANK_COLOURS: tuple[Style, ...] = ("cyan", "green", "yellow", "magenta", "blue", "red")
@@ -27,7 +29,9 @@ LONGEST_PAUSE_S = 0.5
 def follow(engine: Engine, handle: RunHandle, ranks: Sequence[int] | None = None) -> RunStatus:
     """Follow the run from its present state to its end; gives its final status."""
     status = wait_until_started(engine, handle)
-    write_lines(lines_to_the_end(engine, handle, ranks), status.world_size)
+    lines = lines_to_the_end(engine, handle, ranks)
+    with status_line(engine, handle, status) as line:
+        write_lines(lines, status.world_size, line=line)
     return wait_until_over(engine, handle)
 
 
@@ -85,22 +89,33 @@ def see_through(engine: Engine, handle: RunHandle, timeout_s: float | None = Non
             return status
 
 
-def write_lines(lines: Iterable[LogLine], world_size: int, *, has_times: bool = False) -> None:
-    """Write lines to stdout, each behind its rank in brackets and in the rank's colour."""
+def write_lines(
+    lines: Iterable[LogLine],
+    world_size: int,
+    *,
+    has_times: bool = False,
+    line: StatusLine | None = None,
+) -> None:
+    """Write lines to stdout, each behind its rank in brackets and in the rank's colour.
+
+    They come above the status line, where there is one.
+    """
     width = len(str(max(world_size - 1, 0)))
     is_seen = console.is_terminal(sys.stdout)
     prefixes: dict[int, str] = {}
-    for line in lines:
-        prefix = prefixes.get(line.rank)
+    hidden = line.hidden if line is not None else nullcontext
+    for each in lines:
+        prefix = prefixes.get(each.rank)
         if prefix is None:
-            colour = RANK_COLOURS[line.rank % len(RANK_COLOURS)]
-            prefix = styled(f"[{line.rank:>{width}}]", colour, stream=sys.stdout)
-            prefixes[line.rank] = prefix
-        stamp = f" {line.ts}" if has_times else ""
-        text = line.text
+            colour = RANK_COLOURS[each.rank % len(RANK_COLOURS)]
+            prefix = styled(f"[{each.rank:>{width}}]", colour, stream=sys.stdout)
+            prefixes[each.rank] = prefix
+        stamp = f" {each.ts}" if has_times else ""
+        text = each.text
         if is_seen and len(text) > LONGEST_SEEN:
             text = f"{text[:LONGEST_SEEN]} ... ({len(text)} characters; files and pipes get all)"
-        console.out(f"{prefix}{stamp} {text}")
+        with hidden():
+            console.out(f"{prefix}{stamp} {text}")
 
 
 def state_line(status: RunStatus) -> str:

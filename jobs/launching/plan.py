@@ -175,8 +175,13 @@ def _version(environment: Environment, name: str) -> DatasetVersion:
 # --- As people read it -----------------------------------------------------------------------
 
 
-def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> str:
-    """Lay out the plan (program, place, inputs, cost) in two columns of names and values."""
+def plan_text(
+    plan: Plan,
+    environment: Environment,
+    code: Snapshot | None,
+    forecast: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Lay out the plan (program, place, inputs, cost, forecast) in two columns of names and values."""
     spec = plan.spec
     cluster = environment.clusters[spec.cluster]
     pairs = [
@@ -203,6 +208,7 @@ def plan_text(plan: Plan, environment: Environment, code: Snapshot | None) -> st
         ),
         ("priority", spec.priority if spec.priority != "normal" else ""),
         ("price", price_text(spec, cluster)),
+        *forecast,
         *[("note", note) for note in plan.notes],
     ]
     return fields([pair for pair in pairs if pair[1]])

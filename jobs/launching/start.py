@@ -14,7 +14,11 @@ from jobs.contracts.spec import Environment, Plan, RunHandle, RunStatus
 from jobs.engines.base import Attended, Engine
 from jobs.host import console
 from jobs.host.console import size_text, styled
+from jobs.launching.ahead import look_ahead, progress_fields
 from jobs.launching.follow import follow
+from jobs.launching.forecast_text import forecast_pairs
+from jobs.launching.foresee import foresee, keep_forecast
+from jobs.launching.known_runs import remember, shared_past_runs
 from jobs.launching.plan import measure_code, plan_text
 from jobs.runs.ending import main_figures, output_places
 from jobs.runs.figures import figures_of
@@ -29,6 +33,7 @@ from jobs.runs.outcome import (
     headline,
     next_commands,
 )
+from jobs.runs.progress import read_progress
 from jobs.stacks.cost import price_per_hour, price_text, spent, spent_text
 from jobs.stacks.prices import with_list_prices
 
@@ -58,17 +63,21 @@ class Wish:
 def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) -> int:
     """Show the plan, start the run and, unless detached, follow it; gives the exit code."""
     code = measure_code(plan, engine)
-    console.say(plan_text(plan, engine.environment, code))
+    environment = engine.environment
+    found = foresee(plan.spec, environment, shared_past_runs(engine, plan.spec))
+    forecast = forecast_pairs(found, plan.spec, environment.clusters[plan.spec.cluster])
+    console.say(plan_text(plan, environment, code, forecast))
     console.say()
     if isinstance(engine, Attended):
         engine.check_quota(plan)
     _ask_for_size(code, wish)
-    _ask_for_money(plan, engine.environment, wish)
+    _ask_for_money(plan, environment, wish)
     if any(each.source for each in plan.spec.inputs.values()):
         from jobs.launching.local_inputs import push_inputs
 
         plan = push_inputs(plan, engine)
     handle = engine.submit(plan, secrets)
+    keep_forecast(found, handle)
     try:
         if not wish.json:
             console.out(handle.id)
@@ -120,6 +129,8 @@ def say_summary(
         console.say(f"cost: {spent_text(cost)}")
     if told := ending_fields(engine, handle, status):
         console.say(console.fields(told))
+    if status.state.is_terminal():
+        remember(engine, handle)
     console.say()
     checkpoints = engine.store.checkpoints(handle) if status.state.is_terminal() else ()
     step = checkpoints[0].step if checkpoints else None
@@ -148,8 +159,10 @@ def ending_fields(engine: Engine, handle: RunHandle, status: RunStatus) -> list[
     except LaunchError as error:
         console.warn(error.message)
         return []
-    figures = figures_of(read_curves(Path(handle.run_dir) / "metrics.jsonl"))
-    return [*main_figures(figures), *places]
+    run_dir = Path(handle.run_dir)
+    figures = figures_of(read_curves(run_dir / "metrics.jsonl"))
+    ahead = look_ahead(status, read_progress(run_dir), engine.environment)
+    return [*main_figures(figures), *progress_fields(status, ahead), *places]
 
 
 def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:

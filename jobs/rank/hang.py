@@ -1,7 +1,7 @@
 """Ends a run of Azure ML that hangs; a process of its own on each node, as nobody watches there.
 
 A run hangs when no rank of any node has given a sign of life for `limits.hang`: no output, no line of
-metrics, no byte of a checkpoint. Where there are several nodes, each tells the others through one blob of
+metrics, no progress, no byte of a checkpoint. Where there are several nodes, each tells the others through one blob of
 the run that it lives, and that blob's age by the store's own clock decides: so all nodes end at the
 same moment. A node that cannot ask the store ends nothing.
 
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from jobs.rank.flight import WRITING_S, ask_for_records
 from jobs.rank.identity import Identity, RankError
 from jobs.rank.main import die_with_parent
+from jobs.rank.places import PROGRESS
 from jobs.rank.record import read_records
 from jobs.rank.services import Answer, Container, unreachable
 from jobs.rank.settings import Settings
@@ -119,7 +120,8 @@ class Node:
     def _look(self) -> list[int]:
         folder = f"{self._run_dir}/ranks"
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-        files = [*(f"{folder}/{name}" for name in names), f"{self._run_dir}/metrics.jsonl"]
+        told = (f"{self._run_dir}/{name}" for name in ("metrics.jsonl", PROGRESS))
+        files = [*(f"{folder}/{name}" for name in names), *told]
         return [_modified_ns(each) for each in files]
 
 

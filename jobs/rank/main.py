@@ -27,6 +27,7 @@ from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
 from jobs.rank.node import Node, Unprepared
 from jobs.rank.placeholders import Placeholders
+from jobs.rank.places import LOOK_EVERY_S, Places
 from jobs.rank.record import Ending, Record
 from jobs.rank.world import RankJob, World, map_world, rank_environment
 
@@ -57,6 +58,7 @@ class Rank:
             self._env["VIRTUAL_ENV"] = self._layer
         self._child = 0
         self._is_over = False
+        self._places: Places | None = None
         self._num_told = 0
         self._record = Record(world)
         self._oom_kills = oom_kills()
@@ -171,6 +173,8 @@ class Rank:
         self._record.child, self._record.started_s = self._child, time.monotonic()
         self._record.exited_s = self._record.output_closed_s = None
         self._save()
+        if is_last and not self._world.rank:
+            self._places = Places(self._job.run_dir)
         self._pump(output)
         # First forgotten, then reaped: from then on its id may be another's.
         self._is_over = is_last
@@ -209,7 +213,7 @@ class Rank:
         poller.register(self._wake, select.POLLIN)
         poller.register(output, select.POLLIN)
         while True:
-            for fd, _ in poller.poll(self._log.due_ms):
+            for fd, _ in poller.poll(self._due_ms()):
                 data = _read(fd)
                 if fd == self._wake:
                     continue
@@ -221,7 +225,10 @@ class Rank:
                     self._record.output_closed_s = time.monotonic()
                     self._save()
             self._try(self._log.show_progress)
-            if os.waitid(os.P_PID, self._child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            is_over = os.waitid(os.P_PID, self._child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if self._places is not None:
+                self._try(self._places.look, is_last=bool(is_over))
+            if is_over:
                 self._record.exited_s = time.monotonic()
                 self._drain(output)
                 return
@@ -236,10 +243,18 @@ class Rank:
             self._try(self._log.feed, data)
             left -= len(data)
 
-    def _try(self, step: Callable[..., T], *arguments: Any) -> T | None:
+    def _due_ms(self) -> int | None:
+        """Milliseconds until the log or the program's progress is to be looked at; None for neither."""
+        due_ms = self._log.due_ms
+        if self._places is None:
+            return due_ms
+        look_ms = round(LOOK_EVERY_S * 1000)
+        return look_ms if due_ms is None else min(due_ms, look_ms)
+
+    def _try(self, step: Callable[..., T], *arguments: Any, **options: Any) -> T | None:
         """Run a recording step: its errors are noted and do not affect the command."""
         try:
-            return step(*arguments)
+            return step(*arguments, **options)
         except Exception as error:  # noqa: BLE001 (whatever it is: the verdict is not to hang on it)
             self._log.error = f"log: {type(error).__name__}"
             return None

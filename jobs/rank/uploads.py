@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from jobs.rank.identity import STORAGE, Identity, RankError
 from jobs.rank.log import stamp
 from jobs.rank.main import die_with_parent
+from jobs.rank.places import HISTORY, PROGRESS
 from jobs.rank.services import Answer, Container, Refused, block_id, unreachable
 from jobs.rank.settings import UNREAD_METRICS, Settings
 
@@ -275,7 +276,8 @@ class Uploads:
         writer = os.urandom(8).hex()
         outputs, prefix = f"{run_dir}/outputs", f"{run}/outputs/"
         self._outputs = Tree(container, outputs, prefix, writer, attempt=attempt, node=node)
-        unread = {"metrics.jsonl": f"{run_dir}/{UNREAD_METRICS}", "summary.json": ""}
+        unread = {"metrics.jsonl": f"{run_dir}/{UNREAD_METRICS}"}
+        unread |= dict.fromkeys(("summary.json", PROGRESS, HISTORY), "")
         self._files = [
             GrowingFile(container, f"{run_dir}/{name}", f"{run}/{name}", writer, unread=mark)
             for name, mark in (unread.items() if is_main else ())

@@ -54,7 +54,7 @@ def read_report(status: RunStatus, error: RankError | None) -> RunReport:
     """Read the files that a run, over or not, has written into its run directory."""
     run_dir = Path(status.run_dir)
     curves = read_curves(run_dir / "metrics.jsonl")
-    summary = _read_summary(run_dir / "summary.json")
+    summary = read_summary(run_dir / "summary.json")
     metrics = figures_of(curves or _summed_up(summary))
     return RunReport(
         status=status,
@@ -79,7 +79,8 @@ def as_json(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _read_summary(path: Path) -> dict[str, Any]:
+def read_summary(path: Path) -> dict[str, Any]:
+    """Read a program's closing figures; none where it wrote none that can be read."""
     try:
         return read_json(path, dict[str, Any])
     except (OSError, msgspec.MsgspecError):

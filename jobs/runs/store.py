@@ -27,6 +27,7 @@ from jobs.host.untrusted import parse_json, read_json, read_small
 
 if TYPE_CHECKING:
     from jobs.runs.checkpoints import Checkpoint
+    from jobs.runs.progress import Progress
     from jobs.runs.selection import Selection
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-z]{4}")
@@ -145,6 +146,12 @@ class RunStore:
 
     def bring(self, handle: RunHandle) -> None:
         """Do nothing: a run of this machine writes into its run directory."""
+
+    def progress(self, handle: RunHandle) -> Progress | None:
+        """Read how far the run is; None where it does not tell."""
+        from jobs.runs.progress import read_progress
+
+        return read_progress(Path(handle.run_dir))
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
         """List the whole checkpoints, newest first."""

@@ -7,6 +7,7 @@ in it: nodes while they start and idle, disks, storage, network.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ def price_text(spec: JobSpec, cluster: Cluster) -> str:
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """The cost of a run so far, of all attempts on all nodes."""
+    """The cost of a run so far, of all attempts on all nodes; `at_end` where the time left is known."""
 
     amount: float
     currency: str | None
@@ -54,25 +55,35 @@ class Spent(Struct, frozen=True, kw_only=True):
     ran_s: float
     price_per_node_hour: float
     price_as_of: str | None
+    at_end: float | None = None
 
 
 def spent(
-    status: RunStatus, attempts: Sequence[AttemptBrief], environment: Environment
+    status: RunStatus,
+    attempts: Sequence[AttemptBrief],
+    environment: Environment,
+    *,
+    left_s: float | None = None,
 ) -> Spent | None:
-    """Compute the cost of a run so far; None if it is free or the price is unknown."""
+    """Compute the cost of a run so far, and at its end `left_s` from now.
+
+    None if it is free or the price is unknown.
+    """
     cluster = environment.clusters.get(status.cluster)
     price = cluster.price_per_node_hour if cluster else None
     if cluster is None or not price or not attempts:
         return None
-    now = datetime.now(UTC)
+    now = datetime.fromtimestamp(time.time(), UTC)
     ran_s = sum(_run_time_s(each, now) for each in attempts)
+    price_per_s = price * status.nodes / 3600
     return Spent(
-        amount=price * status.nodes * ran_s / 3600,
+        amount=price_per_s * ran_s,
         currency=cluster.currency,
         num_nodes=status.nodes,
         ran_s=ran_s,
         price_per_node_hour=price,
         price_as_of=cluster.price_as_of,
+        at_end=None if left_s is None else price_per_s * (ran_s + left_s),
     )
 
 
@@ -84,7 +95,15 @@ def spent_text(cost: Spent) -> str:
     nodes = count_text(cost.num_nodes, "node")
     as_of = f", {_list_price(cost.price_as_of)}" if cost.price_as_of else ""
     about = "" if _is_tiny(cost.amount) else "about "
-    return f"{about}{amount} ({nodes} x {duration_text(cost.ran_s)} at {rate}/h{as_of})"
+    at_end = "" if cost.at_end is None else f", {at_end_text(cost)}"
+    return f"{about}{amount} ({nodes} x {duration_text(cost.ran_s)} at {rate}/h{as_of}){at_end}"
+
+
+def at_end_text(cost: Spent) -> str:
+    """Write what a run is likely to have cost at its end; empty where that is not known."""
+    return (
+        "" if cost.at_end is None else f"about {money_text(cost.at_end, cost.currency)} at the end"
+    )
 
 
 def _run_time_s(attempt: AttemptBrief, now: datetime) -> float:

@@ -132,6 +132,32 @@ def test_a_job_runs_and_its_outputs_come_back(shell):
     assert (folder / "outputs" / "1.txt").read_text() == "none"
 
 
+def test_a_script_with_a_progress_file_tells_how_long_it_takes_until_its_end(shell):
+    page = (PROJECT / "docs" / "run-directory.md").read_text()
+    lines = re.search(r"```python\n(path = .*?)```", page, re.DOTALL)[1].splitlines()
+    told = "\n".join(f"    {line}" for line in lines)
+    program = f"""
+import json, os, time
+for epoch in range(10):
+{told}
+    time.sleep(0.3)
+while not os.path.exists({str(shell.folder / "on")!r}):
+    time.sleep(0.02)
+"""
+    (shell.folder / "train.py").write_text(program)
+    shell.open("run", "job.yaml", "--set", "processes_per_node=1", stdout=subprocess.DEVNULL)
+    (run,) = shell.wait_for_runs(1)
+    deadline = time.monotonic() + 60
+    while not (run["progress"] and run["progress"]["done"] == 9 and run["progress"]["left_s"]):
+        assert time.monotonic() < deadline, run
+        (run,) = json.loads(shell.launch("ls", "--json").stdout)
+    assert (run["progress"]["total"], run["progress"]["unit"]) == (20, "epoch")
+    assert " 45 %, epoch 9 of 20, about " in shell.launch("show").stdout
+    (shell.folder / "on").touch()
+    ended = shell.launch("wait").stderr
+    assert "progress    45 %, epoch 9 of 20\n" in ended
+
+
 def test_a_failed_job_names_its_rank_and_traceback(shell):
     done = shell.launch("run", "job.yaml", "--set", "args.fail=true")
     run = done.stdout.splitlines()[0]

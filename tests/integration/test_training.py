@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from jobs.contracts.spec import RunState
+from jobs.runs.progress import Progress, read_progress
 from tests import needs
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
@@ -37,6 +38,7 @@ class Trained:
     summary: dict[str, Any]
     metrics: list[dict[str, Any]]
     model: Path
+    progress: Progress | None
 
     def curve(self, split: str, name: str) -> list[tuple[int, float]]:
         return [
@@ -52,6 +54,7 @@ def read_run(run_dir: Path) -> Trained:
         summary=json.loads((run_dir / "summary.json").read_text()),
         metrics=[json.loads(line) for line in lines],
         model=run_dir / "outputs" / "model" / "mnist.safetensors",
+        progress=read_progress(run_dir),
     )
 
 
@@ -154,6 +157,13 @@ print(digest.hexdigest())
         assert train_loss[-1][1] < 0.2 < train_loss[0][1]
         rates = on_two_ranks.curve("train", "images_per_s")
         assert rates[-1][1] == on_two_ranks.summary["images_per_s"]
+
+    def test_the_progress_is_whole_and_its_rate_is_about_the_summarys(self, on_two_ranks):
+        progress = on_two_ranks.progress
+        assert (progress.done, progress.total, progress.unit) == (184, 184, "step")
+        # An epoch's last batch is smaller.
+        assert progress.samples_total == pytest.approx(8 * 1442)
+        assert 0.5 < progress.samples_per_s / on_two_ranks.summary["images_per_s"] < 2
 
     def test_one_rank_with_the_same_total_batch_comes_to_the_same_within_a_point(
         self, on_two_ranks, zygote, digits, tmp_path

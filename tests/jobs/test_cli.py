@@ -244,6 +244,8 @@ def test_run_prints_the_id_and_the_lines_on_stdout_the_rest_on_stderr(launching,
         f"code      {launching.folder} (3 files, {size} B)\n"
         "limits    hang 30 min\n"
         "price     free\n"
+        "forecast  not known: no run of this job on local has told its rate; "
+        "run it once, e.g. with --nodes 1\n"
         f"note      {APART}\n"
         "\n"
         "\n"

@@ -60,11 +60,12 @@ class Metrics:
         main: MainFigure | None = None,
         say: Callable[[str], None] = warn,
     ) -> None:
-        """Open the file; the folder is made where it is missing.
+        """Open the file; its `folder` is made where it is missing.
 
         Lines that come again are dropped: those of steps beyond `after_step`, where this training
         begins, and evaluations at it. They are of an attempt that got further than its checkpoint.
         """
+        self.folder = path.parent
         self._fd: int | None = None
         self._trackers = trackers if world.is_main else ()
         self._main = main

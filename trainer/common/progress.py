@@ -1,26 +1,31 @@
-"""Logs metrics every so many steps, and shows a progress line on rank 0."""
+"""Logs metrics every so many steps; shows a progress line and writes the progress file on rank 0."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
+from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.position import Position, TakenStep
 from trainer.common.throughput import Throughput
+from trainer.common.whole_file import write_whole
 from trainer.common.world import World
 
 TERMINAL_EVERY_S = 0.2
 LOG_EVERY_S = 10.0
+FILE_EVERY_S = 1.0
 
 
 class Progress:
     """Takes each settled step's loss (`on_loss`); silent on every rank but 0.
 
-    On a terminal one line is drawn anew, in a log a plain line comes every 10 s. `num_steps` is for
-    a training that ends before its epochs do.
+    On a terminal one line is drawn anew, in a log a plain line comes every 10 s. `progress.json` lies
+    beside the metrics, for `launch`. `num_steps` is for a training that ends before its epochs do.
     """
 
     def __init__(
@@ -50,6 +55,8 @@ class Progress:
         self._shown_s = self._began_s
         self._first_step: int | None = None
         self._losses: list[float] = []
+        self._file_s: float | None = None
+        self._is_written = self._is_shown
 
     def on_loss(self, taken: TakenStep, loss: float) -> None:
         """Take the mean loss of a step over all ranks."""
@@ -62,6 +69,7 @@ class Progress:
             self._metrics.log(step=taken.step, epoch=epoch, split="train", loss=mean)
             self._losses.clear()
         now_s = self._clock()
+        self._write(taken.step, now_s)
         if self._is_shown and now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s
             self._show(self._line(taken, loss, now_s, self._first_step))
@@ -86,6 +94,25 @@ class Progress:
         if self._is_shown:
             clear = "\r\033[K" if self._stream.isatty() else ""
             print(f"{clear}{line}", file=self._stream, flush=True)
+
+    def _write(self, step: int, now_s: float) -> None:
+        """Replace the progress file, now and then and after the last step (docs/run-directory.md)."""
+        is_old = self._file_s is None or now_s - self._file_s >= FILE_EVERY_S
+        if not self._is_written or not (is_old or step == self._num_steps):
+            return
+        self._file_s = now_s
+        told = {
+            "done": step,
+            "total": self._num_steps,
+            "unit": "step",
+            "samples_per_unit": self._throughput.samples_per_step,
+            "units_per_epoch": self._num_batches,
+        }
+        try:
+            write_whole(self._metrics.folder / "progress.json", json.dumps(told).encode())
+        except TrainingError as error:
+            self._is_written = False
+            warn(f"progress is told no more: {error}; training goes on")
 
     def _show(self, line: str) -> None:
         text = f"\r\033[K{line}" if self._stream.isatty() else f"{line}\n"

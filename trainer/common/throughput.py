@@ -29,6 +29,7 @@ class Throughput:
         self._began = 0.0
         self._samples = 0
         self._seconds = 0.0
+        self._num_steps = self._num_samples = 0
 
     @contextmanager
     def training(self) -> Generator[None]:
@@ -40,6 +41,8 @@ class Throughput:
 
     def step(self, num_samples: int) -> None:
         """Count one optimizer step over `num_samples` of all ranks together."""
+        self._num_steps += 1
+        self._num_samples += num_samples
         if self._warmup_left == 0:
             self._samples += num_samples
             return
@@ -57,6 +60,11 @@ class Throughput:
         """The rate inside a `training` block, without waiting for the device; for progress lines."""
         seconds = self._seconds + self._clock() - self._began
         return self._samples / seconds if self._samples and seconds > 0 else None
+
+    @property
+    def samples_per_step(self) -> float | None:
+        """Mean samples of a step, the warm-up's included; None before the first."""
+        return self._num_samples / self._num_steps if self._num_steps else None
 
     def _now(self) -> float:
         self._synchronise()

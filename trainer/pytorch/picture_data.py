@@ -45,6 +45,8 @@ class Data:
     classes: Sequence[str]
     # Of the training pictures, where they are in shards: the order keeps to few of them.
     shard_sizes: Sequence[int] = ()
+    # That decode, where pictures are decoded.
+    threads: DecodingThreads | None = None
 
 
 def make_on_each_node(made: MadeSet, ranks: Ranks) -> Path:
@@ -76,6 +78,7 @@ def open_loaders(
         num_val=len(val.labels),
         classes=train.classes,
         shard_sizes=train.shard_sizes,
+        threads=threads,
     )
     return data, train, val
 

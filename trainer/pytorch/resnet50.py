@@ -223,7 +223,7 @@ def train(job: Job) -> None:
 
 def summary_of(job: Job, found: Mapping[str, float], throughput: Throughput) -> dict[str, object]:
     """Give the figures that this program's summary has of its own."""
-    options = job.options
+    options, threads = job.options, job.data.threads
     return {
         "precision": options.precision,
         "epochs": options.epochs,
@@ -235,6 +235,7 @@ def summary_of(job: Job, found: Mapping[str, float], throughput: Throughput) -> 
         "val_images": job.data.num_val,
         **{f"val_{name}": value for name, value in found.items()},
         "images_per_s": throughput.samples_per_s,
+        "decoded_per_core_per_s": threads.decoded_per_core_per_s if threads else None,
     }
 
 

@@ -19,20 +19,24 @@ from jobs.engines.azure_ml.names import checkpoints_prefix
 from jobs.host import console
 from jobs.host.files import write_file
 from jobs.host.parallel import parallel
+from jobs.host.private import make_folder
 from jobs.host.untrusted import TooLong, parse_json, read_bounded
+from jobs.rank.places import HISTORY, MOST_BYTES, PROGRESS
 from jobs.runs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
 from jobs.runs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
+from jobs.runs.progress import METRICS, MOST_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from jobs.blobs.store import Blob, BlobStore
 
-FIGURES = ("metrics.jsonl", "summary.json")
 # A node that is taken away ends what runs on it by these.
 _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
 # Each holds 64 kB of a log's end at most, twice (jobs/rank/log.py), and 100 bytes a figure.
 _RECORD = re.compile(r"[0-9]{5}\.json")
 _LONGEST_RECORD, _MOST_RECORDS = 1 << 20, 4096
 _LONGEST_FIGURES, _LONGEST_MANIFEST = 64 << 20, 16 << 20
+_PROGRESS = {PROGRESS: MOST_BYTES, HISTORY: MOST_HISTORY_BYTES}
+_FIGURES = {METRICS: _LONGEST_FIGURES, "summary.json": _LONGEST_FIGURES, **_PROGRESS}
 _FOLDER = re.compile(r"([^/]+)/(.+)")
 
 
@@ -88,17 +92,40 @@ def bring_results(blobs: BlobStore, handle: RunHandle, attempt: Attempt) -> None
     if state is RunState.LOST and not attempt.status:
         return  # it never began, or nobody can be asked
     try:
-        for name in FIGURES:
-            content = _read(blobs, f"{handle.id}/{name}", _LONGEST_FIGURES)
-            if content is not None:
-                write_file(run_dir / name, content)
+        for name, longest in _FIGURES.items():
+            _bring(blobs, handle, name, longest)
         if state.is_terminal():
             _bring_ranks(blobs, handle, attempt.number, state)
             mark.parent.mkdir(exist_ok=True)
             write_file(mark, str(attempt.number).encode())
     except OSError as error:
-        message = f"cannot write in `{run_dir}`: {error.strerror or error}"
-        raise EnvironmentFailure(message, hint="free some space") from error
+        raise _unwritable(run_dir, error) from error
+
+
+def bring_progress(blobs: BlobStore, handle: RunHandle) -> None:
+    """Write what the run's nodes tell of its progress into the run's folder, else its metrics."""
+    run_dir = Path(handle.run_dir)
+    try:
+        make_folder(run_dir)
+        brought = [_bring(blobs, handle, name, longest) for name, longest in _PROGRESS.items()]
+        if not brought[0]:
+            _bring(blobs, handle, METRICS, _LONGEST_FIGURES)
+    except OSError as error:
+        raise _unwritable(run_dir, error) from error
+
+
+def _bring(blobs: BlobStore, handle: RunHandle, name: str, longest: int) -> bool:
+    """Write a file as it is in the store; one that is the same keeps its time. False without one."""
+    content = _read(blobs, f"{handle.id}/{name}", longest)
+    path = Path(handle.run_dir, name)
+    if content is not None and not (path.exists() and path.read_bytes() == content):
+        write_file(path, content)
+    return content is not None
+
+
+def _unwritable(run_dir: Path, error: OSError) -> EnvironmentFailure:
+    message = f"cannot write in `{run_dir}`: {error.strerror or error}"
+    return EnvironmentFailure(message, hint="free some space")
 
 
 def _bring_ranks(blobs: BlobStore, handle: RunHandle, attempt: int, state: RunState) -> None:

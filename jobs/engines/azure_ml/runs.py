@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from jobs.engines.azure_ml.artifacts import Artifacts
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.runs.checkpoints import Checkpoint
+    from jobs.runs.progress import Progress
 
 HISTORY = "/history/v1.0"
 # Of longer lists only what has ended on this machine's watch is known in full.
@@ -355,6 +356,14 @@ class CloudRuns:
         from jobs.engines.azure_ml.results import bring_results
 
         bring_results(self.blobs, handle, self.attempts(handle)[-1])
+
+    def progress(self, handle: RunHandle) -> Progress | None:
+        """Read how far a run is; its nodes tell every 10 s."""
+        from jobs.engines.azure_ml.results import bring_progress
+        from jobs.runs.progress import read_progress
+
+        bring_progress(self.blobs, handle)
+        return read_progress(Path(handle.run_dir))
 
     def checkpoints(self, handle: RunHandle) -> Sequence[Checkpoint]:
         """List the whole checkpoints, newest first."""

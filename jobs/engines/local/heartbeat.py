@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.host.processes import Glance, Process, descendants, glance, read_table
+from jobs.rank.places import PROGRESS
 from jobs.runs.failure import RankReport, Sign
 
 CPU_SAMPLE_S = 0.3
@@ -15,14 +16,14 @@ STOPPED = ("T", "t")
 
 
 class Activity:
-    """Watches for a sign of life of any rank: output, a metric, or a byte of a checkpoint.
+    """Watches for a sign of life of any rank: output, a metric, progress, or a byte of a checkpoint.
 
     A `limit_s` of None is never reached.
     """
 
     def __init__(self, run_dir: Path, world_size: int, limit_s: float | None) -> None:
         logs = [run_dir / "logs" / f"rank-{rank:05d}.log" for rank in range(world_size)]
-        self._files = [*logs, run_dir / "metrics.jsonl"]
+        self._files = [*logs, run_dir / "metrics.jsonl", run_dir / PROGRESS]
         self._checkpoints = run_dir / "checkpoints"
         self._limit_s = float("inf") if limit_s is None else limit_s
         self._seen: list[tuple[int, int]] = self._look()

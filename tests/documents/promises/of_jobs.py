@@ -12,9 +12,9 @@ from jobs.engines.azure_ml import node_job, retry, status
 from jobs.engines.local import attempt, containers, launchers
 from jobs.host import console
 from jobs.jobfile import keras_names, script, yaml_tree
-from jobs.launching import start
-from jobs.rank import hang, log, main, mask, memory, node, uploads
-from jobs.runs import charts, store
+from jobs.launching import start, status_line
+from jobs.rank import hang, log, main, mask, memory, node, places, uploads
+from jobs.runs import charts, pace, past, store
 from jobs.stacks import doctor
 from tests.documents.promises.sentences import NoPromise, Promise, promise
 from tests.documents.promises.units import (
@@ -30,6 +30,7 @@ from tests.documents.promises.units import (
     locked,
     mib,
     minutes,
+    percent,
     spelled,
     typed,
 )
@@ -117,6 +118,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             "launch prune --older {}d --keep {} # the defaults",
             *(days(typed("prune", "older")), typed("prune", "keep")),
         ),
+        promise("once {} minute as a plain line on", a(minutes(status_line.LOG_EVERY_S))),
+        promise("at the pace of the newest {} % of the units", percent(pace._NEWEST)),
+        promise("more than {} times as long as the others", spelled(pace._STALLED)),
+        promise("On Azure nodes tell every {} s; cost is", uploads.INTERVAL_S),
         promise("a line for every split ({} panels at most)", charts.MAX_PANELS),
         promise("asks nothing of Azure and ends after {} s", completers.LONGEST_S),
         promise("| {} | done; of `run`,", int(ExitCode.SUCCEEDED)),
@@ -139,6 +144,13 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("States are `{} {} {} {} {} {} {} {}`;", *spec.RunState),
     ),
     "docs/run-directory.md": (
+        promise("one line a run that is over, of the newest {}:", past.MOST_RUNS),
+        promise(
+            "Places are {} s apart, later {} % of the attempt's time",
+            *(places.LEAST_GAP_S, percent(places.LEAST_PART)),
+        ),
+        promise("A file that is larger than {} KiB, or holds", kib(places.MOST_BYTES)),
+        promise("as you like, once {} second is enough", a(places.LOOK_EVERY_S)),
         promise("is the microsecond in base {}.", len(store._DIGITS)),
         promise("is kept about once {} second", a(log.SHOW_EVERY_S)),
         promise("a line of more than {} MiB is broken", mib(log.LONGEST_LINE)),
@@ -245,6 +257,12 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
 }
 
 NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
+    "docs/command-line.md": (
+        NoPromise(
+            r"In 20 simulated trainings .*? within 10 % of", "held by tests/jobs/runs/test_pace.py"
+        ),
+    ),
+    "docs/run-directory.md": (NoPromise(r"in seconds since 1970\. Places", "the clock's zero"),),
     "README.md": (NoPromise(r"in six to ten minutes", "a measurement of 2026-11-22"),),
     "docs/security.md": (
         NoPromise(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from math import exp
 
-from jobs.foresight import model, predict, table
+from jobs.contracts.errors import ExitCode
+from jobs.foresight import azure, model, predict, table
+from jobs.foresight.work import Band
+from jobs.launching import foresee, speeds
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled
 from trainer.common import bandwidth, manifest, preemption, schedule
@@ -36,6 +39,10 @@ def _middle_and_factor(place: int, unit: float = 1.0) -> tuple[str, str]:
 def _overlaps() -> list[str]:
     middle, deviation = model.PRIOR[3]
     return [f"{1 / (1 + exp(-middle - way * deviation)):.2g}" for way in (0, -1, 1)]
+
+
+def _start(band: Band, unit_s: float) -> list[float]:
+    return [each / unit_s for each in (band.middle, band.low, band.high)]
 
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
@@ -122,6 +129,17 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("one size that differ by more than {} %", percent(table.MOST_APART - 1)),
         promise("{} GPUs or more that are hardly faster", spelled(table.FEW)),
         promise("more than {} times the rate of one GPU", table.MOST_EFFICIENCY),
+        promise("ends with code {} and names the nearest", int(ExitCode.REFUSED)),
+        promise("{} times the shortest to {} times", foresee.START_LOW, foresee.START_HIGH),
+        promise("Never measured: {} s ({} to {}) here", *_start(foresee.LOCAL_START_S, 1)),
+        promise("here, {} min ({} to {}) on Azure", *_start(foresee.CLOUD_START_S, 60)),
+        promise("| store | {} Gb/s and", azure.STORE_BYTES_PER_S * 8 / 1e9),
+        promise("Gb/s and {} requests/s", azure.STORE_REQUESTS_PER_S),
+        promise("| evictions | {} an hour and node", azure.EVICTIONS_PER_NODE_HOUR),
+        promise("one run to the next: {} %", percent(speeds.NOISE)),
+        promise("without GPUs {} %, more where", percent(speeds.CPU_NOISE)),
+        promise("number of processes to the power {} (", speeds.SHARING),
+        promise("standard deviation {}), until", speeds.SHARING_SPREAD),
     ),
 }
 
@@ -142,7 +160,9 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
     "docs/foresight.md": (
         NoPromise(r"4 bytes a parameter in fp32", "of fp32"),
         NoPromise(r"20 ms for three rows and six questions; 1 s for 157 rows", _MEASURED),
-        NoPromise(r"## Against published rates .*", _MEASURED),
+        NoPromise(r"## Against published rates .*?## The forecast of a job", _MEASURED),
+        NoPromise(r"Here the runs before are the published rates.*?is 3405\.", "an example"),
+        NoPromise(r"With 16 processes waiting .*?55 s of 48 to 95 foreseen", _MEASURED),
     ),
     "docs/training-maskrcnn.md": (
         NoPromise(r"took 2.4 s of CPU time.*?about ten times that", _MEASURED),

@@ -35,6 +35,7 @@ if rank == "0":
     checkpoint.mkdir()
     (checkpoint / "manifest.json").write_text("{}")
     (run / "summary.json").write_text('{"accuracy": 1}')
+    (run / "progress.json").write_text('{"done": 3, "total": 3}')
     with (run / "metrics.jsonl").open("a") as metrics:
         metrics.write("{}\\n")
 """
@@ -77,11 +78,16 @@ def test_ranks_on_two_nodes_find_the_contract_and_their_results_come_home(
         f"{run}/outputs/model/0",
         f"{run}/outputs/model/1",
         f"{run}/outputs/same.txt",
+        f"{run}/progress-history.jsonl",
+        f"{run}/progress.json",
         f"{run}/ranks/1/00000.json",
         f"{run}/summary.json",
     ]
     assert ranks.blob(f"{run}/outputs/same.txt") == b"0"
     assert ranks.blob(f"{run}/summary.json") == b'{"accuracy": 1}'
+    assert ranks.blob(f"{run}/progress.json") == b'{"done": 3, "total": 3}'
+    places = map(json.loads, ranks.blob(f"{run}/progress-history.jsonl").splitlines())
+    assert [each["done"] for each in places] == [None, 3]
     assert ranks.record(run)["exit_code"] == 0
     assert ranks.names(f"checkpoints/{run}/") == [
         f"checkpoints/{run}/step-000000001-aaaaaaaa/manifest.json"

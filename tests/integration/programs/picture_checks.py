@@ -106,6 +106,7 @@ def batches(folder: Path) -> object:
         ),
         "num_threads_after": torch.get_num_threads(),
         "threads_of_decoders": threads_of_decoders(),
+        "counts_its_pictures": 1 < (threads.decoded_per_core_per_s or 0) < 1e6,
     }
 
 

@@ -29,6 +29,7 @@ class Unfollowed:
     """An engine that starts runs, and cannot say how they stand: it is its own store."""
 
     environment, workspace = ENVIRONMENT, Path("runs")
+    has_own_records = False
 
     @property
     def store(self) -> Unfollowed:

@@ -162,7 +162,7 @@ def test_what_is_no_pipe_of_torchs_gets_no_byte(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "another one"
 
 
-def test_metrics_and_checkpoints_are_signs_of_life(
+def test_metrics_progress_and_checkpoints_are_signs_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = TurnedClock(monkeypatch, hang)
@@ -174,6 +174,9 @@ def test_metrics_and_checkpoints_are_signs_of_life(
     clock.sleep(7.0)
     assert node.silence() == 7.0
     (tmp_path / "metrics.jsonl").write_text("{}\n")
+    assert node.silence() == 0.0
+    clock.sleep(7.0)
+    (tmp_path / "progress.json").write_text("{}\n")
     assert node.silence() == 0.0
     (saved / "weights").write_bytes(b"1")
     for ago_s, expected_s in ((50.0, 50.0), (-50.0, 0.0)):  # the store's clock may be ahead

@@ -106,6 +106,55 @@ def test_resumed_training_knows_what_is_left_from_its_own_steps(tmp_path):
     assert first == "epoch 2/2   step 40/50   loss 90.0000   64 images/s   10 s left"
 
 
+def told(tmp_path):
+    return json.loads((tmp_path / "progress.json").read_text())
+
+
+def test_the_progress_file_tells_steps_samples_and_epochs(tmp_path):
+    train(tmp_path, io.StringIO(), first=81)
+    assert told(tmp_path) == {
+        "done": 100,
+        "total": 100,
+        "unit": "step",
+        "samples_per_unit": 64,
+        "units_per_epoch": 50,
+    }
+
+
+def test_the_progress_file_is_replaced_once_a_second_and_after_the_last_step(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        "trainer.common.progress.write_whole",
+        lambda _, data: written.append(json.loads(data)["done"]),
+    )
+    clock = Clock()
+    with Metrics(tmp_path / "metrics.jsonl", World()) as metrics:
+        progress = Progress(
+            metrics,
+            World(),
+            Throughput(num_warmup_steps=0),
+            log_every=20,
+            num_batches=5,
+            num_epochs=2,
+            num_steps=8,
+            stream=io.StringIO(),
+            clock=clock,
+        )
+        for step in range(1, 9):
+            progress.on_loss(TakenStep(step=step, epoch=1, batch=step), 1.0)
+            clock.now += 0.25
+    assert written == [1, 5, 8]
+
+
+def test_a_full_disk_costs_the_progress_file_and_no_training(tmp_path, capsys):
+    (tmp_path / "progress.json").mkdir()
+    train(tmp_path, io.StringIO())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: progress is told no more: ")
+    assert line.endswith("; training goes on")
+    assert len(read(tmp_path)) == 8
+
+
 def test_another_rank_shows_and_writes_nothing(tmp_path):
     stream = io.StringIO()
     train(tmp_path, stream, world=World(rank=1, size=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from itertools import count
@@ -418,6 +419,40 @@ def raising(error: Exception) -> Callable[[str], bytes]:
         raise error
 
     return read
+
+
+def test_progress_comes_from_the_store_and_keeps_the_time_at_which_it_changed(
+    runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = runs.add(SPEC, RUN, details("Running"))
+    assert runs.progress(handle) is None
+    blobs = runs.memory.blobs
+    blobs[f"{RUN}/metrics.jsonl"] = b'{"step": 7, "name": "loss", "value": 1}\n'
+    metrics = runs.progress(handle)
+    assert metrics is not None
+    assert (metrics.done, metrics.unit) == (7, "step")
+    path = Path(handle.run_dir, "progress.json")
+    for done, when_s in ((30, 70.0), (40, 80.0)):
+        blobs[f"{RUN}/progress.json"] = f'{{"done": {done}, "total": 60}}'.encode()
+        runs.progress(handle)
+        os.utime(path, (when_s, when_s))
+        again = runs.progress(handle)
+        assert again is not None
+        assert (again.done, again.updated_s) == (done, when_s)
+    lines = b'{"time_s": 40, "done": null}\n{"time_s": 45, "done": 5}\n{"time_s": 55, "done": 15}\n'
+    blobs[f"{RUN}/progress-history.jsonl"] = lines
+    found = runs.progress(handle)
+    assert found is not None
+    assert found.pace is not None
+    assert found.pace.unit_s == 1
+    # Whoever is on a node may write there.
+    blobs[f"{RUN}/progress.json"] = b" " * (1 << 20)
+    same = runs.progress(handle)
+    assert same is not None
+    assert same.done == 40
+    assert capsys.readouterr().err.startswith(
+        f"warning: `{RUN}/progress.json` in the store is longer"
+    )
 
 
 def test_figures_and_checkpoints_come_from_the_store(runs: MemoryRuns) -> None:

@@ -17,7 +17,7 @@ from jobs.runs.failure import RankReport, Sign
 from tests.fakes.turned_clock import TurnedClock
 
 LIMIT_S = 60.0
-METRICS = "metrics.jsonl"
+METRICS, PROGRESS = "metrics.jsonl", "progress.json"
 DEEP = "checkpoints/step-1/deeper/weights.part"
 
 
@@ -59,7 +59,9 @@ def test_silence_of_the_whole_limit_is_a_hang_and_not_a_moment_less(watched: Wat
     assert activity.is_silent()
 
 
-@pytest.mark.parametrize("name", ["logs/rank-00000.log", "logs/rank-00001.log", METRICS, DEEP])
+@pytest.mark.parametrize(
+    "name", ["logs/rank-00000.log", "logs/rank-00001.log", METRICS, PROGRESS, DEEP]
+)
 def test_byte_of_any_rank_of_metrics_or_of_a_checkpoint_puts_the_hang_off(
     watched: Watched, name: str
 ) -> None:

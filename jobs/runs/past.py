@@ -1,0 +1,138 @@
+"""Sum up what finished runs tell of the next run of their job, and keep it beside the run store.
+
+One line a run in `past-runs.jsonl` of the workspace's folder (docs/run-directory.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from jobs.contracts.spec import Cluster, JobSpec
+from jobs.host.files import write_file
+from jobs.host.untrusted import parse_json, read_small
+from jobs.runs.store import RUN_ID
+
+FILE = "past-runs.jsonl"
+MOST_RUNS = 500
+MOST_BYTES = 1 << 20
+# Options that say how long a training is, not how fast it goes.
+_EPOCHS = re.compile(r"--(?:num[-_]|max[-_])?(?:train[-_])?epochs(?:=(?P<value>.*))?")
+
+Unit = Literal["sample", "step", "epoch"]
+Figure = Annotated[float, Meta(gt=0, le=1e15)]
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+RunId = Annotated[str, Meta(pattern=f"^{RUN_ID.pattern}$(?!\\n)")]
+Key = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$(?!\n)")]
+Text = Annotated[str, Meta(max_length=200)]
+
+
+class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a finished run tells; without a rate it tells nothing, and is not looked at again.
+
+    `rate` is in units a second of all ranks, `total` the units of the whole run, `batch` the samples
+    of a step of all ranks. `prepare_s` is the time before the ranks start, `start_s` theirs before
+    the first step and after the last one, `evaluation_s` that of each of the `num_evaluations`.
+    """
+
+    run: RunId
+    key: Key = "0" * 16
+    size: Text = ""
+    gpus_per_node: Annotated[int, Meta(ge=0, le=1024)] = 0
+    cores_per_node: Count = 1
+    nodes: Count = 1
+    processes_per_node: Count = 1
+    unit: Unit = "sample"
+    rate: Figure | None = None
+    total: Figure | None = None
+    epochs: Figure | None = None
+    batch: Figure | None = None
+    parameters: Figure | None = None
+    decoded_per_core: Figure | None = None
+    prepare_s: Seconds | None = None
+    start_s: Seconds | None = None
+    evaluation_s: Seconds = 0.0
+    num_evaluations: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    checkpoint_every_s: Figure | None = None
+    checkpoint_bytes: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.nodes * self.processes_per_node
+
+    def is_on(self, cluster: Cluster) -> bool:
+        """Tell whether the run's nodes were like those of a cluster."""
+        mine = (self.size, self.gpus_per_node, self.cores_per_node)
+        return mine == (cluster.size, cluster.gpus_per_node, cluster.cpus_per_node)
+
+
+def job_key(spec: JobSpec) -> Key:
+    """Name what runs of equal speed on equal nodes share: 16 hex digits.
+
+    Neither their size nor their number of epochs counts, nor the version of image and data.
+    """
+    from jobs.host.cache import content_key
+
+    image = spec.image.partition("@")[0]
+    datasets = sorted(each.dataset.name for each in spec.inputs.values())
+    # Variables may set threads, or the way of an exchange.
+    variables = sorted(f"{name}={value}" for name, value in spec.env.items())
+    words = _without_epochs(spec.command)
+    parts = [spec.name, image, spec.launcher, *words, "\0", *datasets, "\0", *variables]
+    return content_key(parts)
+
+
+def epochs_of(command: Sequence[str]) -> float | None:
+    """Read the number of epochs of a command; None where it names none."""
+    for place, word in enumerate(command):
+        if found := _EPOCHS.fullmatch(word):
+            following = command[place + 1 : place + 2]
+            value = found["value"] if found["value"] is not None else "".join(following)
+            if value.isascii() and value.isdecimal() and 0 < len(value) < 10 and int(value):
+                return float(value)
+    return None
+
+
+def _without_epochs(command: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    is_value = False
+    for word in command:
+        found = _EPOCHS.fullmatch(word)
+        if not found and not is_value:
+            kept.append(word)
+        is_value = found is not None and found["value"] is None
+    return kept
+
+
+def read_past_runs(workspace: Path) -> list[PastRun]:
+    """Read the file, newest run first; lines that are none are passed over."""
+    try:
+        lines = read_small(workspace / FILE, MOST_BYTES).splitlines()
+    except OSError:
+        return []
+    found: dict[str, PastRun] = {}
+    for line in lines:
+        with suppress(msgspec.DecodeError):
+            past = parse_json(line, PastRun)
+            found[past.run] = past
+    return sorted(found.values(), key=lambda each: each.run, reverse=True)[:MOST_RUNS]
+
+
+def add_past_runs(workspace: Path, new: Iterable[PastRun]) -> list[PastRun]:
+    """Add runs to the file, and keep the newest; gives all. What cannot be kept is read again."""
+    known = {each.run: each for each in read_past_runs(workspace)}
+    more = {each.run: each for each in new}
+    kept = sorted((known | more).values(), key=lambda each: each.run, reverse=True)[:MOST_RUNS]
+    if more:
+        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in reversed(kept))
+        with suppress(OSError):
+            write_file(workspace / FILE, lines, is_synced=False)
+    return kept

@@ -1,0 +1,318 @@
+"""What runs before tell of the next one: its speed, its work, and the layout that keeps a wish."""
+
+import random
+from math import exp, isfinite, sqrt
+
+import pytest
+from msgspec.structs import replace
+
+from jobs.contracts.spec import (
+    DatasetVersion,
+    InputSpec,
+    JobFile,
+    JobRetry,
+    ResumePoint,
+)
+from jobs.foresight.work import Limit
+from jobs.launching.forecast_text import chosen_text, forecast_pairs, none_text
+from jobs.launching.foresee import Foreseen, choose_layout, foresee
+from jobs.launching.known_runs import exchange
+from jobs.launching.speeds import Speeds
+from jobs.runs.past import PastRun, add_past_runs, job_key, read_past_runs
+from tests.fakes.blob_store import MemoryStore
+from tests.fakes.cloud_stack import make_cloud_environment
+from tests.fakes.gangs import make_cluster, make_environment, make_spec
+
+RUN = "20261123-120000-{:04d}"
+SIZE = "Standard_NC24s_v3"
+GPUS = replace(
+    make_cluster(nodes=8),
+    size=SIZE,
+    gpus_per_node=4,
+    cpus_per_node=24,
+    price_per_node_hour=12.0,
+    currency="USD",
+)
+SPOT = replace(GPUS, priority="low_priority", price_per_node_hour=3.0)
+CPUS = replace(make_cluster(nodes=4), cpus_per_node=4)
+SPEC = make_spec(["python", "t.py", "--epochs", "2"], cluster="gpu", processes_per_node=4)
+CLOUD = make_cloud_environment(clusters={"gpu": GPUS, "spot": SPOT})
+
+
+def past(number=1, **given):
+    usual = {"nodes": 1, "processes_per_node": 4, "rate": 1000.0, "total": 3.6e6, "epochs": 1.0}
+    usual |= {"size": SIZE, "gpus_per_node": 4, "cores_per_node": 24, "batch": 256.0}
+    usual |= {"prepare_s": 240.0, "start_s": 60.0, "parameters": 25e6, "key": job_key(SPEC)}
+    return PastRun(run=RUN.format(number), **usual | given)
+
+
+def on_cpus(processes, rate, **given):
+    sizes = {"size": "local", "gpus_per_node": 0, "cores_per_node": 4}
+    return past(processes_per_node=processes, rate=rate, batch=None, **sizes, **given)
+
+
+# --- Speeds -----------------------------------------------------------------------------------
+
+
+def test_a_size_that_was_measured_has_its_rate_and_a_narrow_band():
+    found = Speeds([past(), past(2, rate=1020.0)], GPUS, 4, ()).at(1).rate
+    assert found.middle == pytest.approx(1010, rel=0.02)
+    assert 1.05 < found.high / found.low < 1.5
+
+
+def test_a_size_between_nodes_that_was_never_measured_is_wide_and_says_why():
+    found = Speeds([past()], GPUS, 4, ()).at(2)
+    assert found.why_wide is not None
+    assert found.rate.high / found.rate.low >= 1.5
+    assert 1000 < found.rate.middle < 2000
+
+
+def test_runs_that_disagree_make_a_wide_band():
+    steady = Speeds([past(1), past(2)], GPUS, 4, ()).at(1).rate
+    noisy = Speeds([past(1), past(2, rate=2000.0)], GPUS, 4, ()).at(1).rate
+    assert noisy.high / noisy.low > 1.5 * steady.high / steady.low
+
+
+def test_processes_that_share_cores_are_faster_by_a_power_that_runs_tell():
+    [one, two, four] = [Speeds([on_cpus(1, 100.0)], CPUS, each, ()).at(1) for each in (1, 2, 4)]
+    assert one.rate.middle == pytest.approx(100)
+    assert two.rate.middle == pytest.approx(100 * 2**0.3)
+    assert four.rate.middle == pytest.approx(100 * 4**0.3)
+    assert (one.why_wide, two.why_wide) == (
+        None,
+        "processes share the cores of a node, and only 1 on one were measured",
+    )
+    known = [on_cpus(1, 100.0), on_cpus(2, 190.0)]
+    assert Speeds(known, CPUS, 4, ()).at(1).rate.middle == pytest.approx(360, rel=0.05)
+    assert Speeds(known, CPUS, 8, ()).at(1).rate == Speeds(known, CPUS, 4, ()).at(1).rate
+
+
+@pytest.mark.parametrize(
+    ("runs", "command", "batch"),
+    [
+        # One size: the command says whose batch it is.
+        ([past()], ["--batch-per-rank", "64"], 64),
+        ([past()], ["--per_device_train_batch_size=64"], 64),
+        ([past()], ["--batch-size", "256"], 32),
+        ([past()], [], 64),
+        # Two sizes show it themselves.
+        ([past(), past(2, nodes=2, rate=1900.0, batch=512.0)], ["--batch-size", "256"], 64),
+        ([past(), past(2, nodes=2, rate=1900.0, batch=256.0)], ["--batch-per-rank", "64"], 32),
+    ],
+)
+def test_the_batch_of_a_gpu_follows_what_is_known(runs, command, batch):
+    assert Speeds(runs, GPUS, 4, command)._asked(2).batch_per_gpu == batch
+
+
+def test_steps_are_counted_as_those_of_all_ranks():
+    runs = [past(unit="step", rate=2.0, total=7200.0, batch=None, parameters=None)]
+    found = foresee(replace(SPEC, command=("python", "t.py")), CLOUD, of_plain(runs)).forecast
+    assert found is not None
+    assert found.rate.middle == pytest.approx(2.0, rel=0.01)
+    assert found.time_s is not None
+    assert found.time_s.middle == pytest.approx(3600 + 300, rel=0.01)
+
+
+def of_plain(runs):
+    return [replace(each, key=job_key(replace(SPEC, command=("python", "t.py")))) for each in runs]
+
+
+# --- Forecasts --------------------------------------------------------------------------------
+
+
+def test_a_job_is_foreseen_from_a_run_of_half_its_epochs():
+    found = foresee(SPEC, CLOUD, [past()])
+    one = found.forecast
+    assert one is not None
+    assert one.time_s is not None
+    assert one.cost is not None
+    assert one.gpu_hours is not None
+    # 7.2 million samples at 1,000/s, and 300 s before.
+    assert one.time_s.middle == pytest.approx(7500, rel=0.01)
+    assert one.cost.middle == pytest.approx(25.0, rel=0.01)
+    assert one.gpu_hours.middle == pytest.approx(4 * 7500 / 3600, rel=0.01)
+    assert one.time_s.low < 7200
+    assert one.time_s.high > 7800
+    assert (one.binds, found.is_measured, found.runs) == (Limit.COMPUTE, True, (RUN.format(1),))
+    assert found.twice_the_nodes is not None
+    assert 1 < found.twice_the_nodes.faster < 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"key": "0" * 16}, {"rate": None}, {"size": "Standard_ND96asr_v4"}, {"cores_per_node": 12}],
+)
+def test_runs_of_other_jobs_and_on_other_nodes_tell_nothing(change):
+    found = foresee(SPEC, CLOUD, [past(**change)])
+    why = "not known: no run of this job on Standard_NC24s_v3 has told its rate"
+    assert found == Foreseen(unknown=f"{why}; run it once, e.g. with --nodes 1")
+
+
+def test_a_resumed_job_has_a_rate_and_no_time():
+    resumed = replace(SPEC, resume=ResumePoint(run=RUN.format(1), step=5))
+    found = foresee(resumed, CLOUD, [past()]).forecast
+    assert found is not None
+    assert (found.rate.middle, found.time_s) == (pytest.approx(1000, rel=0.01), None)
+
+
+def with_input(mode, size):
+    version = DatasetVersion(name="d", version=1, digest="0" * 64, files=1, bytes=int(size))
+    return replace(SPEC, inputs={"d": InputSpec(dataset=version, mode=mode)})
+
+
+def test_a_streamed_set_is_limited_by_the_store_from_some_nodes_on():
+    # 3.6 TB in 3.6 million samples: 1 MB each, of which the store serves 6,250 a second.
+    spec = with_input("stream", 3.6e12)
+    runs = [
+        past(number, nodes=nodes, rate=980.0 * nodes, key=job_key(spec), start_s=0.0, prepare_s=5.0)
+        for number, nodes in ((1, 1), (2, 4), (3, 8))
+    ]
+    found = foresee(spec, CLOUD, runs)
+    assert found.forecast is not None
+    assert found.next_limit is not None
+    assert (found.next_limit.nodes, found.next_limit.limit) == (7, Limit.STORE)
+
+
+def test_a_download_is_a_part_of_the_start_that_was_measured():
+    # 600 GB over 3 GB/s: 200 of the 300 s.
+    spec = with_input("download", 6e11)
+    found = foresee(spec, CLOUD, [past(key=job_key(spec))]).forecast
+    assert found is not None
+    assert found.time_s is not None
+    assert found.time_s.middle == pytest.approx(7500, rel=0.01)
+
+
+def test_the_text_names_figures_bands_limit_and_source():
+    found = foresee(SPEC, CLOUD, [past()])
+    pairs = dict(forecast_pairs(found, SPEC, GPUS))
+    assert list(pairs) == ["forecast", "binds", "twice", "known by"]
+    assert pairs["forecast"].startswith("1,002 (935 to 1,072) samples/s, 2 h 4 min (")
+    assert ", 24.96 USD (" in pairs["forecast"]
+    assert pairs["forecast"].endswith("), 8.32 GPU-hours")
+    assert pairs["twice"].startswith("with 2 nodes: 1.")
+    assert pairs["known by"] == f"1 run of this job, the newest {RUN.format(1)}"
+
+
+# --- Layouts ----------------------------------------------------------------------------------
+
+JOB = JobFile(name="test", image="test", script="t.py", processes_per_node=4)
+RUNS = [past(number, nodes=nodes, rate=950.0 * nodes) for number, nodes in enumerate((1, 2, 4, 8))]
+
+
+def chosen(job=JOB, runs=RUNS, num_nodes=None, **wish):
+    usual = {"deadline_s": None, "budget": None}
+    return choose_layout(job, SPEC, CLOUD, runs, num_nodes=num_nodes, **usual | wish)
+
+
+def test_a_deadline_takes_the_cheapest_nodes_that_keep_it():
+    one = chosen(deadline_s=3600).chosen
+    assert one is not None
+    assert one.time_s is not None
+    # 7.2 million samples at 950/s a node: two nodes are too late, three are not.
+    assert (one.cluster, one.nodes) == ("gpu", 3)
+    text = chosen_text(one, GPUS, by_deadline=True)
+    start = "chose 3 nodes of cluster `gpu` (dedicated), the cheapest that keeps the deadline in 19 of 20 cases: "
+    assert text.startswith(start)
+    assert text.endswith(" USD")
+
+
+def test_low_priority_nodes_are_chosen_where_the_job_may_be_restarted():
+    job = replace(JOB, retry=JobRetry(max=9))
+    one = chosen(
+        job, [replace(each, checkpoint_every_s=600.0) for each in RUNS], deadline_s=5400
+    ).chosen
+    assert one is not None
+    assert (one.cluster, one.restarts > 0) == ("spot", True)
+    assert chosen(JOB, deadline_s=5400).chosen.cluster == "gpu"
+
+
+def test_a_budget_takes_the_fastest_nodes_that_keep_it():
+    one, all_of_them = chosen(budget=30.0).chosen, chosen(budget=300.0).chosen
+    assert one is not None
+    assert all_of_them is not None
+    assert one.cost.high <= 30 < one.cost.high * 1.2
+    assert (one.nodes < 8, all_of_them.nodes) == (True, 8)
+
+
+def test_what_the_user_has_fixed_is_kept():
+    assert chosen(num_nodes=8, deadline_s=9000).chosen.nodes == 8
+    fixed = replace(JOB, cluster="spot", retry=JobRetry(max=99))
+    assert chosen(fixed, deadline_s=20_000).chosen.cluster == "spot"
+
+
+def test_where_no_layout_keeps_it_the_nearest_is_named():
+    found = chosen(deadline_s=600)
+    assert found.chosen is None
+    text = none_text(found, CLOUD.clusters)
+    near = "nearest is 8 nodes of cluster `gpu` (dedicated): "
+    assert text.startswith(f"none: no layout keeps it in 19 of 20 cases; {near}")
+    nothing = none_text(chosen(runs=[], deadline_s=600), CLOUD.clusters)
+    assert nothing == "none: no run of this job has told its rate on a cluster that it may run on"
+    aimless = [replace(each, total=None) for each in RUNS]
+    assert none_text(chosen(runs=aimless, deadline_s=600), CLOUD.clusters) == (
+        "none: no run of this job has told yet how much work it is"
+    )
+
+
+# --- Others' runs -------------------------------------------------------------------------------
+
+
+def test_runs_are_shared_through_the_store(tmp_path):
+    store, key = MemoryStore(), job_key(SPEC)
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    add_past_runs(here, [past(1), past(2, key="f" * 16)])
+    assert len(exchange(store, here, key)) == 2
+    assert list(store.blobs) == [f"past-runs/{key}/{RUN.format(1)}.json"]
+    assert exchange(store, there, key) == read_past_runs(there) == [past(1)]
+    requests = len(store.requests)
+    exchange(store, there, key)
+    assert len(store.requests) == requests + 1  # the listing alone
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 99_999, b"x" * 10**6, b'{"run": "../x"}'])
+def test_what_is_no_run_in_the_store_is_passed_over(tmp_path, content):
+    store, key = MemoryStore(), job_key(SPEC)
+    store.blobs[f"past-runs/{key}/{RUN.format(7)}.json"] = content
+    store.blobs[f"past-runs/{key}/../../{RUN.format(8)}.json"] = b'{"run": "%s"}' % RUN.encode()
+    assert exchange(store, tmp_path, key) == []
+
+
+def test_figures_of_anybody_never_break_a_forecast(tmp_path):
+    source = random.Random(3)
+    environment = replace(make_environment(tmp_path), clusters={"gpu": GPUS, "cpu": CPUS})
+    for _ in range(150):
+        cluster = source.choice(["gpu", "cpu"])
+        nodes = environment.clusters[cluster]
+
+        def figure():
+            return source.choice([None, exp(source.uniform(-20, 34)), 1e15, 1e-15])
+
+        runs = [
+            past(
+                number,
+                rate=figure() or 1.0,
+                total=figure(),
+                epochs=figure(),
+                batch=figure(),
+                parameters=figure(),
+                start_s=source.choice([None, 0.0, 1e9]),
+                checkpoint_every_s=figure(),
+                decoded_per_core=figure(),
+                nodes=source.choice([1, 2, 1_000_000]),
+                processes_per_node=source.choice([1, 4, 1_000_000]),
+                unit=source.choice(["sample", "step", "epoch"]),
+                size=nodes.size,
+                gpus_per_node=nodes.gpus_per_node,
+                cores_per_node=nodes.cpus_per_node,
+            )
+            for number in range(source.randint(1, 4))
+        ]
+        spec = replace(SPEC, cluster=cluster)
+        found = foresee(spec, environment, runs)
+        assert found.forecast is not None
+        rate = found.forecast.rate
+        assert 0 < rate.low <= rate.middle <= rate.high
+        assert isfinite(sqrt(rate.middle))
+        assert forecast_pairs(found, spec, nodes)
