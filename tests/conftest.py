@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,10 @@ LONG = ("integration", "faults")
 
 def pytest_configure() -> None:
     """Take back what `nohup` or a background shell has the tests, and all they start, ignore."""
+    # Thousands of processes are started, and each would compile all that it imports. (Where files
+    # are not to be written, this process was told so.)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # What tests plan and start asks nobody for prices.
     os.environ.setdefault("TRAINYARD_PRICES", "table")
     assert [each for each in LONGEST if not (TESTS / each).is_file()] == []
