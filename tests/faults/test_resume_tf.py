@@ -99,7 +99,7 @@ def kill_and_compare(zygote: Zygote, framework: str, folder: Path, num_kills: in
 @pytest.mark.parametrize("framework", ["tf", "keras"])
 class TestKilled:
     def test_resume_is_exact(self, zygote, tmp_path, framework):
-        kill_and_compare(zygote, framework, tmp_path, 5)
+        kill_and_compare(zygote, framework, tmp_path, 2)
 
     @pytest.mark.faults
     @pytest.mark.timeout(3600)

@@ -98,6 +98,7 @@ class TestHead:
         changed = {key for key, value in files[0].items() if files[1][key] != value}
         assert changed == {"fc.weight", "fc.bias"}
 
+    @pytest.mark.faults
     def test_one_and_three_ranks_take_the_same_steps_but_for_rounding(
         self, on_two_ranks, zygote, insects, tmp_path
     ):
@@ -124,6 +125,7 @@ class TestHead:
         assert resumed.summary["weights_sha256"] == on_two_ranks.summary["weights_sha256"]
 
 
+@pytest.mark.faults
 class TestAll:
     def test_every_weight_is_fine_tuned_from_a_file_on_random_crops(
         self, zygote, insects, tmp_path

@@ -71,6 +71,7 @@ def shards(pictures, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.faults
 class TestLearning:
     @pytest.mark.parametrize("strategy", ["horovod", "ddp"])
     def test_two_ranks_learn_stripes_and_end_with_the_same_weights(
@@ -154,6 +155,7 @@ class TestEvaluation:
 
 
 class TestOneRank:
+    @pytest.mark.faults
     @pytest.mark.parametrize("precision", ["bf16", "fp16"])
     def test_the_imagenet_network_trains_on_noise_in_half_the_bits(
         self, zygote, tmp_path, precision
