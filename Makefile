@@ -43,7 +43,7 @@ bench: setup
 
 faults: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/pytest -rs -m faults
+	$(BIN)/python -m tests.documents.fault_counts
 
 policy: setup
 	$(BIN)/python -P -m tests.environments.policy
