@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import campaign
+
+if TYPE_CHECKING:
+    from tests.fakes.torch_ranks import Zygote
 
 TESTS = Path(__file__).parent
 # Each takes half a minute or more: begun last, one of them would leave all other processes idle.
@@ -80,6 +84,34 @@ def _place(path: Path) -> int:
     if path.as_posix() in LONGEST:
         return LONGEST.index(path.as_posix())
     return len(LONGEST) + (path.parts[0] not in LONG)
+
+
+@pytest.fixture(scope="session")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """Forks PyTorch's ranks; one for all tests of a process, since it takes seconds to load."""
+    yield from _zygote_of("pytorch", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tensorflow_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """Forks TensorFlow's."""
+    programs = ("trainer.tf.resnet50", "trainer.tfkeras.resnet50", "horovod.tensorflow")
+    tiny = "tests.integration.programs.tf_tiny"
+    yield from _zygote_of("tensorflow", tmp_path_factory, *programs, tiny)
+
+
+def _zygote_of(image: str, folders: pytest.TempPathFactory, *modules: str) -> Iterator[Zygote]:
+    from jobs.contracts.errors import EnvironmentFailure
+    from jobs.images.runtimes import PROJECT, runtime_python
+    from tests.fakes.torch_ranks import Zygote
+
+    try:
+        python = runtime_python(image, PROJECT)
+    except EnvironmentFailure as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+    made = Zygote(python, folders.mktemp("zygote"), modules)
+    yield made
+    made.close()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.gangs import Gangs
-from tests.fakes.torch_ranks import Zygote
 from tests.faults.torch_campaign import make_pictures
 
 MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
@@ -24,18 +21,6 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
     made = Gangs(tmp_path)
     yield made
     made.end()
-
-
-@pytest.fixture(scope="session")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    """What forks PyTorch ranks; needs the runtime."""
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,33 +9,24 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
 from tests.faults.test_resume_pytorch import Killing
 from tests.faults.torch_campaign import NUM_RANKS, Program, newest
 
 TINY = "tests.integration.programs.tf_tiny"
-MODULES = ("trainer.tf.resnet50", "trainer.tfkeras.resnet50", "horovod.tensorflow", TINY)
 ATTEMPT_S = 120.0
 
 
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory) -> Iterator[Zygote]:
-    try:
-        python = runtime_python("tensorflow", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"), MODULES)
-    yield made
-    made.close()
+@pytest.fixture
+def zygote(tensorflow_zygote: Zygote) -> Zygote:
+    """What forks the ranks here."""
+    return tensorflow_zygote
 
 
 @dataclass(frozen=True, kw_only=True)

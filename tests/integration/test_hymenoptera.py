@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from PIL import Image
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.picture_runs import Trained, say_mistakes, train
-from tests.fakes.torch_ranks import Zygote
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
 MODULE = "trainer.pytorch.hymenoptera"
@@ -26,13 +24,6 @@ def python() -> Path:
         return runtime_python("pytorch", PROJECT)
     except EnvironmentFailure as error:
         pytest.skip(f"{error.message}; {error.hint}")
-
-
-@pytest.fixture(scope="module")
-def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import json
 import math
 import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,13 +32,6 @@ def python() -> Path:
         return runtime_python("pytorch", PROJECT)
     except EnvironmentFailure as error:
         pytest.skip(f"{error.message}; {error.hint}")
-
-
-@pytest.fixture(scope="module")
-def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

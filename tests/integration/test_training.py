@@ -20,7 +20,6 @@ from jobs.contracts.spec import RunState
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
-from tests.fakes.torch_ranks import Zygote
 from trainer.data.disk.events import Events
 from trainer.data.pictures.idx import read_idx, write_idx
 from trainer.data.prepare.digits import prepare_digits
@@ -89,13 +88,6 @@ def gangs(python, tmp_path_factory) -> Iterator[Gangs]:
     made = Gangs(tmp_path_factory.mktemp("workspace"), interpreter=python)
     yield made
     made.end()
-
-
-@pytest.fixture(scope="module")
-def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
