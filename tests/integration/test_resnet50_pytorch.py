@@ -103,6 +103,7 @@ def whole(zygote, pictures, tmp_path_factory) -> Trained:
     return train_two_epochs(zygote, pictures, tmp_path_factory.mktemp("whole") / "run")
 
 
+@pytest.mark.faults
 class TestResume:
     @pytest.mark.parametrize("step", [2, 3])  # within the first epoch, and at its end
     def test_a_resumed_training_ends_where_the_whole_one_does_to_the_bit(
