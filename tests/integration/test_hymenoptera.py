@@ -101,6 +101,7 @@ class TestHead:
                 theirs = [value for _, value in on_two_ranks.curve(split, "loss")]
                 assert ours == pytest.approx(theirs, rel=1e-3)
 
+    @pytest.mark.faults
     def test_a_resumed_training_ends_where_the_whole_one_does_to_the_bit(
         self, on_two_ranks, zygote, insects, tmp_path
     ):
