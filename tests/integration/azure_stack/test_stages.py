@@ -43,38 +43,6 @@ def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
     assert project.live() == {}
 
 
-def test_a_destroy_of_prod_deletes_nothing_without_a_preview_either(new_project):
-    project = new_project("prod")
-    project.up()
-    before, owned = project.live(), project.owned()
-    assert set(owned.values()) == before.keys()
-
-    for options in (
-        (),
-        ("--continue-on-error",),
-        ("--target", "**Compute**", "--target-dependents"),
-    ):
-        down = ("destroy", "-s", "prod", "--yes", "--skip-preview", *options)
-        said = project.pulumi(*down, check=False)
-        assert said.returncode != 0
-        assert "cannot be deleted\n    because it is protected" in said.stdout
-        assert project.live() == before
-    assert project.preview("--expect-no-changes") == {}
-
-    # A cluster goes with its settings all the same, and its identity with it. Its roles, which the
-    # locks keep, open nothing without it.
-    cluster = project.settings["clusters"].pop("gpu-low")
-    project.up()
-    gone = {owned[each] for each in ("cluster-gpu-low-compute", "cloud-identity-gpu-low")}
-    assert before.keys() - project.live().keys() == gone
-    assert not [name for name in project.owned() if "gpu-low" in name]
-    # It comes back as another principal, beside them.
-    project.settings["clusters"]["gpu-low"] = cluster
-    project.up()
-    assert project.owned().keys() == owned.keys()
-    assert project.preview("--expect-no-changes") == {}
-
-
 @pytest.mark.faults
 def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(new_project):
     project = new_project("prod")
