@@ -105,8 +105,12 @@ def test_a_destroy_of_prod_deletes_nothing_without_a_preview_either(prod):
         assert prod.live() == before
     assert prod.preview("--expect-no-changes") == {}
 
-    # A cluster goes with its settings all the same, and its identity with it. Its roles, which the
-    # locks keep, open nothing without it.
+
+@pytest.mark.faults
+def test_a_cluster_of_prod_goes_with_its_settings_and_its_identity_with_it(prod):
+    """Its roles, which the locks keep, open nothing without it."""
+    prod.write_settings()
+    before, owned = prod.live(), prod.owned()
     cluster = prod.settings["clusters"].pop("gpu-low")
     prod.up()
     gone = {owned[each] for each in ("cluster-gpu-low-compute", "cloud-identity-gpu-low")}
