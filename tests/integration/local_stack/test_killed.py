@@ -77,8 +77,14 @@ def timed_up(project):
     return said, time.monotonic() - started_s
 
 
-@pytest.mark.parametrize("victim", ["group", "cli"])
-@pytest.mark.parametrize("num_kills", [3, pytest.param(10, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    ("victim", "num_kills"),
+    [
+        ("group", 3),
+        pytest.param("group", 10, marks=pytest.mark.faults),
+        pytest.param("cli", 10, marks=pytest.mark.faults),
+    ],
+)
 def test_every_killed_up_is_mended_by_one_repair_and_one_up(
     project, new_port, victim, num_kills, tmp_path
 ):
