@@ -130,6 +130,7 @@ def test_a_scale_moved_by_launch_is_no_change_and_a_minimum_stays_after_a_refres
     assert minimum() == 2
 
 
+@pytest.mark.faults
 def test_a_generation_is_another_vault_and_workspace_with_all_that_is_in_them(standing):
     before = standing.owned()
     standing.settings["generation"] = 2
@@ -145,6 +146,7 @@ def test_a_generation_is_another_vault_and_workspace_with_all_that_is_in_them(st
     assert standing.preview() == {}
 
 
+@pytest.mark.faults
 def test_after_destroy_a_vault_that_azure_still_keeps_costs_another_generation(kept):
     """The last test of the module: it goes on where the one before has ended."""
     kept.settings["generation"] = 2
