@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from infra.pending_creates import PATHS, PREFIX, resource_id
 from jobs.host.environment_file import parse_environment
 from tests.fakes.azure_native import SUBSCRIPTION_ID
