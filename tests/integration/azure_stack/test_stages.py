@@ -10,6 +10,9 @@ import pytest
 from tests.fakes.azure_native.service import REQUIRED_RULES
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 
+# Whole stacks, made and taken down; `make test` has those of dev, and of test on what is there.
+pytestmark = pytest.mark.faults
+
 
 def clusters_of(names):
     return {name for name in names if name.startswith("cluster-")}
@@ -43,7 +46,6 @@ def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
     assert project.live() == {}
 
 
-@pytest.mark.faults
 def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(new_project):
     project = new_project("prod")
     project.up()
@@ -64,7 +66,6 @@ def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(n
     assert set(owned.values()) == project.live().keys()
 
 
-@pytest.mark.faults
 def test_prod_taken_down_with_all_that_it_holds(new_project):
     project = new_project("prod")
     project.up()
@@ -79,7 +80,6 @@ def test_prod_taken_down_with_all_that_it_holds(new_project):
     assert set(project.owned().values()) == project.live().keys()
 
 
-@pytest.mark.faults
 def test_a_new_owner_of_prod_is_no_replacement(new_project):
     project = new_project("prod")
     project.up()
