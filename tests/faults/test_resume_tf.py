@@ -90,7 +90,7 @@ def kill_and_compare(zygote: Zygote, framework: str, folder: Path, num_kills: in
 @pytest.mark.parametrize("framework", ["tf", "keras"])
 class TestKilled:
     def test_resume_is_exact(self, zygote, tmp_path, framework):
-        kill_and_compare(zygote, framework, tmp_path, 2)
+        kill_and_compare(zygote, framework, tmp_path, 1)
 
     @pytest.mark.faults
     @pytest.mark.timeout(3600)
@@ -172,21 +172,24 @@ def spoil_and_look(zygote: Zygote, framework: str, folder: Path, steps: list[int
     assert errors == []
 
 
-@pytest.mark.parametrize("framework", ["tf", "keras"])
 class TestLeft:
+    @pytest.mark.parametrize("framework", [pytest.param("tf", marks=pytest.mark.faults), "keras"])
     def test_a_notice_leads_to_a_checkpoint_that_is_gone_on_from_exactly(
         self, zygote, tmp_path, framework
     ):
         leave_and_compare(zygote, framework, tmp_path, [10])
 
+    @pytest.mark.parametrize("framework", ["tf", "keras"])
     @pytest.mark.faults
     @pytest.mark.timeout(1800)
     def test_ten_notices(self, zygote, tmp_path, framework):
         leave_and_compare(zygote, framework, tmp_path, [1, 2, 7, 14, 20, 31, 32, 33, 48, 60])
 
+    @pytest.mark.parametrize("framework", ["tf", "keras"])
     def test_a_bad_loss_stops_both_ranks(self, zygote, tmp_path, framework):
         spoil_and_look(zygote, framework, tmp_path, [9])
 
+    @pytest.mark.parametrize("framework", ["tf", "keras"])
     @pytest.mark.faults
     @pytest.mark.timeout(1800)
     def test_ten_bad_losses(self, zygote, tmp_path, framework):
