@@ -30,6 +30,7 @@ class _Alert:
     says: str
 
 
+LOOKS_EVERY = "PT15M"
 # Names and dimensions of metrics: Azure Monitor, "Supported metrics for
 # Microsoft.MachineLearningServices/workspaces", categories Quota and Resource.
 _ALERTS = {
@@ -126,7 +127,7 @@ class Alerts(pulumi.ComponentResource):
             scopes=[args.workspace.id],
             target_resource_type=_WORKSPACES,
             target_resource_region=context.settings.location,
-            evaluation_frequency="PT15M",
+            evaluation_frequency=LOOKS_EVERY,
             window_size=alert.window,
             auto_mitigate=True,
             criteria=monitor.MetricAlertSingleResourceMultipleMetricCriteriaArgs(

@@ -31,6 +31,9 @@ HANG_EXIT_CODE = 124  # as of timeout(1), and on every engine
 NOTED_S = 0.5
 # How long a rank that has failed stays for the node's results, which are being brought.
 LINGER_FOR_RESULTS_S = 10.0
+# How long the ranks of a run that hung stay for those of other nodes, whose records are on their way: nodes look
+# at the store's clock every few seconds, and the first rank that leaves ends all.
+LINGER_FOR_NODES_S = 8.0
 _BRINGING, _BROUGHT = "bringing", "brought"  # marks in the run directory
 
 
@@ -110,6 +113,8 @@ class AzureNode(Node):
         if code:
             linger(code, lambda: not self._do_others_run(), is_told)
             wait_until(self._are_results_brought, is_told, LINGER_FOR_RESULTS_S)
+            if self.world.size > self.world.local_size and read_hung(self.job.run_dir):
+                wait_until(lambda: False, is_told, LINGER_FOR_NODES_S)
 
     def _tell_of_hang(self, record: Record) -> None:
         hung = read_hung(self.job.run_dir) if record.exit_code else None

@@ -181,7 +181,8 @@ ONE_A_LAUNCHER = {
     "PyTorch-GPU-Distributed-Gloo",
     "TensorFlow-GPU-Distributed",
 }
-# Whoever serves others in TensorFlow waits until it is ended, as a parameter server does.
+# Whoever serves others in TensorFlow waits until it is ended, as a parameter server does. Its workers wait
+# for its line: it is ended with the last of them.
 RECIPE_PROBE = """
 import json, os, sys, time
 env = os.environ
@@ -200,8 +201,13 @@ assert int(known["AZ_BATCHAI_TASK_INDEX"]) == index
 assert int(known["AZ_BATCHAI_NUM_GPUS"]) >= 0
 role = [word for word in sys.argv if word.startswith("--job_name=")]
 assert role == ([f"--job_name={task['task']['type']}"] if hosts["worker"] else []), sys.argv
-print("probed", sorted(name for name in known if name.startswith(("AZ_BATCHAI_INPUT_", "AZ_BATCHAI_OUTPUT_"))))
-time.sleep(600 if task["task"]["type"] == "ps" else 0)
+print("probed", sorted(name for name in known if name.startswith(("AZ_BATCHAI_INPUT_", "AZ_BATCHAI_OUTPUT_"))), flush=True)
+has_probed = os.path.join(known["AZ_BATCHAI_SHARED_JOB_TEMP"], "server-has-probed")
+if task["task"]["type"] == "ps":
+    open(has_probed, "w").close()
+    time.sleep(600)
+while hosts["ps"] and not os.path.exists(has_probed):
+    time.sleep(0.05)
 """
 PREPARATION = """\
 mkdir -p $AZ_BATCHAI_JOB_TEMP/benchmarks/scripts/tf_cnn_benchmarks

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 
 from jobs.cli import VERBS, main
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.contracts.spec import KeyVault
+from jobs.contracts.spec import KeyVault, RunState
 from jobs.engines import ENGINES
 from jobs.engines.local.runs import LocalRuns
 from jobs.host import console
 from jobs.host.project import project_root
+from jobs.runs.store import RunEvent, append_event
 from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
 
@@ -594,6 +596,13 @@ def test_wait_ends_as_the_run_did(launching, ends_as, words, code):
     assert launching.type("wait", "last", *words).code == code
 
 
+def test_wait_passes_a_signal_through_as_a_shell_does(launching):
+    run = launching.add_run(ends_as="failed")
+    killed = RunEvent(ts="2026-01-02T03:04:48Z", state=RunState.FAILED, exit_code=-signal.SIGTERM)
+    append_event(launching.workspace / "runs" / run, killed)
+    assert launching.type("wait", run, "--passthrough").code == 143
+
+
 def test_wait_gives_up_after_its_timeout(launching):
     run = launching.add_run(ends_as="running")
     # A run that nobody looks after would be `lost`, so its lock is held here.
@@ -739,6 +748,16 @@ def test_rerun_says_what_cannot_be_the_same(launching, job):
     typed = launching.type("rerun", "last", "--detach")
     assert typed.code == 0
     assert "warning: cluster `cpu` no longer exists; the first that fits is used\n" in typed.err
+
+
+def test_rerun_says_that_the_copy_of_the_code_is_gone(launching, job):
+    folder = launching.folder
+    launching.add_run(code=str(folder))
+    typed = launching.type("rerun", "last", "--detach")
+    assert typed.code == 0
+    assert (
+        f"warning: the copy of its code was deleted; the current `{folder}` is used\n" in typed.err
+    )
 
 
 def test_rerun_takes_no_other_code(launching, job):

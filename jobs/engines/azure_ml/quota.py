@@ -40,7 +40,7 @@ class Quota(Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> int:
-        """Free vCPUs; negative if the limit was lowered below the usage."""
+        """Free vCPUs; none if the limit was lowered below the usage."""
         return max(self.limit - self.used, 0)
 
 

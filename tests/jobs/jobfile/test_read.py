@@ -321,6 +321,18 @@ def test_what_can_be_no_path_is_refused(folder):
         load_job("~nobody-at-all/x.yaml")
 
 
+@pytest.mark.parametrize(("length", "is_name"), [(63, True), (64, False)])
+def test_a_name_has_63_characters_at_most(folder, length, is_name):
+    text = f"name: {'n' * length}\nimage: i\nexperiment: {'e' * length}\ncommand: [a]\n"
+    if is_name:
+        loaded = load(folder, text)
+        assert (loaded.job.name, loaded.job.experiment) == ("n" * 63, "e" * 63)
+        return
+    with pytest.raises(LaunchError) as caught:
+        load(folder, text)
+    assert caught.value.message.count("at most 63") == 2
+
+
 def test_several_mistakes_are_named_at_once(folder):
     message, _ = mistake(folder, RUNS + "nods: 1\nlauncher: 5\n")
     assert message == (
@@ -348,6 +360,11 @@ def test_overrides_are_checked_like_the_file_and_name_themselves(folder):
         "`30m` or `12h`, and is the text `banana`",
         "for example --set limits.wall_clock=30m",
     )
+
+
+def test_arguments_in_a_mapping_are_the_numbers_as_written(folder):
+    loaded = load(folder, RUNS + "args: {seed: 007, lr: 1.10}\n")
+    assert to_argv(loaded.job.args) == ("--seed", "007", "--lr", "1.10")
 
 
 def test_arguments_in_a_list_are_the_words_as_written(folder):

@@ -202,6 +202,12 @@ def test_the_largest_cluster_is_named_when_none_fits():
         decide(job(nodes=9), environment(**clusters))
 
 
+def test_the_largest_cluster_is_the_one_with_most_ranks():
+    clusters = {"cores": cluster(max_nodes=4), "gpus": cluster(max_nodes=3, gpus_per_node=8)}
+    with pytest.raises(Refused, match="cluster `gpus` of stack `local` takes at most 3 nodes"):
+        decide(job(nodes=9), environment(**clusters))
+
+
 def test_an_unknown_cluster_names_the_nearest():
     with pytest.raises(LaunchError) as caught:
         decide(job(cluster="gpus"), environment(gpu=cluster(), cpu=cluster()))

@@ -137,3 +137,13 @@ def test_nccl_gets_the_nodes_topology_unless_the_job_has_one(
     )
     lay_code(node)
     assert start(node, own, topology="ndv4") == (0, [seen])
+
+
+def test_what_lets_others_act_as_the_node_or_the_run_is_struck_out_of_the_log(node: Path) -> None:
+    names = ("MSI_SECRET", "IDENTITY_HEADER", "AZUREML_RUN_TOKEN")
+    (node / "program.py").write_text(
+        f"import os\nfor name in {names}:\n    print(os.environ[name])\n"
+    )
+    lay_code(node)
+    told = {name: f"value-of-{name}" for name in names}
+    assert start(node, told) == (0, ["***", "***", "***"])

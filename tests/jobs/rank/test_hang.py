@@ -16,10 +16,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from jobs.rank.azure_node import AzureNode
 from jobs.rank.flight import ask_for_records
-from jobs.rank.hang import LOOK_S, TELL_S, Node, Others, pause_s
+from jobs.rank.hang import LOOK_S, TELL_S, Hung, Node, Others, pause_s
+from jobs.rank.log import Log
+from jobs.rank.mask import Mask
 from jobs.rank.services import Answer
 from jobs.rank.settings import read_settings
+from jobs.rank.world import RankJob, World
 from jobs.runs.failure import RankReport, root_cause
 from tests.fakes.azureml.ranks import lay_code
 
@@ -205,6 +209,30 @@ def test_other_nodes_are_silent_by_the_stores_clock_and_nobody_knows_where_it_do
     others = Others(read_settings(variables()))
     others.__dict__["_runs"] = AnsweringRuns(answer)
     assert others.silence() == silent_s
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "verdict", "num_asked"),
+    [(4, Hung(HANG_S, {}, []), 6), (2, Hung(HANG_S, {}, []), 2), (4, None, 2)],
+)
+def test_rank_of_a_run_that_hung_stays_for_the_records_of_other_nodes(
+    tmp_path: Path, num_ranks: int, verdict: Hung | None, num_asked: int
+) -> None:
+    """It goes when it is told to, here by the sixth look."""
+    (tmp_path / "ranks").mkdir()
+    if verdict:
+        (tmp_path / "hung.json").write_bytes(msgspec.json.encode(verdict._asdict()))
+    job, world = RankJob(str(tmp_path), ["true"]), World(1, num_ranks, 1, 2, 0, "127.0.0.1", "1")
+    settings = read_settings(variables(hang_s=None))
+    node = AzureNode(settings, job, world, {}, Log(None, Mask([])))
+    looks: list[bool] = []
+
+    def is_told() -> bool:
+        looks.append(len(looks) == 5)
+        return looks[-1]
+
+    node.before_leaving(124, is_told)
+    assert len(looks) == num_asked
 
 
 def test_nodes_that_nobody_heard_of_are_silent_since_the_watch_began() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.rank import program
 from jobs.rank.program import RANK_MODULES, rank_program
 
+RANK = Path(program.__file__).parent
 LOADED = "import sys; sys.path.insert(0, {path!r}); import jobs.rank.main; print(jobs.rank.main.__file__)"
 
 
@@ -45,3 +48,11 @@ def test_the_file_holds_what_ranks_need_and_no_more() -> None:
     with zipfile.ZipFile(io.BytesIO(rank_program())) as archive:
         names = {Path(name).stem for name in archive.namelist()}
     assert names == {"__main__", "__init__", *RANK_MODULES}
+
+
+@pytest.mark.parametrize("path", sorted(RANK.glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_python_3_9_reads_each_module_of_the_room(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+    first = next(each for each in tree.body if isinstance(each, ast.ImportFrom))
+    # Without it an annotation `str | None` would be computed, which 3.9 cannot.
+    assert (first.module, first.names[0].name) == ("__future__", "annotations")

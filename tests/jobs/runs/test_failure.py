@@ -58,6 +58,14 @@ def test_rank_that_lost_its_peer_is_no_cause_though_it_ended_first() -> None:
     assert cause_of(victim, guilty) == (1, "killed by SIGKILL", "killed")
 
 
+@pytest.mark.parametrize(("gone_s", "guilty"), [(30.5, 0), (31.5, 1)])
+def test_traceback_that_a_rank_outlived_by_half_a_minute_was_not_its_end(
+    gone_s: float, guilty: int
+) -> None:
+    survivor = ended(0, gone_s, exit_code=1, traceback=OWN, traceback_s=1.0)
+    assert cause_of(survivor, ended(1, 20.0, exit_code=4))[0] == guilty
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -95,6 +95,13 @@ def test_a_run_of_an_instant_has_cost_something():
     assert spent_text(cost) == "under 0.001 USD (2 nodes x 1.0 s at 0.300 USD/h)"
 
 
+def test_an_attempt_that_a_clock_set_back_ended_before_it_began_has_cost_nothing():
+    backwards = attempt("2026-01-02T05:00:00Z", "2026-01-02T04:00:00Z")
+    cost = spent(status(), [*TWICE, backwards], priced(3.0))
+    assert cost is not None
+    assert (cost.ran_s, cost.amount) == (1800.0, 3.0)
+
+
 def test_a_run_that_is_on_costs_until_now():
     running = status(state=RunState.RUNNING, ended=None)
     cost = spent(running, [attempt("2026-01-02T03:00:00Z", None)], priced(1.0))

@@ -102,6 +102,20 @@ def test_a_service_that_is_silent_is_not_waited_for_and_not_asked_again(monkeypa
             silent.accept()
 
 
+@pytest.mark.parametrize(("age_days", "is_asked"), [(6.9, False), (7.1, True)])
+def test_the_service_is_asked_once_a_week(cache, monkeypatch, age_days, is_asked):
+    monkeypatch.delenv(prices.SWITCH)
+    asked = []
+
+    def ask(region, sizes):
+        asked.append((region, sizes))
+
+    monkeypatch.setattr(prices, "_ask_in_time", ask)
+    remember(cache, age_days * 86400, dedicated=4.5)
+    assert price(environment())[0] == 4.5
+    assert asked == ([("westeurope", [A100])] if is_asked else [])
+
+
 @pytest.mark.parametrize("content", ["{", '{"x":' + "[" * 200_000], ids=["cut", "no end"])
 def test_a_damaged_memory_is_no_memory(cache, content):
     cache.parent.mkdir(parents=True)

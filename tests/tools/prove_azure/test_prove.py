@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from tests.fakes.one_azure import azure_cli
 from tests.fakes.one_azure.proof import Proof
 from tools.prove_azure import pages
 from tools.prove_azure.cost import Prices, estimate
 from tools.prove_azure.record import Record, StepRecord
 from tools.prove_azure.report import scrub, write_json, write_markdown
+from tools.prove_azure.stack_steps import PROVIDERS
 from tools.prove_azure.steps import PRIVATE, PUBLIC
 from tools.prove_azure.unknowns import BY_ID, find_denied
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_has_the_tables_of_the_code() -> None:
@@ -22,6 +29,22 @@ def test_the_page_has_the_tables_of_the_code() -> None:
 def test_every_step_settles_what_is_listed_and_every_row_is_settled_by_one() -> None:
     settled = {each for step in (*PUBLIC, *PRIVATE) for each in step.settles}
     assert settled == BY_ID.keys()
+
+
+def test_page_registers_each_provider_that_the_stacks_declare_and_the_proof_looks_for() -> None:
+    """The page has the command that a person types; the golden has what prod declares."""
+    page = (ROOT / "docs" / "azure.md").read_text(encoding="utf-8")
+    names = re.search(r"for provider in ([\w \\\n]+); do", page)
+    assert names is not None
+    registered = {f"Microsoft.{each}" for each in names[1].replace("\\", "").split()}
+    assert registered == PROVIDERS == set(azure_cli.PROVIDERS)
+    declared = (ROOT / "tests" / "infra" / "cloud_expected" / "urns_prod.txt").read_text()
+    modules = set(re.findall(r"azure-native:(\w+):", declared))
+    assert len(modules) > 10
+    # Two modules of Pulumi's are of other names; every subscription has Microsoft.Resources.
+    of = {"applicationinsights": "insights", "monitor": "insights", "privatedns": "network"}
+    needed = {of.get(each, each) for each in modules - {"resources"}}
+    assert needed <= {each.removeprefix("Microsoft.").lower() for each in registered}
 
 
 @pytest.mark.parametrize(

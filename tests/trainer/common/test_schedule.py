@@ -71,3 +71,8 @@ def test_warm_up_rises_by_equal_parts_to_the_peak():
 def test_training_of_warm_up_only_has_a_rate():
     schedule = Schedule(name="cosine", peak=1.0, num_steps=4, num_warmup_steps=4)
     assert [schedule.rate(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_a_training_that_only_warms_up_ends_at_its_peak():
+    schedule = Schedule(name="cosine", peak=2.0, num_steps=5, num_warmup_steps=5)
+    assert [schedule.rate(step) for step in (3, 4, 5)] == [1.6, 2.0, 2.0]

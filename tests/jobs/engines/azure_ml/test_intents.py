@@ -44,8 +44,8 @@ def make_intent(store: RunStore, *, ago_s: float = 0.0) -> tuple[Path, Intent]:
 
 def test_open_intents_are_found_newest_first_while_they_are_young(tmp_path):
     store = RunStore(tmp_path)
-    older, newer = make_intent(store, ago_s=60), make_intent(store)
-    make_intent(store, ago_s=RESUME_S + 60)
+    older, newer = make_intent(store, ago_s=59 * 60), make_intent(store)
+    make_intent(store, ago_s=61 * 60)
     for mark in (mark_submitted, give_up):
         mark(make_intent(store, ago_s=30 if mark is give_up else 20)[0])
     assert list(open_intents(store, RESUME_S)) == [newer, older]

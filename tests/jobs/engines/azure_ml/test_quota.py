@@ -209,6 +209,16 @@ def test_a_job_that_has_to_wait_for_others_is_only_warned_of(capsys):
     ]
 
 
+def test_a_limit_that_was_lowered_below_what_is_used_leaves_nothing_free(capsys):
+    where = environment()
+    usages = [usage("workspaces", FAMILY_QUOTA, 192, 128, owner=WORKSPACE), *USAGES[1:2]]
+    check_job(spec(1), where, FakeClient(where, usages=usages))
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "warning: it may wait in the queue: 64 vCPUs are needed, and of "
+        f"`{FAMILY_QUOTA} of this workspace` 0 are free (192 of 128 used): 64 short"
+    )
+
+
 def test_nodes_that_idle_are_the_jobs_already(capsys):
     where = environment()
     check_job(spec(2), where, FakeClient(where, idle=1))

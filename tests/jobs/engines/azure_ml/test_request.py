@@ -167,6 +167,13 @@ def test_what_a_job_asks_for_besides_is_sent():
     }
 
 
+@pytest.mark.parametrize(
+    ("priority", "sent"), [("low", {"priority": 1}), ("normal", None), ("high", {"priority": 3})]
+)
+def test_a_priority_is_a_number_of_azure_ml_and_the_usual_one_is_left_out(priority, sent):
+    assert properties_of(job(priority=priority)).get("queueSettings") == sent
+
+
 def test_no_secret_is_in_the_request_but_its_name():
     spec = job(secrets={"TOKEN": "wandb-key"})
     variables = properties_of(spec)["environmentVariables"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from jobs.engines.azure_ml.intents import Intent, hold, read_intent, write_inten
 from jobs.engines.azure_ml.refusals import CloudRefusal, explain, unreachable
 from jobs.engines.azure_ml.retry import NextAttempt, begin_again, next_attempt
 from jobs.engines.azure_ml.submission import submit_attempt
+from jobs.runs.outcome import parse_time
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec
@@ -75,9 +77,11 @@ def test_an_attempt_is_due_by_cause_number_and_time_left(
     assert next_attempt(spec, before, SOON) == expected
 
 
-def test_what_ended_long_ago_is_left_as_it_is() -> None:
-    late = datetime(2026, 11, 23, tzinfo=UTC)
-    assert next_attempt(job(), attempts(PREEMPTED), late) is None
+def test_what_ended_longer_than_a_day_ago_is_left_as_it_is() -> None:
+    before = attempts(PREEMPTED)
+    day_after = parse_time(before[-1].ended or "") + timedelta(hours=24)
+    assert next_attempt(job(), before, day_after) == NextAttempt(number=2, timeout_s=None)
+    assert next_attempt(job(), before, day_after + timedelta(seconds=1)) is None
 
 
 @pytest.fixture
@@ -101,6 +105,24 @@ def test_a_cancelled_run_is_not_begun_again(preempted: tuple[MemoryRuns, RunHand
     )
     assert not begin_again(runs, handle)
     assert runs.scripted.sent == [f"POST {RUN}/cancel"]
+
+
+def test_two_terminals_that_see_the_end_at_once_send_one_attempt(
+    preempted: tuple[MemoryRuns, RunHandle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sends the job of one name: a second `PUT` of it starts nothing."""
+    runs, handle = preempted
+    put = runs.scripted.put
+
+    def after_another_terminal(*sent: Any, **more: Any) -> Any:
+        monkeypatch.setattr(runs.scripted, "put", put)
+        assert begin_again(runs, handle)
+        return put(*sent, **more)
+
+    monkeypatch.setattr(runs.scripted, "put", after_another_terminal)
+    assert begin_again(runs, handle)
+    assert runs.scripted.sent == [f"PUT {RUN}_2", f"PUT {RUN}_2"]
+    assert not begin_again(runs, handle)
 
 
 def test_what_another_has_cancelled_since_it_was_seen_is_not_begun_again(

@@ -199,6 +199,13 @@ QUOTA = {"error": {"code": "ClusterCoreQuotaReached", "message": "Maximum allowe
             {"scaleSettings": {"maxNodeCount": 2}, "nodeStateCounts": {"preparingNodeCount": 1}},
             "1 nodes of cluster `gpu` are being started",
         ),
+        (
+            {
+                "scaleSettings": {"maxNodeCount": 2},
+                "nodeStateCounts": {"unusableNodeCount": 1, "preparingNodeCount": 1},
+            },
+            "1 of the nodes of cluster `gpu` cannot be used",
+        ),
         ({"scaleSettings": {"maxNodeCount": 2}}, None),
     ],
 )

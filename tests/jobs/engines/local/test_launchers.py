@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec import structs
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Limits
@@ -109,6 +110,32 @@ def test_horovod_ranks_are_told_who_they_are_and_stay_on_loopback() -> None:
         "HOROVOD_CROSS_SIZE": "2",
         "HOROVOD_HOSTNAME": "node-1",
     }
+
+
+def test_torch_ranks_stay_on_loopback_and_are_told_what_torchrun_tells() -> None:
+    spec = make_spec(["python", "a.py"], launcher="torch")
+    assert gang_request(spec, make_cluster()).env == {
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "TP_SOCKET_IFNAME": "lo",
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+        "TRAINYARD_COLLECTIVE_TIMEOUT_S": "660",
+    }
+
+
+@pytest.mark.parametrize(("num_cores", "num_threads"), [(1, "6"), (6, "6"), (64, "64")])
+def test_tensorflow_has_a_thread_more_than_the_job_has_processes(
+    num_cores: int, num_threads: str
+) -> None:
+    spec = make_spec(
+        ["python"], launcher="tensorflow", nodes=2, processes_per_node=1, parameter_servers=3
+    )
+    cluster = structs.replace(make_cluster(nodes=2), cpus_per_node=num_cores)
+    assert gang_request(spec, cluster).env == {"TF_NUM_INTEROP_THREADS": num_threads}
 
 
 def test_mpirun_gets_no_environment_on_its_command_line() -> None:

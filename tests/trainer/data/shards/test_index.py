@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 
 import pytest
@@ -106,28 +107,28 @@ def test_what_is_no_index_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "value", "reason"),
     [
-        ("path", "../outside.tar"),
-        ("path", "/etc/passwd"),
-        ("path", "train/./x.tar"),
-        ("path", "train\\x.tar"),
-        ("path", "train/\n.tar"),
-        ("path", ""),
-        ("samples", -1),
-        ("samples", 1.0),
-        ("samples", 1),
-        ("bytes", True),
-        ("bytes", 5),
-        ("sha256", None),
+        ("path", "../outside.tar", "is not a path below the folder"),
+        ("path", "/etc/passwd", "is not a path below the folder"),
+        ("path", "train/./x.tar", "is not a path below the folder"),
+        ("path", "train\\x.tar", "is not a path below the folder"),
+        ("path", "train/\n.tar", "is not a path below the folder"),
+        ("path", "", "is not a path below the folder"),
+        ("samples", -1, "-1 is not a count"),
+        ("samples", 1.0, "1.0 is not a count"),
+        ("samples", 1, "its shards hold"),
+        ("bytes", True, "True is not a count"),
+        ("bytes", 5, "its shards hold"),
+        ("sha256", None, "None is not text"),
     ],
 )
-def test_a_shard_of_another_place_or_count_is_refused(tmp_path, key, value):
+def test_a_shard_of_another_place_or_count_is_refused(tmp_path, key, value, reason):
     write(tmp_path)
     found = json.loads((tmp_path / "index.json").read_bytes())
     found["splits"]["train"]["shards"][0][key] = value
     (tmp_path / "index.json").write_text(json.dumps(found))
-    with pytest.raises(TrainingError, match="not an index of shards"):
+    with pytest.raises(TrainingError, match=rf"not an index of shards \(.*{re.escape(reason)}"):
         read_index(tmp_path)
 
 

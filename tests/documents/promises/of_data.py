@@ -1,0 +1,119 @@
+"""Promises about datasets: pushed, packed, streamed, prepared, promoted, imported."""
+
+from __future__ import annotations
+
+from jobs.blobs.files import BLOCK_BYTES
+from jobs.contracts.errors import ExitCode
+from jobs.datasets import copy, paths, pull, scan_cache
+from jobs.engines.local import inputs
+from jobs.host import untrusted
+from jobs.launching.imports import documents, json_text
+from tests.documents.promises.sentences import NoPromise, Promise, promise
+from tests.documents.promises.units import (
+    a,
+    days,
+    gib,
+    hours,
+    mib,
+    minutes,
+    spelled,
+    typed,
+)
+from trainer.common import sharding
+from trainer.data.pack import program as packing
+from trainer.data.shards import index
+from trainer.data.streaming import blocks, store
+from trainer.data.synthesize import imagenet
+
+PROMISES: dict[str, tuple[Promise, ...]] = {
+    "docs/data.md": (
+        promise("modified within {} s of being read", scan_cache.RACY_NS / 10**9),
+        promise("more than {} characters or {} folders", paths.LONGEST_PATH, paths.MOST_PARTS),
+        promise("parts of more than {} bytes", untrusted.LONGEST_PART_BYTES),
+        promise("lists the first {} files to delete", pull.NUM_SHOWN),
+    ),
+    "docs/promotion.md": (
+        promise("a file over {} MiB)", mib(copy.LARGEST_COPY)),
+        promise("pass through your machine in batches of {} MB", mib(copy.BATCH_BYTES)),
+        promise("a SAS for reading that ends after {} hours", hours(copy.SAS_S)),
+    ),
+    "docs/inputs.md": (
+        promise("the index is copied ({} bytes a sample)", index.PLACE_BYTES),
+        promise("then the samples of {} shards at a time", sharding.WINDOW_SHARDS),
+        promise("While one window of {} shards is trained on", sharding.WINDOW_SHARDS),
+        promise(
+            "Blocks of {} MiB by ranges, {} at once a rank",
+            mib(blocks.BLOCK_BYTES),
+            blocks.NUM_FETCHERS,
+        ),
+        promise(
+            "({} shards of {} MiB:", int(1.5 * sharding.WINDOW_SHARDS), mib(packing.SHARD_BYTES)
+        ),
+        promise("waits up to {} minutes for a store that is away", minutes(store.PATIENCE_S)),
+        promise("(`limits: {wall_clock: ...}`) and {} day;", a(days(inputs.SAS_MARGIN_S))),
+        promise(
+            "without a limit for {} days ({} with an account in Azure)",
+            *(days(inputs.LOCAL_SAS_VALID_S), days(inputs.AZURE_SAS_VALID_S)),
+        ),
+    ),
+    "docs/shards.md": (
+        promise("about 1,100 files of {} MiB", mib(packing.SHARD_BYTES)),
+        promise("where each picture lies: {} bytes a sample", index.PLACE_BYTES),
+        promise("set by `--shard-size {}MiB`", mib(packing.SHARD_BYTES)),
+        promise(
+            "{} MiB are {} of the blocks that transfers use",
+            *(mib(packing.SHARD_BYTES), spelled(packing.SHARD_BYTES / BLOCK_BYTES)),
+        ),
+        promise(
+            "a window of {} shards is {} GiB",
+            *(spelled(sharding.WINDOW_SHARDS), gib(sharding.WINDOW_SHARDS * packing.SHARD_BYTES)),
+        ),
+        promise("and one in {} more for validation", imagenet.TRAIN_PER_VAL),
+        promise(
+            "one in {} grey, the sixth of every {} CMYK, the eighth of every {} a PNG",
+            *(imagenet.GREY_EVERY, imagenet.CMYK_EVERY, imagenet.PNG_EVERY),
+        ),
+    ),
+    "docs/import.md": (
+        promise("All of it lies below `--into DIR` (`{}`)", typed("import", "into")),
+        promise(
+            "more than {} MiB or {} levels end", mib(documents.MOST_BYTES), json_text.MOST_DEPTH
+        ),
+        promise(
+            "if something was (the files are written unless nothing is left), {} if there",
+            int(ExitCode.USAGE),
+        ),
+        promise("was refused, {} if something was", int(ExitCode.REFUSED)),
+    ),
+    "launch data --help": (
+        promise(
+            "Approximate size of a shard (default: {}MiB)", mib(typed("data pack", "shard_size"))
+        ),
+        promise("1/{} as many are added for validation", imagenet.TRAIN_PER_VAL),
+    ),
+}
+
+_MEASURED = "a measurement, with its machine and date"
+NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
+    "docs/data.md": (
+        NoPromise(r"`--limit-rate 20M` limits a transfer to 20 MB per second", "an example"),
+        NoPromise(r"writes of its last 5 s", "Azurite's own interval"),
+        NoPromise(r"one request of a few hundred bytes", "an estimate"),
+    ),
+    "docs/inputs.md": (
+        NoPromise(r"shards of 128 MiB: 1\.6 GB", "the product of what stands before it"),
+        NoPromise(r"One epoch, 24 shards of 16\.7 MB \(a window is 134 MB\)", _MEASURED),
+    ),
+    "docs/import.md": (NoPromise(r"## All keys .*", "written by tests/documents/import_keys.py"),),
+    "docs/prepare.md": (
+        NoPromise(r"\| `digits` \| none; .*?155 \+ 160 GB", "sizes of published archives"),
+        NoPromise(r"At 400 MB/s ImageNet's 155 GB", "an example"),
+    ),
+    "docs/promotion.md": (
+        NoPromise(r"A copy of 360 MB that was killed after 4 s .*? took 13 s", _MEASURED),
+    ),
+    "docs/shards.md": (
+        NoPromise(r"1\.28 million places are 20 MB that are read in half a second", _MEASURED),
+        NoPromise(r"about 110 kB each", "about that of ImageNet's own"),
+    ),
+}

@@ -1,0 +1,156 @@
+"""Promises about trainers, checkpoints and predicted rates."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import exp
+
+from jobs.foresight import model, predict, table
+from tests.documents.promises.sentences import NoPromise, Promise, option, promise
+from tests.documents.promises.units import constant, mib, percent, spelled
+from trainer.common import bandwidth, manifest, preemption, schedule
+from trainer.common.resnet_options import LR_BATCH, ResnetOptions
+from trainer.common.sharding import WINDOW_SHARDS
+from trainer.common.training_options import TrainingOptions
+from trainer.data.pictures import crops, header
+
+MASKRCNN = "trainer/pytorch/maskrcnn.py"
+NCCL = "trainer/pytorch/nccl_check.py"
+MEGABYTE = 10**6
+
+
+def _of_maskrcnn(name: str) -> object:
+    return constant(MASKRCNN, name, of="Options")
+
+
+def _epochs(shares: tuple[float, ...], of: int) -> list[int]:
+    return [round(share * of) for share in shares]
+
+
+def _middle_and_factor(place: int, unit: float = 1.0) -> tuple[str, str]:
+    """Give two digits of a prior's middle and of its factor for one standard deviation."""
+    middle, deviation = model.PRIOR[place]
+    return f"{exp(middle) / unit:.2g}", f"{exp(deviation):.2g}"
+
+
+def _overlaps() -> list[str]:
+    middle, deviation = model.PRIOR[3]
+    return [f"{1 / (1 + exp(-middle - way * deviation)):.2g}" for way in (0, -1, 1)]
+
+
+PROMISES: dict[str, tuple[Promise, ...]] = {
+    "docs/checkpoints.md": (
+        promise("and leave with exit code {} |", preemption.EXIT_CODE),
+        option("--keep-last K", TrainingOptions.keep_last),
+        promise("| `--on-checkpoint-error` | `{}` |", TrainingOptions.on_checkpoint_error),
+        promise("`manifest.json` has `format` ({}),", manifest.FORMAT),
+        promise("and are {} minutes away or less", spelled(preemption.LEAVE_BEFORE.seconds / 60)),
+    ),
+    "docs/training-resnet50.md": (
+        promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),
+        promise("({} to {} % of the area,", *map(percent, crops.AREA)),
+        promise("the middle {} of the shorter side", Fraction(crops.CENTER)),
+        promise("come in a random order, {} at a time", spelled(WINDOW_SHARDS)),
+        promise("| `--lr` | {} for {} pictures a step", ResnetOptions.lr, LR_BATCH),
+        promise("| `--warmup-epochs` | {}, linear", ResnetOptions.warmup_epochs),
+        promise(
+            "| `--schedule` | `{}`: a tenth after {}, {} and {} of the epochs",
+            ResnetOptions.schedule,
+            *(Fraction(each).limit_denominator(90) for each in schedule.STEPS_AT),
+        ),
+        promise(
+            "| `--momentum`, `--weight-decay` | {}, {};",
+            *(ResnetOptions.momentum, f"{ResnetOptions.weight_decay:.0e}".replace("e-0", "e-")),
+        ),
+        option("--label-smoothing", ResnetOptions.label_smoothing),
+    ),
+    "docs/training-maskrcnn.md": (
+        promise(
+            "at least {} % sure",
+            percent(constant("trainer/pytorch/maskrcnn_picture.py", "LEAST_SCORE")),
+        ),
+        promise(
+            "makes {} pictures of discs, boxes and triangles for training and {} for validation",
+            constant("trainer/pytorch/maskrcnn_loading.py", "NUM_SYNTHETIC_TRAIN"),
+            constant("trainer/pytorch/maskrcnn_loading.py", "NUM_SYNTHETIC_VAL"),
+        ),
+        option("--batch-per-rank", _of_maskrcnn("batch_per_rank")),
+        promise(
+            "| `--lr` | {} | for {} pictures a step",
+            _of_maskrcnn("lr"),
+            constant(MASKRCNN, "LR_BATCH"),
+        ),
+        option("--warmup-steps", _of_maskrcnn("warmup_steps")),
+        promise("| `--schedule` | `{}` | a tenth", _of_maskrcnn("schedule")),
+        promise(
+            "a tenth after {} and {} of {} epochs",
+            *_epochs(constant(MASKRCNN, "STEPS_AT"), 26),
+            _of_maskrcnn("epochs"),
+        ),
+        promise("| `--epochs`, `--max-steps` | {}, none |", _of_maskrcnn("epochs")),
+        promise("| `--precision` | `{}` | `bf16`", _of_maskrcnn("precision")),
+        promise("| `--backbone` | `{}` |", _of_maskrcnn("backbone")),
+        option("--image-size", _of_maskrcnn("image_size")),
+        option("--regions-per-image", _of_maskrcnn("regions_per_image")),
+    ),
+    "trainer/common/resnet_options.py": (
+        promise("peak learning rate for {} pictures a step", LR_BATCH),
+    ),
+    MASKRCNN: (
+        promise("rate for {} pictures a step over all ranks", constant(MASKRCNN, "LR_BATCH")),
+    ),
+    NCCL: (
+        promise(
+            "message in MiB (default: {} on GPUs, else {})",
+            *(mib(bandwidth.GIB), mib(constant(NCCL, "MOST_ON_CPU"))),
+        ),
+    ),
+    "docs/foresight.md": (
+        promise("Without it {}, and a wide band | | `batch", predict.USUAL_GRADIENT_MB),
+        promise("samples of one GPU in a step. Without it {}, and", predict.USUAL_BATCH),
+        promise("its corner rounded over {} % of t1", percent(model.SOFTNESS)),
+        promise("slowest link of the ring | {} ms, {} |", *_middle_and_factor(0, 1e-3)),
+        promise("many small tensors, as MB | {}, {} |", *_middle_and_factor(1)),
+        promise("takes this part of the time | {}, {} |", *_middle_and_factor(2)),
+        promise("hides the exchange | {}, between {} and {} |", *_overlaps()),
+        promise("waiting for the slowest | {} %, {} |", *_middle_and_factor(4, 0.01)),
+        promise("each doubling of the nodes | {} %, {} |", *_middle_and_factor(5, 0.01)),
+        promise("may also differ by some {} % in its gradient", percent(predict.GIVEN)),
+        promise("The noise of a rate is taken as {} %", percent(predict.NOISE)),
+        promise("{} % more for each doubling of the GPUs", percent(predict.FARTHER)),
+        promise("The band is at least {} wide", predict.LEAST_WIDE),
+        promise("one size that differ by more than {} %", percent(table.MOST_APART - 1)),
+        promise("{} GPUs or more that are hardly faster", spelled(table.FEW)),
+        promise("more than {} times the rate of one GPU", table.MOST_EFFICIENCY),
+    ),
+}
+
+_MEASURED = "a measurement, with its machine and date"
+NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
+    "docs/checkpoints.md": (
+        NoPromise(r"about three times its size", "an estimate"),
+        NoPromise(
+            r"ResNet-50 with momentum has about 200 MB", "of the network: 25.6 million x 8 bytes"
+        ),
+        NoPromise(
+            r"announce `Preempt` at least 30 s .*?`Terminate` 5 to 15 min", "Azure's documents"
+        ),
+        NoPromise(r"announced a week ahead", "Azure's documents"),
+        NoPromise(r"its answer takes up to two minutes", "Azure's documents"),
+        NoPromise(r"F8 the disk full at every 64 KiB", "a campaign of tests/faults"),
+    ),
+    "docs/foresight.md": (
+        NoPromise(r"4 bytes a parameter in fp32", "of fp32"),
+        NoPromise(r"20 ms for three rows and six questions; 1 s for 157 rows", _MEASURED),
+        NoPromise(r"## Against published rates .*", _MEASURED),
+    ),
+    "docs/training-maskrcnn.md": (
+        NoPromise(r"took 2.4 s of CPU time.*?about ten times that", _MEASURED),
+        NoPromise(r"training set \(45 MB", _MEASURED),
+    ),
+    "docs/training-resnet50.md": (
+        NoPromise(r"1\.28 million pictures open in half a second", _MEASURED),
+        NoPromise(r"differ by 1 of 255 at most", "measured: trainer's decoders, ADR 12"),
+        NoPromise(r"of more than five classes", "top-5 of five classes says nothing"),
+    ),
+}

@@ -1,0 +1,76 @@
+"""Pages and help texts say the figures that the code has, and no figure stands there unheld."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.documents.promises import NO_PROMISES, PROMISES
+from tests.documents.promises.sentences import (
+    NoPromise,
+    Promise,
+    pages,
+    promise,
+    text_of,
+    unheld_figures,
+    wrong_in,
+)
+
+ROWS = [(page, row) for page, rows in PROMISES.items() for row in rows]
+
+
+@pytest.mark.parametrize(("page", "row"), ROWS, ids=[f"{page}: {row.words}" for page, row in ROWS])
+def test_a_page_says_what_the_code_does(page: str, row: Promise) -> None:
+    assert wrong_in(row, page) is None
+
+
+@pytest.mark.parametrize("page", pages())
+def test_each_figure_of_a_page_is_held_or_is_no_promise(page: str) -> None:
+    unheld = list(unheld_figures(page, PROMISES.get(page, ()), NO_PROMISES.get(page, ())))
+    assert unheld == [], "a row in tests/documents/promises holds it, or says why it is no promise"
+
+
+def test_what_is_no_promise_is_still_there() -> None:
+    gone = [
+        (page, row.pattern)
+        for page, rows in NO_PROMISES.items()
+        for row in rows
+        if not re.search(row.pattern, text_of(page))
+    ]
+    assert gone == []
+
+
+def test_every_row_is_of_a_page() -> None:
+    assert PROMISES.keys() | NO_PROMISES.keys() <= set(pages())
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> str:
+    text = "Results come every 10 s; 1,000 files\nin one folder. `wait` takes up to two minutes."
+    monkeypatch.setattr(
+        "tests.documents.promises.sentences.text_of", lambda _: " ".join(text.split())
+    )
+    return "docs/page.md"
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (promise("come every {} s; {} files in", 10.0, 1000), None),
+        (
+            promise("come every {} s;", 60.0),
+            "docs/page.md: `come every {} s;` says [('10',)], but the code has ('60',)",
+        ),
+        (promise("within {} s", 10), "docs/page.md has no sentence `within {} s`"),
+    ],
+)
+def test_a_sentence_that_is_gone_or_says_another_figure_is_named(page, row, problem) -> None:
+    assert wrong_in(row, page) == problem
+
+
+def test_a_figure_that_no_row_holds_is_named(page) -> None:
+    row = promise("come every {} s;", 10)
+    (unheld,) = unheld_figures(page, [row], [])
+    assert "takes up to two minutes" in unheld
+    assert list(unheld_figures(page, [row], [NoPromise(r"up to two minutes", "an example")])) == []
