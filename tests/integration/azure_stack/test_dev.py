@@ -61,6 +61,7 @@ def test_numbers_of_a_cluster_change_in_place_and_its_minimum_only_in_the_tag(st
     }
 
 
+@pytest.mark.faults
 def test_an_owner_is_a_tag_and_a_receiver_of_mails(standing):
     standing.settings["owner"] = "ada@example.com"
     steps = standing.preview()
@@ -106,6 +107,7 @@ def test_a_cluster_comes_and_goes_alone(standing):
     }
 
 
+@pytest.mark.faults
 def test_a_scale_moved_by_launch_is_no_change_and_a_minimum_stays_after_a_refresh_alone(standing):
     identifier = standing.owned()["cluster-cpu-compute"]
     scale = "properties.properties.scaleSettings"
