@@ -95,6 +95,7 @@ def test_two_private_stacks_share_a_hub_and_its_zones(landing_zone, tmp_path):
     assert first.live() == before
 
 
+@pytest.mark.faults
 def test_a_network_that_is_there_gets_a_subnet_and_zones_of_the_stack(landing_zone):
     project, before = landing_zone
     project.settings |= {
