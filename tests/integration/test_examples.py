@@ -136,6 +136,7 @@ def test_an_example_ends_on_two_ranks_with_the_figure_that_it_states(
     assert '"state": "completed"' in report.stdout
 
 
+@pytest.mark.faults
 def test_a_script_without_its_job_file_trains_the_same_on_one_rank(environment: Path) -> None:
     needs("pytorch")
     words = ("train.py", "--processes-per-node", "1")
