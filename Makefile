@@ -22,7 +22,7 @@ demo:
 
 test: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 check:
 	@$(BARE) tools.setup environment

@@ -17,6 +17,8 @@ from tests import campaign
 if TYPE_CHECKING:
     from tests.fakes.torch_ranks import Zygote
 
+pytest_plugins = ["tests.judges", "tests.seeds"]
+
 TESTS = Path(__file__).parent
 # Begun last, a file of these would leave all other processes idle. Half of them wait most of their
 # time, for servers and by the clock, so that they go beside the others, which compute.
@@ -73,15 +75,10 @@ def tensorflow_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygo
 
 
 def _zygote_of(image: str, folders: pytest.TempPathFactory, *modules: str) -> Iterator[Zygote]:
-    from jobs.contracts.errors import EnvironmentFailure
-    from jobs.images.runtimes import PROJECT, runtime_python
+    from tests import needs
     from tests.fakes.torch_ranks import Zygote
 
-    try:
-        python = runtime_python(image, PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
-    made = Zygote(python, folders.mktemp("zygote"), modules)
+    made = Zygote(needs.runtime(image), folders.mktemp("zygote"), modules)
     yield made
     made.close()
 

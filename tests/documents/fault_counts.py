@@ -19,7 +19,7 @@ from tests.bench.table import hardware
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "faults.md"
 BEGIN = "<!-- counts: written by make faults -->"
 END = "<!-- end of counts -->"
-PYTEST = ("-m", "faults", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-rs")
+PYTEST = ("-m", "faults", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 class Outcomes:

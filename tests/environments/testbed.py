@@ -1,7 +1,8 @@
 """Installs what only tests need, where that is possible: `python3 -m tests.environments.testbed`.
 
 Debian packages, the programs of a container registry and of an ssh server, and the runtimes that set-up
-does not make. Never a reason to fail: a test whose tool is missing says so and is skipped.
+does not make. Never a reason to fail: a test whose tool is missing says so; it is skipped, and fails
+in CI.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from tools.project import Project, this_project
 PACKAGES = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
+    "fish": "fish",
     "ip": "iproute2",
     "mount": "mount",
     "podman": "podman",
     "strace": "strace",
     "unshare": "util-linux",
+    "zsh": "zsh",
 }
 # Their installation would start services that listen on every address, so they are only unpacked:
 # packages, and the program that they are unpacked for.

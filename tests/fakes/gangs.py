@@ -24,8 +24,11 @@ from jobs.contracts.spec import (
 )
 from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import of_run, read_table
+from tests.busy import POLL_S, Bound
 
 PROGRAMS = Path(__file__).parents[1] / "faults" / "programs"
+# A program that is at work until a file appears.
+UNTIL = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
 
 
 def make_cluster(*, nodes: int = 1, processes: int = 4) -> Cluster:
@@ -135,21 +138,22 @@ class Gangs:
 
     def wait(self, handle: RunHandle, timeout_s: float = 60.0) -> RunStatus:
         """Wait until the run is over; a run that is not by then fails the test."""
-        deadline = time.monotonic() + timeout_s
+        bound = Bound(timeout_s)
         while not (status := self.engine.store.status(handle)).state.is_terminal():
-            assert time.monotonic() < deadline, f"not over after {timeout_s} s: {status}"
-            time.sleep(0.01)
+            bound.check(f"not over: {status}")
+            time.sleep(POLL_S)
         return status
 
     def wait_for_file(self, handle: RunHandle, name: str, timeout_s: float = 60.0) -> Path:
         """Wait until a file appears in the run's directory."""
         path = Path(handle.run_dir) / name
-        deadline = time.monotonic() + timeout_s
+        bound = Bound(timeout_s)
         while not path.exists():
             status = self.engine.store.status(handle)
-            assert time.monotonic() < deadline, f"no {name} after {timeout_s} s: {status}"
-            assert not status.state.is_terminal(), f"over without {name}: {status}"
-            time.sleep(0.01)
+            bound.check(f"no {name}: {status}")
+            # What ends with the run may have been written since.
+            assert path.exists() or not status.state.is_terminal(), f"over without {name}: {status}"
+            time.sleep(POLL_S)
         return path
 
     def error(self, handle: RunHandle) -> RankError:
@@ -181,10 +185,10 @@ class Gangs:
 
     def wait_until_gone(self, handle: RunHandle, timeout_s: float = 10.0) -> None:
         """Wait until no process of the run is left."""
-        deadline = time.monotonic() + timeout_s
+        bound = Bound(timeout_s)
         while left := self.processes(handle) + self.supervisors(handle):
-            assert time.monotonic() < deadline, f"left after {timeout_s} s: {left}"
-            time.sleep(0.02)
+            bound.check(f"left: {left}")
+            time.sleep(POLL_S)
 
     def end(self) -> None:
         """End what still runs."""

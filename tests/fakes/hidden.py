@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from jobs.contracts.spec import RunHandle
 from jobs.host.processes import Process, read_process, read_table, send
+from tests.busy import wait_until
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 DAEMONS = str(PROGRAMS / "daemons.py")
@@ -37,21 +37,19 @@ def hidden(handle: RunHandle) -> list[Process]:
 def start_daemons(gangs: Gangs, *ways: str, ranks: int = 2) -> RunHandle:
     """A run whose ranks have hidden their processes."""
     handle = gangs.submit(["python", DAEMONS, *ways], processes_per_node=ranks)
-    deadline = time.monotonic() + 60
     wanted = ranks * (len(ways) or NUM_WAYS)
-    while len(hidden(handle)) < wanted:
-        assert time.monotonic() < deadline, f"{hidden(handle)}, {gangs.engine.store.status(handle)}"
-        time.sleep(0.02)
+    wait_until(
+        lambda: len(hidden(handle)) >= wanted,
+        60,
+        lambda: f"{hidden(handle)}, {gangs.engine.store.status(handle)}",
+    )
     return handle
 
 
 def wait_until_all_gone(gangs: Gangs, handle: RunHandle, timeout_s: float = 10.0) -> None:
     """Wait until nothing of the run is left, hidden or not."""
     gangs.wait_until_gone(handle, timeout_s)
-    deadline = time.monotonic() + timeout_s
-    while left := hidden(handle):
-        assert time.monotonic() < deadline, f"left: {left}"
-        time.sleep(0.02)
+    wait_until(lambda: not hidden(handle), timeout_s, lambda: f"left: {hidden(handle)}")
 
 
 def end_hidden(handle: RunHandle) -> None:

@@ -20,6 +20,7 @@ from typing import Literal
 from jobs.contracts.spec import Launcher
 from jobs.engines.local.horovod_store import RendezvousServer
 from jobs.engines.local.launchers import gang_request, rendezvous_environment
+from tests.busy import Bound
 from tests.fakes.gangs import make_cluster, make_spec
 from tests.ports import free_port
 
@@ -123,7 +124,13 @@ class Gang:
 
     def wait(self, timeout_s: float) -> list[int | None]:
         """Wait for the end of all; gives their exit codes, None for one that still runs."""
-        self.zygote.wait(self.pids, timeout_s)
+        bound = Bound(timeout_s)
+        while not self.zygote.wait(self.pids, 1) and not bound.is_passed():
+            continue
+        return self.codes()
+
+    def codes(self) -> list[int | None]:
+        """Exit codes of those that have ended."""
         return [self.zygote.code(pid) for pid in self.pids]
 
     def send(self, rank: int, number: signal.Signals) -> None:

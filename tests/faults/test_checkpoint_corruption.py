@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import seeds
 from tests.campaign import campaign
 from tests.folders import read_folder
 from trainer.common.checkpoint import CheckpointFolder
@@ -17,7 +18,7 @@ PAGE = 4096
 
 def content(step: int) -> dict[str, bytes]:
     """Files of the same sizes at every step, so that only the digests tell them apart."""
-    made = random.Random(step)
+    made = seeds.dice(step)
     return {
         "model.safetensors": made.randbytes(5 * PAGE + 17),
         "optimizer.safetensors": made.randbytes(5 * PAGE + 17),
@@ -164,7 +165,7 @@ def test_nothing_is_loaded_of_a_changed_checkpoint(tmp_path: Path) -> None:
     for step in (1, 2):
         made.write(step, content(step), {"step": step})
     before = read_folder(made.root)
-    rng = random.Random(7)
+    rng = seeds.dice(7)
     wrong: list[str] = []
     for number in range(NUM_MUTATIONS):
         mutate = MUTATIONS[number % len(MUTATIONS)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from math import ceil
 from pathlib import Path
 
 import pytest
 
 from jobs.contracts.spec import RunState
 from jobs.runs.store import read_events
+from tests.busy import Bound, how_busy
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 LOCKSTEP = str(PROGRAMS / "lockstep.py")
@@ -34,14 +36,19 @@ HANGS = {
 }
 
 
+def patience_s() -> float:
+    """A hang limit that a gang which gets no processor does not reach."""
+    return HANG_S * ceil(how_busy())
+
+
 def check_death(gangs: Gangs, way: str, rank: int, size: int, **changes: object) -> None:
     exit_code, text = DEATHS[way]
     handle = gangs.submit(["python", LOCKSTEP, way, str(rank)], processes_per_node=size, **changes)
     gangs.wait_for_file(handle, "failed")
-    failed_s = time.monotonic()
+    bound = Bound(GONE_WITHIN_S)
     status = gangs.wait(handle)
     gangs.wait_until_gone(handle)
-    assert time.monotonic() - failed_s < GONE_WITHIN_S
+    bound.check(status)
     error = gangs.error(handle)
     assert (status.state, status.exit_code) == (RunState.FAILED, exit_code), status
     assert (error.rank, error.exit_code) == (rank, exit_code)
@@ -98,19 +105,23 @@ def test_hang_of_one_rank_is_found_named_and_shown_with_its_stack(
 
 
 def check_hang(gangs: Gangs, way: str, rank: int, size: int) -> None:
+    hang_s = patience_s()
     handle = gangs.submit(
-        ["python", LOCKSTEP, way, str(rank)], processes_per_node=size, hang_s=HANG_S
+        ["python", LOCKSTEP, way, str(rank)], processes_per_node=size, hang_s=hang_s
     )
-    gangs.wait_for_file(handle, "failed")
-    failed_s = time.monotonic()
+    failed = gangs.wait_for_file(handle, "failed")
+    bound = Bound(hang_s + 5)
     status = gangs.wait(handle)
     gangs.wait_until_gone(handle)
-    took_s = time.monotonic() - failed_s
-    assert HANG_S - 0.5 < took_s < HANG_S + 5
+    bound.check(status)
+    # By the file's own time: this process may see it late.
+    assert time.time() - failed.stat().st_mtime > hang_s - 0.5
     error = gangs.error(handle)
     assert (status.state, status.exit_code) == (RunState.FAILED, 124), status
     assert (error.cause, error.exit_code) == ("hang", 124)
-    assert "no output of any rank, no metrics and no checkpoint for 2 s" in error.message
+    assert (
+        f"no output of any rank, no metrics and no checkpoint for {hang_s:.0f} s" in error.message
+    )
     assert HANGS[way] in error.message
     assert error.rank == rank, error
     assert error.traceback is None or "lockstep.py" in error.traceback
@@ -134,12 +145,14 @@ for n in range(15):
     print("still at work", n); time.sleep(0.2)
 time.sleep(3600)
 """
-    handle = gangs.python(program, way, hang_s=1.5)
+    hang_s = patience_s()
+    handle = gangs.python(program.replace("15", str(int(10 * hang_s))), way, hang_s=hang_s)
     status = gangs.wait(handle)
     gangs.wait_until_gone(handle)
     error = gangs.error(handle)
-    # The other rank went on for 3 s, twice the limit, and nobody minded.
-    assert [t for t in gangs.texts(handle, 0) if t.startswith("still")][-1] == "still at work 14"
+    # The other rank went on for twice the limit, and nobody minded.
+    last = [text for text in gangs.texts(handle, 0) if text.startswith("still")][-1]
+    assert last == f"still at work {10 * hang_s - 1:.0f}"
     assert (error.rank, error.cause, status.exit_code) == (rank, "hang", 124)
     assert HANGS[way] in error.message
 
@@ -159,7 +172,7 @@ with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + rank, "w") as record:
 time.sleep(3600)
 """
     env = {"TORCHELASTIC_RESTART_COUNT": "0"}
-    handle = gangs.python(program, hang_s=2.0, env=env)
+    handle = gangs.python(program, hang_s=patience_s(), env=env)
     assert gangs.wait(handle).exit_code == 124
     outputs = Path(handle.run_dir) / "outputs"
     found = {path.name: path.read_text() for path in outputs.iterdir()}

@@ -8,7 +8,6 @@ Two ranks: the sums of more depend on the order in which libraries add, which th
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import signal
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote
 from tests.faults.torch_campaign import (
@@ -65,7 +65,7 @@ class Killing:
         self._program = program
         self._strategy: Strategy = strategy
         self._folder = folder
-        self._chance = random.Random(f"{program.name}/{strategy}")
+        self._chance = seeds.dice(f"{program.name}/{strategy}")
         self.num_kills = 0
         self.num_survived = 0
         self.most_lost = 0

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.busy import Bound
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
 from tests.faults.test_resume_pytorch import Killing
@@ -84,7 +85,7 @@ def kill_and_compare(zygote: Zygote, framework: str, folder: Path, num_kills: in
     )
     assert killing.errors == []
     # What is being written when the kill comes is lost, and what came after it.
-    assert killing.most_lost < 2 * program.checkpoint_every
+    assert killing.most_lost <= 2 * program.checkpoint_every
 
 
 @pytest.mark.parametrize("framework", ["tf", "keras"])
@@ -115,13 +116,13 @@ def leave_and_compare(zygote: Zygote, framework: str, folder: Path, steps: list[
         gang = program.start(zygote, each, "horovod")
         wait_for_step(gang, each / "index", step)
         gang.send(number % NUM_RANKS, signal.SIGTERM)
-        began_s = time.monotonic()
+        bound = Bound(10)
         codes = gang.wait(ATTEMPT_S)
-        seconds = time.monotonic() - began_s
+        is_late = bound.is_passed()
         gang.end()
         saved = [text for text in gang.texts() if "; checkpoint of step" in text]
-        if codes != [75] * NUM_RANKS or len(saved) != NUM_RANKS or seconds > 10:
-            errors.append(f"left with {codes} after {seconds:.1f} s: {gang.texts()}")
+        if codes != [75] * NUM_RANKS or len(saved) != NUM_RANKS or is_late:
+            errors.append(f"left with {codes}{' too late' * is_late}: {gang.texts()}")
             continue
         end_uninterrupted(zygote, program, each)
         if newest(each) == newest(folder / "uninterrupted"):

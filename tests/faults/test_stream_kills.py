@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.packed_dataset import stream_variables, write_packed, write_stream_input
 from tests.fakes.range_server import RangeServer, Trouble
@@ -98,7 +99,7 @@ def streaming(tmp_path: Path) -> Iterator[Streaming]:
 
 def kill_some(streaming: Streaming, *, num_kills: int) -> tuple[int, int]:
     """Kill one of two readers that share a cache, again and again; gives (harmless, over the bound)."""
-    source = random.Random(SEED)
+    source = seeds.dice(SEED)
     harmless = over = 0
     for number in range(num_kills):
         victim, other = streaming.start(2 * number), streaming.start(2 * number + 1)
@@ -128,7 +129,7 @@ def test_a_hundred_killed_readers_harm_no_other(streaming):
 @pytest.mark.faults
 def test_a_stream_bears_all_troubles_at_once(streaming):
     """A store with all its faults, a cache that is damaged, cut short or taken away while read."""
-    source = random.Random(SEED)
+    source = seeds.dice(SEED)
     troubles = [Trouble(status=500), Trouble(status=503), Trouble(cut=True), Trouble(flip=True)]
     streaming.server.trouble = lambda _: source.choice(troubles) if source.random() < 0.3 else None
     survived = 0

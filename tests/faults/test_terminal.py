@@ -53,7 +53,7 @@ def test_run_goes_on_and_can_be_followed_again(gangs: Gangs, way: str) -> None:
         driver.kill()
     else:
         os.close(primary)
-    ended = driver.wait(20)
+    ended = driver.wait(60)
     if way != "terminal closed":
         os.close(primary)
     expected = {

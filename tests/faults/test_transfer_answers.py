@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.blobs.store import BLOCK_BYTES
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import CutAnswer, CutRequest, Fault, Late, Plan, Refuse, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
@@ -43,13 +43,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
 
 def make_contents(num_files: int) -> dict[str, bytes]:
     """Many small files, an empty one, and one of two blocks and a bit."""
-    files = {f"{number % 7}/{number:04}": os.urandom(3000) for number in range(num_files)}
-    return {**files, "empty": b"", "large": os.urandom(2 * BLOCK_BYTES + 1)}
+    files = {f"{number % 7}/{number:04}": seeds.content(3000) for number in range(num_files)}
+    return {**files, "empty": b"", "large": seeds.content(2 * BLOCK_BYTES + 1)}
 
 
 def sometimes(kinds: list[str], seed: int, met: list[str]) -> Plan:
     """Give a share of all requests a fault, drawn per request."""
-    dice = random.Random(seed)
+    dice = seeds.dice(seed)
     lock = threading.Lock()
 
     def plan(seen: Seen) -> Fault | None:

@@ -16,6 +16,7 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from jobs.blobs.store import BLOCK_BYTES
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Refuse, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
@@ -74,7 +75,7 @@ def pull_while_the_disk_fills(store: FlakyStore, target: Path, when: int) -> str
 def test_a_disk_that_fills_is_a_clear_error_and_the_rest_comes_when_there_is_room(
     store: FlakyStore, small_disk: Path, tmp_path: Path
 ) -> None:
-    contents = {f"{number:02}": os.urandom(50_000) for number in range(80)}
+    contents = {f"{number:02}": seeds.content(50_000) for number in range(80)}
     store.succeed("push", str(make_folder(tmp_path / "from", contents)), "disk")
     moments = (0, 20, 70)
     for when in moments:
@@ -129,7 +130,7 @@ def write_sas(store: FlakyStore, path: Path, *, valid_s: float) -> None:
 def expiring_push(store: FlakyStore, folder: Path, name: str, *, renew: bool):
     """Let the signature expire for good after the tenth file; somebody may renew it then."""
     sas = folder / "sas"
-    make_folder(folder / "from", {f"{number:03}": os.urandom(2000) for number in range(60)})
+    make_folder(folder / "from", {f"{number:03}": seeds.content(2000) for number in range(60)})
     write_sas(store, sas, valid_s=600)
     puts = itertools.count()
     lock = threading.Lock()
@@ -204,7 +205,7 @@ def shorten(path: Path) -> None:
 
 def replace(path: Path) -> None:
     other = path.with_name(".other")
-    other.write_bytes(os.urandom(path.stat().st_size))
+    other.write_bytes(seeds.content(path.stat().st_size))
     other.rename(path)
 
 
@@ -212,7 +213,7 @@ def replace(path: Path) -> None:
 def test_a_file_that_changes_while_it_is_sent_is_refused(
     store: FlakyStore, tmp_path: Path, change
 ) -> None:
-    contents = {"a": b"1" * 5000, "b": b"2" * 5000, "large": os.urandom(2 * BLOCK_BYTES + 1)}
+    contents = {"a": b"1" * 5000, "b": b"2" * 5000, "large": seeds.content(2 * BLOCK_BYTES + 1)}
     folder = make_folder(tmp_path / "from", contents)
     name = f"changing-{change.__name__}"
     met: list[Seen] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 from jobs.blobs.store import BLOCK_BYTES
 from jobs.contracts.errors import LaunchError
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Flip, Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store, incoming, outgoing
@@ -33,7 +32,7 @@ class FirstTime:
     def __init__(self, way: str, seed: int) -> None:
         self.flipped: list[Seen] = []
         self._way = way
-        self._dice = random.Random(seed)
+        self._dice = seeds.dice(seed)
         self._met: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
@@ -81,11 +80,11 @@ def flip_all(store: FlakyStore, folder: Path, contents: dict[str, bytes], seed: 
 
 
 def run_flips(store: FlakyStore, folder: Path, num_transfers: int) -> None:
-    dice = random.Random(SEED)
+    dice = seeds.dice(SEED)
     silent: list[str] = []
     for batch in range(num_transfers // 2 // BATCH):
         contents = {
-            f"{number:03}": os.urandom(dice.randrange(200, 20_000)) for number in range(BATCH)
+            f"{number:03}": seeds.content(dice.randrange(200, 20_000)) for number in range(BATCH)
         }
         silent += flip_all(store, folder / str(batch), contents, batch)
     survived = num_transfers - len(silent)
@@ -98,7 +97,7 @@ def test_inverted_bits_are_noticed(store: FlakyStore, tmp_path: Path) -> None:
 
 
 def test_inverted_bits_in_blocks_are_noticed(store: FlakyStore, tmp_path: Path) -> None:
-    assert flip_all(store, tmp_path, {"large": os.urandom(2 * BLOCK_BYTES + 300)}, 1000) == []
+    assert flip_all(store, tmp_path, {"large": seeds.content(2 * BLOCK_BYTES + 300)}, 1000) == []
 
 
 @pytest.mark.faults

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import random
 import signal
 import subprocess
@@ -18,6 +17,8 @@ from typing import Literal
 import pytest
 
 from jobs.blobs.store import BLOCK_BYTES
+from tests import seeds
+from tests.busy import Bound, how_busy
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
@@ -71,13 +72,13 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
             before = order[-1:]
             order.append(seen)
             position = len(order) - 1
-        give_up = time.monotonic() + 30
+        bound = Bound(30)
         while before and not (before[0].is_answered or state.was_killed):
-            if time.monotonic() > give_up:
+            if bound.is_passed():
                 return
             time.sleep(0.002)
         if position == number:
-            time.sleep(0.5)  # the client reads and notes what was answered
+            time.sleep(0.5 * how_busy())  # the client reads and notes what was answered
             note(state, proxy.seen, moved)
             processes[0].kill()
 
@@ -149,7 +150,7 @@ class Campaign:
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.content = os.urandom((self.num_blocks - 1) * BLOCK_BYTES + BLOCK_BYTES // 3)
+        self.content = seeds.content((self.num_blocks - 1) * BLOCK_BYTES + BLOCK_BYTES // 3)
         self.numbers = itertools.count()
         write_large(self.folder / "model" / "large", self.content, 1 << 40)
         self.name = f"model-{self.folder.name}"
@@ -217,7 +218,7 @@ def run_campaign(
     store: FlakyStore, folder: Path, *, num_blocks: int, random_blocks: int, random_kills: int
 ) -> None:
     """Kill both ways: at each block of one file, and at random times of another."""
-    dice = random.Random(SEED)
+    dice = seeds.dice(SEED)
     at_blocks = Campaign(store=store, folder=folder / "blocks", num_blocks=num_blocks)
     at_times = Campaign(store=store, folder=folder / "times", num_blocks=random_blocks)
     for way in ("up", "down"):
@@ -237,7 +238,7 @@ def test_killed_transfers_go_on_at_the_block(store: FlakyStore, tmp_path: Path) 
 def test_interrupted_transfers_end_at_once_and_go_on_later(
     store: FlakyStore, tmp_path: Path, way: Way
 ) -> None:
-    content = os.urandom(2 * BLOCK_BYTES)
+    content = seeds.content(2 * BLOCK_BYTES)
     sha256 = write_large(tmp_path / "from" / "large", content, 0)
     arguments = ["push", str(tmp_path / "from"), f"interrupted-{way}"]
     if way == "down":

@@ -12,6 +12,7 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from jobs.blobs.store import BLOCK_BYTES
+from tests import seeds
 from tests.bench.azcopy import Azcopy, installed_azcopy
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
 from tests.folders import make_folder, read_folder
@@ -39,10 +40,10 @@ def test_azcopy_reads_a_push_and_finds_its_md5s_right(
 ) -> None:
     contents = {
         "empty": b"",
-        "large": os.urandom(3 * BLOCK_BYTES + 1),
+        "large": seeds.content(3 * BLOCK_BYTES + 1),
         "sub/ü 日本": b"1",
         "sub/100%25?#+&=~;,'()[]": b"2",
-        **{f"many/{number:03}": os.urandom(number) for number in range(1, 100)},
+        **{f"many/{number:03}": seeds.content(number) for number in range(1, 100)},
     }
     store.succeed("push", str(make_folder(tmp_path / "from", contents)), "peer")
     record = next(each for each in store.open().list("peer/"))

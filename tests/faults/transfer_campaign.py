@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -13,16 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from infra.local import azurite_server
 from jobs.blobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_data_store
 from jobs.contracts.spec import Environment, Storage
+from tests import needs
 from tests.fakes.flaky_proxy import FlakyProxy
 from tests.fakes.gangs import make_environment
 from tests.ports import free_port
 
-TOOLS = Path(__file__).parents[2] / ".trainyard" / "tools.json"
 TIMEOUT_S = 240
 
 
@@ -82,9 +80,7 @@ class FlakyStore:
 @contextmanager
 def flaky_store(folder: Path) -> Iterator[FlakyStore]:
     """Start Azurite with its blobs below the folder, behind a proxy; ends both."""
-    if not TOOLS.exists():
-        pytest.skip("Azurite is not installed: `make setup` installs it")
-    tools = json.loads(TOOLS.read_text())
+    tools = needs.tools_of_set_up()
     storage = folder / "storage"
     server = azurite_server.Server(
         account="trainyard",

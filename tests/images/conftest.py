@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
+from tests import needs
 from tests.images.checkov import checkov_environment
 
 ROOT = Path(__file__).parents[2]
@@ -12,8 +12,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def checkov():
-    """The environment that holds Checkov; the test is skipped where it cannot be installed."""
-    try:
+    """The environment that holds Checkov."""
+    with needs.whole_environment():
         return checkov_environment(ROOT)
-    except EnvironmentFailure as failure:
-        pytest.skip(failure.message)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import list_images, lock_file, runtime_python
+from jobs.images.runtimes import list_images, lock_file
+from tests import needs
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "images" / "sbom.py"
@@ -41,10 +41,7 @@ def of_kind(bill, kind):
 @pytest.fixture(scope="module", params=list_images(ROOT))
 def runtime(request, tmp_path_factory):
     """An installed runtime: its image, its interpreter and its bill."""
-    try:
-        python = runtime_python(request.param, ROOT)
-    except EnvironmentFailure as failure:
-        pytest.skip(f"{failure.message}: {failure.hint}")
+    python = needs.runtime(request.param)
     out = tmp_path_factory.mktemp("sbom") / "sbom.json"
     return request.param, python, write_bill(python, lock_file(request.param, ROOT), out)
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import runtime_python
+from tests import needs
 from tests.fakes.nodes import Node, two_nodes
 from tests.images.two_nodes import (
     check_trained,
@@ -30,10 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def programs() -> Path:
     """The folder of the runtime's programs."""
-    try:
-        return runtime_python("pytorch", ROOT).parent
-    except EnvironmentFailure as failure:
-        pytest.skip(f"{failure.message}: {failure.hint}")
+    return needs.runtime("pytorch").parent
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import LaunchError
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.gangs import Gangs
 
 
@@ -31,10 +30,7 @@ def keras2_gangs(tmp_path: Path) -> Iterator[Gangs]:
 
 
 def _gangs_of(image: str, workspace: Path) -> Iterator[Gangs]:
-    try:
-        interpreter = runtime_python(image, PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message} (`make test` builds it)")
+    interpreter = needs.runtime(image)
     made = Gangs(workspace, interpreter=interpreter)
     yield made
     made.end()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.ports import free_port
 
 PAGE = PROJECT / "docs" / "adding-a-trainer.md"
@@ -33,10 +33,7 @@ def code(tmp_path_factory) -> Path:
 
 def train(code: Path, folder: Path, *arguments: str, num_ranks: int = 1) -> dict[str, Any]:
     """Run the program on so many ranks, which keep everything in a folder; gives its summary."""
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("pytorch")
     folder.mkdir(exist_ok=True)
     port = str(free_port())
     ranks = [

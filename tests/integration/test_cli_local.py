@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.contracts.errors import LaunchError
-from jobs.images import runtimes as images
+from tests import needs
 from tests.fakes.gangs import make_environment
 
 LAUNCH = Path(sys.executable).with_name("launch")
@@ -111,10 +110,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path):
-    try:
-        images.runtime_python("pytorch", PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    needs.runtime("pytorch")
     made = Shell(tmp_path)
     yield made
     made.end()
@@ -181,9 +177,12 @@ def test_a_queued_run_says_what_it_waits_for(shell):
     first = shell.wait_for_runs(1)[0]["id"]
     process = shell.open("run", "job.yaml")
     shell.wait_for_runs(2)
-    time.sleep(0.5)
+    told = b""
+    while b" queued: " not in told:
+        told += os.read(process.stderr.fileno(), 1 << 12)
     assert shell.launch("cancel", first).returncode == 0
     out, err = process.communicate(timeout=60)
+    err = told.decode() + err
     second = out.splitlines()[0]
     assert process.returncode == 0
     assert re.search(rf"^{second} queued: .*{first}", err, re.MULTILINE), err

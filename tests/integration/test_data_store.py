@@ -25,6 +25,7 @@ from infra.local import azurite_server
 from jobs.blobs.store import BLOCK_BYTES, open_data_store
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Environment, Storage
+from tests import needs, seeds
 from tests.fakes.gangs import make_environment
 from tests.fakes.local_server import name_server
 from tests.fakes.own_stack import lay_own_stack
@@ -33,7 +34,6 @@ from tests.folders import make_folder, read_folder
 from tests.ports import free_port
 
 REPO = Path(__file__).parents[2]
-TOOLS = REPO / ".trainyard" / "tools.json"
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ def store_at(folder: Path, port: int) -> Store:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Iterator[Store]:
-    if not TOOLS.exists():
-        pytest.skip("Azurite is not installed: `make setup` installs it")
-    tools = json.loads(TOOLS.read_text())
+    tools = needs.tools_of_set_up()
     made = store_at(tmp_path_factory.mktemp("store"), free_port())
     storage = made.environment.storage
     server = azurite_server.Server(
@@ -99,7 +97,7 @@ def store(tmp_path_factory) -> Iterator[Store]:
 def test_a_folder_goes_up_and_comes_back_equal(store, tmp_path):
     contents = {
         "empty": b"",
-        "large": os.urandom(20_000_001),  # three blocks
+        "large": seeds.content(20_000_001),  # three blocks
         "sub/ü 日本": b"1",
         "sub/100%25?#+&=~;,'()[]": b"2",
         "sub/..x/-y": b"3",
@@ -140,7 +138,7 @@ def test_a_new_version_is_copied_but_for_what_is_new(store, tmp_path, proof):
         (tmp_path / "sas").write_text(sas)
         words = ["--sas", str(tmp_path / "sas")]
     contents = {f"many/{number:02} ü#%": str(number).encode() for number in range(49)}
-    contents["large"] = os.urandom(20_000_001)  # three blocks
+    contents["large"] = seeds.content(20_000_001)  # three blocks
     folder = make_folder(tmp_path / "from", contents)
     store.json("data", "push", str(folder), name, *words)
     (folder / "added").write_bytes(b"one more")
@@ -161,7 +159,7 @@ def test_a_new_version_is_copied_but_for_what_is_new(store, tmp_path, proof):
 
 
 def test_a_real_store_tells_which_blocks_it_has_and_takes_the_rest(store, tmp_path, monkeypatch):
-    path = make_folder(tmp_path, {"large": os.urandom(3 * BLOCK_BYTES + 1)}) / "large"
+    path = make_folder(tmp_path, {"large": seeds.content(3 * BLOCK_BYTES + 1)}) / "large"
     made = open_data_store(store.environment)
     blocks: list[str] = []
     stage = AsyncBlobClient.stage_block

@@ -19,8 +19,8 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from infra.local import azurite_server
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.fakes.ilsvrc import write_archives
 from tests.fakes.picture_runs import Trained, read_run
 from tests.folders import read_folder
@@ -86,10 +86,7 @@ class Run:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> None:
-    try:
-        runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")

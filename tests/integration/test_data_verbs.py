@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import time
 import pytest
 
 from jobs.blobs.store import open_data_store
+from tests import seeds
 from tests.folders import make_folder, read_folder
 from tests.integration.test_data_store import Store
 from tests.integration.test_data_store import store as azurite
@@ -85,7 +85,7 @@ def test_data_that_lies_there_is_registered_and_a_change_of_it_noticed(store: St
 
 
 def test_a_killed_push_leaves_no_version_and_typed_again_ends(store: Store, tmp_path):
-    contents = {f"{number:03}": os.urandom(50_000) for number in range(200)}
+    contents = {f"{number:03}": seeds.content(50_000) for number in range(200)}
     folder = make_folder(tmp_path / "from", contents)
     words = ["data", "push", str(folder), "killed", "--env", str(store.env_file)]
     push = subprocess.Popen(

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.contracts.errors import LaunchError
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.fakes.gangs import make_environment
 
 EXAMPLES = PROJECT / "examples"
@@ -64,11 +64,8 @@ def environment(tmp_path: Path) -> Path:
     return path
 
 
-def needs(image: str) -> None:
-    try:
-        runtime_python(image, PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+def require(image: str) -> None:
+    needs.runtime(image)
 
 
 def launch(environment: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -123,7 +120,7 @@ def test_an_example_ends_on_two_ranks_with_the_figure_that_it_states(
     environment: Path, name: str
 ) -> None:
     example = NAMED[name]
-    needs(example.image)
+    require(example.image)
     folder, figure = run(environment, name, "job.yaml", num_ranks=2)
     assert figure == pytest.approx(stated(name), abs=example.tolerance)
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -138,7 +135,7 @@ def test_an_example_ends_on_two_ranks_with_the_figure_that_it_states(
 
 @pytest.mark.faults
 def test_a_script_without_its_job_file_trains_the_same_on_one_rank(environment: Path) -> None:
-    needs("pytorch")
+    require("pytorch")
     words = ("train.py", "--processes-per-node", "1")
     _, figure = run(environment, "own-ddp", *words, num_ranks=1)
     assert figure == pytest.approx(stated("own-ddp"), abs=0.01)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.picture_runs import Trained, say_mistakes, train
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
@@ -20,10 +19,7 @@ SMALL = ("--image-size", "64")
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    return needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")

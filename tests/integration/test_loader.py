@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
@@ -22,10 +21,7 @@ CHECKS = REPO / "tests" / "integration" / "programs" / "picture_checks.py"
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> dict[str, Any]:
     """What the checks found in the runtime."""
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("pytorch")
     folder = tmp_path_factory.mktemp("pictures") / "set"
     make_pictures(folder, num_classes=2, num_train=6, num_val=2, size=90, seed=3)
     done = subprocess.run(

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
@@ -39,10 +38,7 @@ print(data.hex())
 
 
 def run(framework: str, *arguments: object) -> str:
-    try:
-        python = runtime_python(framework, PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime(framework)
     done = subprocess.run(
         [str(python), *map(str, arguments)],
         env={

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from tests.fakes.picture_runs import Trained, read_run, train
@@ -39,10 +38,7 @@ NUM_LEARNING_STEPS = 40
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    return needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from jobs.contracts.errors import LaunchError
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.ports import free_port
 
 MODULE = "trainer.pytorch.nccl_check"
@@ -25,10 +25,7 @@ LAST_SIZE = "1 MiB"
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return runtime_python("pytorch", PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message} (`make test` builds it)")
+    return needs.runtime("pytorch")
 
 
 class Ranks:

@@ -15,11 +15,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
 from jobs.engines.local.containers import ContainerProgram, remove_orphans
 from jobs.host.processes import read_table, read_words, supervisors_of
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.fakes.gangs import Gangs, make_environment
 from tests.fakes.podman import containers, podman, podman_storage
 
@@ -217,10 +218,7 @@ def site_of(version: str) -> str:
 
 def test_two_ranks_of_torch_meet_on_loopback(tmp_path: Path) -> None:
     """PyTorch is that of the runtime, lent to the image as a folder."""
-    try:
-        runtime = runtime_python("pytorch", PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message} (`make setup` installs it)")
+    runtime = needs.runtime("pytorch")
     packages = runtime.parents[1] / "lib" / runtime.resolve().name / "site-packages"
     site = site_of(packages.parent.name)
     program = (

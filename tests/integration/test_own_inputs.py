@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import LaunchError
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.folders import make_folder, read_folder
 from tests.integration.test_data_store import Store
 from tests.integration.test_data_store import store as azurite
@@ -42,10 +41,7 @@ SHELL = 'cat prepared; exec python train.py "$@" "${outputs.model}" ${rank}'
 
 @pytest.fixture(autouse=True)
 def _runtime(tmp_path: Path) -> None:
-    try:
-        runtime_python("pytorch", PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    needs.runtime("pytorch")
     make_folder(tmp_path, {"words/a.txt": b"alpha\n", "list.txt": b"one", "train.py": b""})
     (tmp_path / "train.py").write_text(PROGRAM)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.torch_ranks import Zygote, start_gang
 
 REPO = Path(__file__).parents[2]
@@ -22,10 +21,7 @@ NUM_PARAMETERS = 25_557_032
 
 
 def python_of(image: str) -> Path:
-    try:
-        return runtime_python(image, PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    return needs.runtime(image)
 
 
 def run(python: Path, program: str, folder: Path) -> dict[str, float]:

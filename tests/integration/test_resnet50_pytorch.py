@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.picture_runs import Trained, run_ranks, say_mistakes, train
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.pictures.splits import open_pictures
@@ -28,10 +27,7 @@ SMALL = ("--image-size", "32", "--log-every", "1")
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    return needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")

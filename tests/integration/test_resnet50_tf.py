@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.gangs import Gangs
 from trainer.common.sharding import shuffled_batches
 
@@ -27,12 +26,13 @@ RECIPE = ("--batch-per-rank", "16", "--epochs", "2", "--warmup-epochs", "1", "--
 STATED_TOP1 = 0.85
 
 
+# Two trainings of up to 540 s belong to the first test.
+pytestmark = pytest.mark.timeout(1800)
+
+
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return runtime_python("tensorflow", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    return needs.runtime("tensorflow")
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,6 @@ def make_set(folder: Path, *, val_classes: tuple[str, ...] = ("a", "b")) -> Path
 
 
 def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
-    pytest.importorskip("PIL", reason="Pillow comes with matplotlib")
     broken = make_set(tmp_path / "broken")
     # In the last batch, which Keras asks for in a thread of TensorFlow's.
     *_, (last, _) = shuffled_batches(8, 2, seed=1, epoch=1)

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from trainer.data.disk.events import Events
@@ -57,10 +56,7 @@ def read_run(run_dir: Path) -> Trained:
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    return needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")

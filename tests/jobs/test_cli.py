@@ -706,10 +706,11 @@ def test_a_run_is_named_by_the_beginning_of_its_id_or_last(launching):
     assert launching.type("show", "last", "--json").json()["id"] == second
     shortest = next(n for n in range(1, 21) if not second.startswith(first[:n]))
     assert launching.type("show", first[:shortest], "--json").json()["id"] == first
-    typed = launching.type("show", first[:8])
+    shared = first[: shortest - 1]
+    typed = launching.type("show", shared)
     assert (typed.code, typed.err) == (
         2,
-        f"error: `{first[:8]}` fits 2 runs\n\nhint: one of {second}, {first}\n",
+        f"error: `{shared}` fits 2 runs\n\nhint: one of {second}, {first}\n",
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from tests.busy import wait_until
 from tools.install_azurite import Azurite
 from tools.install_uv import offer_uv, require_python, sync_environment, uv_version
 from tools.phases import Phases
@@ -43,13 +44,12 @@ def test_a_failure_is_explained_before_the_other_part_ends(out, phases):
         raise EnvironmentFailure("no disk", hint="buy one")
 
     def goes_on():
-        said_before_the_end = others_end.wait(10)
+        said_before_the_end = others_end.wait(60)
         assert said_before_the_end
         return Path("done")
 
     def release_when_said():
-        while "buy one" not in out.getvalue():
-            pass
+        wait_until(lambda: "buy one" in out.getvalue())
         others_end.set()
 
     with ThreadPoolExecutor(3) as pool:

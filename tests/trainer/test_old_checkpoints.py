@@ -7,10 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.campaign import campaign
 from trainer.common.checkpoint import Checkpoint, CheckpointFolder
 from trainer.common.manifest import FORMAT
@@ -39,10 +37,7 @@ def test_manifest_and_files_of_format_1():
 
 
 def test_pytorch_state_of_format_1():
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("pytorch")
     folder = GOLDEN / "checkpoint-format-1"
     done = subprocess.run(
         [python, GOLDEN / "read_pytorch.py", folder / "pytorch"],

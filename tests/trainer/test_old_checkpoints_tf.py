@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.campaign import campaign
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -18,10 +18,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.mark.parametrize("framework", ["tf", "keras"])
 def test_state_of_format_1(framework):
-    try:
-        python = runtime_python("tensorflow", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("tensorflow")
     folder = GOLDEN / "checkpoint-format-1"
     done = subprocess.run(
         [python, GOLDEN / "tensorflow_state.py", "read", folder / "tensorflow", framework],

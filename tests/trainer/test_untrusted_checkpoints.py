@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.campaign import campaign
 
 MALICIOUS = Path(__file__).parent / "programs" / "malicious_weights.py"
@@ -62,10 +62,7 @@ def test_the_gate_would_see_it(line):
 
 
 def test_malicious_weights_are_refused_and_run_nothing(tmp_path: Path) -> None:
-    try:
-        python = runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    python = needs.runtime("pytorch")
     done = subprocess.run(
         [python, MALICIOUS, tmp_path],
         env={**os.environ, "PYTHONPATH": str(PROJECT)},

@@ -5,7 +5,8 @@
 WATCH_INDEX names a file that gets `ATTEMPT RANK STEP SAMPLE ...` for every step taken, with
 WATCH_ATTEMPT. WATCH_FAULT is `RANK STEP KIND`: the loss of that rank's step becomes nan or inf;
 with `gradient` it stays what it is, but its gradients are nan; with `overflow` it is so large that a
-scaled one is infinite. WATCH_NO_DROPOUT takes the dropout out of the network.
+scaled one is infinite. WATCH_NO_DROPOUT takes the dropout out of the network. WATCH_EVALUATION names
+a file that is there once an evaluation has begun.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,7 +37,17 @@ def main(argv: Sequence[str]) -> int:
     program.functional = Functional(watcher)
     if os.environ.get("WATCH_NO_DROPOUT"):
         torch.nn.Dropout.forward = lambda _module, inputs: inputs
+    if told := os.environ.get("WATCH_EVALUATION"):
+        program.evaluate = telling(program.evaluate, Path(told))
     return program.main(arguments)
+
+
+def telling(evaluate: Callable[..., Any], file: Path) -> Callable[..., Any]:
+    def wrapped(*arguments: Any) -> Any:
+        file.touch()
+        return evaluate(*arguments)
+
+    return wrapped
 
 
 class Watcher:

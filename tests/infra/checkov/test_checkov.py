@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from infra.policy.waivers import WAIVERS
-from jobs.contracts.errors import EnvironmentFailure
+from tests import needs
 from tests.campaign import mutants
 from tests.fakes.azure_native import SUBSCRIPTION_ID
 from tests.fakes.azure_native.judge import rest_body
@@ -151,10 +151,8 @@ def flip(
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
     """Ids of the rules that each template keeps and breaks (somewhere); one run for all."""
-    try:
+    with needs.whole_environment():
         environment = checkov_environment(REPO)
-    except EnvironmentFailure as failure:
-        pytest.skip(failure.message)
     folder = tmp_path_factory.mktemp("templates")
     stacks = {stack: resources_of(stack) for stack in ("dev", "test", "prod")}
     for name, values in (("unsafe", FLIPPED), ("unsafe-alone", FLIPPED_ALONE)):

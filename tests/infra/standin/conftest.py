@@ -16,7 +16,7 @@ from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc
 
-from jobs.contracts.errors import EnvironmentFailure
+from tests import needs
 from tests.fakes import azure_native
 from tests.fakes.azure_native import tables
 from tests.fakes.azure_native.wire import pack, unpack
@@ -33,11 +33,9 @@ ACCOUNT = {
 
 @pytest.fixture(scope="session", autouse=True)
 def models() -> Path:
-    """Microsoft's tables; where they cannot be installed the tests are skipped."""
-    try:
+    """Microsoft's tables."""
+    with needs.whole_environment():
         return tables.find_tables()
-    except EnvironmentFailure as failure:
-        pytest.skip(failure.message)
 
 
 class Asked(Exception):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pulumi.runtime.proto import provider_pb2 as pb
 
+from tests.busy import wait_until
 from tests.fakes import azure_native
 from tests.fakes.azure_native.wire import UNKNOWN, UNKNOWN_TEXT, pack, unpack
 from tests.infra.standin.conftest import ACCOUNT, Asked, urn
@@ -198,10 +199,7 @@ def test_it_ends_with_the_engine_that_started_it(tmp_path):
     provider = int(engine.stdout.readline())
     engine.send_signal(signal.SIGKILL)
     engine.communicate()
-    deadline_s = time.monotonic() + 30
-    while runs(provider) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert not runs(provider)
+    wait_until(lambda: not runs(provider))
 
 
 def runs(pid):

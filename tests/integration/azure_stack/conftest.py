@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.contracts.errors import EnvironmentFailure
+from tests import needs
 from tests.fakes import azure_native
 from tests.pulumi_project import REPO, PulumiProject
 
@@ -129,10 +129,8 @@ def fresh_project(root: Path, stack: str) -> Iterator[CloudProject]:
     made = CloudProject(root=root, stack=stack)
     made.settings = read_settings(stack)
     made.azure.mkdir(parents=True)
-    try:
+    with needs.whole_environment():
         azure_native.install(root / "plugin", python=sys.executable)
-    except EnvironmentFailure as failure:
-        pytest.skip(failure.message)
     made.variables = {
         "PATH": f"{root / 'plugin'}:{made.environment_variables['PATH']}",
         "PULUMI_BACKEND_URL": f"file://{root / '.trainyard/state'}",

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from jobs.blobs.credentials import our_tokens
-from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Environment
 from jobs.engines.azure_ml.client import ArmClient
 from jobs.engines.azure_ml_v1.sdk import lay_sdk
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from tests.environments.laying import lay_environment
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.azureml.client import Client
@@ -24,10 +24,7 @@ from tests.fakes.azureml.judge import read_tables
 @pytest.fixture(scope="module")
 def runtimes() -> dict[str, Path]:
     """What stands for the images: `pytorch` (with Horovod and mpirun) and a bare `python`."""
-    try:
-        return {"pytorch": runtime_python("pytorch", PROJECT), "python": Path(sys.executable)}
-    except LaunchError as error:
-        pytest.skip(f"{error.message} (`make test` builds it)")
+    return {"pytorch": needs.runtime("pytorch"), "python": Path(sys.executable)}
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +70,9 @@ def sdk_python() -> Callable[[str], Path]:
 
     def find(name: str) -> Path:
         lock = PROJECT / "tests" / "environments" / f"{name}.txt"
-        try:
+        with needs.whole_environment():
             if name == "azureml_core":
                 return lay_sdk()  # the engine azureml_v1's own
             return lay_environment(lock, PROJECT, what=name) / "bin" / "python"
-        except LaunchError as error:
-            pytest.skip(f"{name} cannot be installed: {error.message}")
 
     return find

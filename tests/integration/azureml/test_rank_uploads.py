@@ -13,6 +13,7 @@ import pytest
 from jobs.rank.identity import Identity
 from jobs.rank.services import Container
 from jobs.rank.uploads import BLOCK_BYTES, METRICS_BLOCK_BYTES, Uploads
+from tests import seeds
 from tests.fakes.azureml import FakeAzure, RequestTrouble, broken
 
 
@@ -102,7 +103,7 @@ def test_outputs_come_when_they_are_at_rest_and_go_when_they_are_gone(make: Any)
     assert node.uploads.turn(is_last=False)
     assert node.names() == ["model/a"]
     (node.outputs / "model" / "a").unlink()
-    large = os.urandom(2 * BLOCK_BYTES + 5)
+    large = seeds.content(2 * BLOCK_BYTES + 5)
     node.write("large ö", large)
     assert node.uploads.turn(is_last=False)
     assert node.names() == ["large ö"]

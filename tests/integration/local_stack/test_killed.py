@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -12,6 +11,8 @@ import time
 import pytest
 
 from infra.local import azurite_server
+from tests import seeds
+from tests.busy import wait_until
 
 # When to kill, in lengths of a whole `up` as the machine does it just now: its first tenth does
 # nothing yet, and on a crowded machine it takes many times what it takes on an idle one.
@@ -40,8 +41,13 @@ def move_folder(project, pristine, new_port):
 CHANGES = (start_over, move_port, move_folder)
 
 
+def is_locked(project):
+    """Whether an `up` is under way, or was when it was killed."""
+    return any((project.root / ".trainyard" / "state").glob(".pulumi/locks/**/*.json"))
+
+
 def kill_up(project, victim, after_s):
-    """Start `pulumi up` and kill it then, or once it has its lock; False when it had ended before."""
+    """Start `pulumi up` and kill it once it is locked, or later; False when it had ended before."""
     project.write_settings()
     options = ["-s", "local", "--yes", "--skip-preview"]
     up = subprocess.Popen(
@@ -54,20 +60,13 @@ def kill_up(project, victim, after_s):
         start_new_session=True,
     )
     if after_s is None:
-        wait_for_lock(project, up)
+        wait_until(lambda: up.poll() is not None or is_locked(project), 120)
     else:
         time.sleep(after_s)
     if up.poll() is None:
         # The wrapper is a shell that has become Pulumi: its pid leads the group and is the CLI.
         (os.killpg if victim == "group" else os.kill)(up.pid, signal.SIGKILL)
     return up.wait() == -signal.SIGKILL
-
-
-def wait_for_lock(project, up):
-    """Until an `up` holds its stack's lock, or has ended."""
-    locks = project.root / ".trainyard" / "state" / ".pulumi" / "locks"
-    while up.poll() is None and not any(locks.rglob("*.json")):
-        time.sleep(0.002)
 
 
 def timed_up(project):
@@ -88,8 +87,7 @@ def timed_up(project):
 def test_every_killed_up_is_mended_by_one_repair_and_one_up(
     project, new_port, victim, num_kills, tmp_path
 ):
-    seed = random.randrange(1 << 32)
-    moments = random.Random(seed)
+    moments = seeds.dice("kills of a local stack")
     pristine = tmp_path / "pristine"
     shutil.copytree(project.root / ".trainyard" / "state", pristine)
     repaired: list[str] = []
@@ -98,13 +96,12 @@ def test_every_killed_up_is_mended_by_one_repair_and_one_up(
     while kills < num_kills:
         change = CHANGES[kills % len(CHANGES)]
         change(project, pristine, new_port)
-        # A kill that meets no lock would prove little: one of them is sure to.
+        # One is aimed at the lock: kills that met none would prove nothing.
         after_s = up_s * moments.uniform(EARLIEST, LATEST) if kills else None
         if not kill_up(project, victim, after_s):
             continue
         kills += 1
-        moment = "at its lock" if after_s is None else f"after {after_s:.2f} s"
-        case = f"seed {seed}, kill {kills}: {change.__name__} {moment}"
+        case = f"kill {kills}: {change.__name__} after {after_s or 0:.2f} s"
 
         done = project.launch("env", "repair", "-s", "local", check=False)
         assert done.returncode == 0, f"{case}: {done.stderr}"

@@ -25,6 +25,8 @@ from jobs.blobs.container import Container
 from jobs.blobs.files import BLOCK_BYTES, Incoming, Outgoing
 from jobs.blobs.refusals import StoreError
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from tests import seeds
+from tests.busy import Bound, wait_until
 from tests.fakes.http_blobs import HttpBlobs, http_blobs
 from tests.fakes.scripted_server import CLOSE, Asked, answer
 from tests.folders import make_folder, read_folder
@@ -49,9 +51,9 @@ def leaves_nothing_open() -> Iterator[None]:
     threads = threading.active_count()
     yield
     # The server's own threads end when they see that their clients have gone.
-    give_up = time.monotonic() + 5
+    bound = Bound(5)
     while open_files() - before or threading.active_count() > threads:
-        assert time.monotonic() < give_up, open_files()
+        bound.check(open_files())
         gc.collect()  # an error's traceback holds the store that it came from
         time.sleep(0.01)
 
@@ -107,7 +109,7 @@ def contents_of_all_sizes() -> dict[str, bytes]:
         "a byte more": BLOCK_BYTES + 1,
         "sub/ü #%?&+日本": LARGE,
     }
-    return {name: os.urandom(size) for name, size in sizes.items()}
+    return {name: seeds.content(size) for name, size in sizes.items()}
 
 
 def check_there_and_back(blobs: HttpBlobs, tmp_path: Path) -> None:
@@ -208,6 +210,13 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
     count = 0
     lock = threading.Lock()
 
+    def num_staged() -> int:
+        return len(blobs.blocks.get("large", {}))
+
+    def num_noted() -> int:
+        journals = Path(arguments[3]).parent.glob("*.ranges")
+        return sum(path.read_bytes().count(b"\n") for path in journals)
+
     def stop_there(asked_kind: str, _asked: Asked) -> bytes | None:
         nonlocal count
         with lock:
@@ -215,16 +224,17 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
             is_late = count > num_answered
         if is_late:
             reached.set()
-            over.wait(30)
+            over.wait(60)
             return CLOSE
         return None
 
     blobs.hook = stop_there
     process = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], cwd=REPO)
     try:
-        assert reached.wait(30)
-        # What was answered must have been read.
-        time.sleep(1.0)
+        assert reached.wait(60)
+        # What was answered must have been kept: by the store, or by the client.
+        kept = num_staged if arguments[0] == "send" else num_noted
+        wait_until(lambda: kept() == num_answered, what=kept)
     finally:
         process.kill()
         assert process.wait() == -signal.SIGKILL
@@ -237,7 +247,7 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
 
 @pytest.mark.parametrize("num_answered", [0, 2])
 def test_a_killed_upload_sends_only_the_blocks_that_are_missing(blobs, tmp_path, num_answered):
-    content = os.urandom(LARGE)
+    content = seeds.content(LARGE)
     source = make_folder(tmp_path, {"large": content}) / "large"
     kill_at(blobs, "PUT block", num_answered, ["send", blobs.url, str(source), ""])
     assert blobs.blobs == {}
@@ -254,7 +264,7 @@ def test_a_killed_upload_sends_only_the_blocks_that_are_missing(blobs, tmp_path,
 
 @pytest.mark.parametrize("num_answered", [0, 2])
 def test_a_killed_download_asks_only_for_the_blocks_that_are_missing(blobs, tmp_path, num_answered):
-    content = os.urandom(LARGE)
+    content = seeds.content(LARGE)
     blobs.blobs["large"] = content
     source = make_folder(tmp_path, {"large": content}) / "large"
     target = tmp_path / "to" / "large"
@@ -270,7 +280,7 @@ def test_a_killed_download_asks_only_for_the_blocks_that_are_missing(blobs, tmp_
 
 
 def test_what_another_content_left_is_not_taken(blobs, tmp_path):
-    old, new = os.urandom(LARGE), os.urandom(LARGE)
+    old, new = seeds.content(LARGE), seeds.content(LARGE)
     blobs.blobs["large"] = old
     source = make_folder(tmp_path, {"large": old}) / "large"
     target = tmp_path / "to" / "large"
@@ -283,7 +293,7 @@ def test_what_another_content_left_is_not_taken(blobs, tmp_path):
 
 def test_a_journal_that_promises_too_much_is_found_out(blobs, tmp_path):
     """After a loss of power it may have outlived the bytes that it speaks of."""
-    content = os.urandom(LARGE)
+    content = seeds.content(LARGE)
     blobs.blobs["large"] = content
     source = make_folder(tmp_path, {"large": content}) / "large"
     target = tmp_path / "to" / "large"
@@ -338,7 +348,7 @@ def test_versions_arrive_and_are_named(blobs, tmp_path):
 @pytest.mark.parametrize("size", [1000, LARGE])
 @pytest.mark.parametrize("is_gone", [False, True], ids=["changed", "gone"])
 def test_a_version_that_goes_meanwhile_is_left_out(blobs, tmp_path, size, is_gone):
-    old, new = os.urandom(size), os.urandom(size)
+    old, new = seeds.content(size), seeds.content(size)
     blobs.blobs = {"x": old, "other": b"other"}
     num_left = 1 if size == LARGE else 0
 
@@ -361,7 +371,7 @@ def test_a_version_that_goes_meanwhile_is_left_out(blobs, tmp_path, size, is_gon
 
 
 def test_a_version_goes_on_where_it_was_cut_off(blobs, tmp_path):
-    content = os.urandom(LARGE)
+    content = seeds.content(LARGE)
     blobs.blobs["x"] = content
     num_left = 2
 
@@ -385,7 +395,7 @@ def test_a_version_goes_on_where_it_was_cut_off(blobs, tmp_path):
 
 @pytest.mark.parametrize("size", [1000, LARGE])
 def test_a_version_that_has_not_its_md5_never_gets_the_name(blobs, tmp_path, size):
-    content = os.urandom(size)
+    content = seeds.content(size)
     blobs.blobs["x"] = content
     file = version(content, tmp_path / "x", "x", md5=bytes(16))
     with pytest.raises(EnvironmentFailure, match="`x` arrived damaged from the store: its MD5 is"):
@@ -426,7 +436,7 @@ def flipped(said: bytes) -> bytes:
 
 @pytest.mark.parametrize("size", [1000, LARGE])
 def test_a_byte_that_changes_on_the_way_down_is_noticed_and_asked_for_again(blobs, tmp_path, size):
-    content = os.urandom(size)
+    content = seeds.content(size)
     blobs.blobs["x"] = content
     left = 1
 
@@ -444,7 +454,7 @@ def test_a_byte_that_changes_on_the_way_down_is_noticed_and_asked_for_again(blob
 
 @pytest.mark.parametrize("size", [1000, LARGE])
 def test_a_content_that_is_another_never_gets_the_name(blobs, tmp_path, size):
-    content = os.urandom(size)
+    content = seeds.content(size)
     blobs.blobs["x"] = flipped(content)
     (tmp_path / "x").write_bytes(b"of before")
     with pytest.raises(EnvironmentFailure, match="`x` came from the store with another content"):
@@ -455,7 +465,7 @@ def test_a_content_that_is_another_never_gets_the_name(blobs, tmp_path, size):
 # (A large one that became longer is received as far as it was pushed, and so is right.)
 @pytest.mark.parametrize(("size", "more"), [(1000, -1), (1000, 1), (LARGE, -1)])
 def test_a_content_of_another_size_never_gets_the_name(blobs, tmp_path, size, more):
-    content = os.urandom(size)
+    content = seeds.content(size)
     blobs.blobs["x"] = content + b"x" if more > 0 else content[:-1]
     with pytest.raises(EnvironmentFailure, match="`x` came from the store with another content"):
         store_of(blobs.url).receive([incoming(content, tmp_path / "x", "x")], Moved())
@@ -491,7 +501,7 @@ def change(path: Path, how: str) -> None:
     ],
 )
 def test_a_file_that_changed_is_named_and_never_there(blobs, tmp_path, size, how, said):
-    path = make_folder(tmp_path, {"x": os.urandom(size)}) / "x"
+    path = make_folder(tmp_path, {"x": seeds.content(size)}) / "x"
     file = outgoing(path, "x")
     change(path, how)
     with pytest.raises(LaunchError, match=f"x` changed while it was being sent: {said}$") as error:
@@ -501,7 +511,7 @@ def test_a_file_that_changed_is_named_and_never_there(blobs, tmp_path, size, how
 
 
 def test_a_file_that_shrinks_while_it_is_sent_is_named(blobs, tmp_path):
-    path = make_folder(tmp_path, {"x": os.urandom(LARGE)}) / "x"
+    path = make_folder(tmp_path, {"x": seeds.content(LARGE)}) / "x"
 
     def shrink(kind: str, _asked: Asked) -> bytes | None:
         if kind == "GET blocklist":
@@ -522,7 +532,7 @@ def test_a_line_that_damages_is_not_blamed_on_the_file(blobs, tmp_path):
 
 
 def test_blocks_that_the_store_forgot_are_sent_again(blobs, tmp_path):
-    content = os.urandom(LARGE)
+    content = seeds.content(LARGE)
     path = make_folder(tmp_path, {"x": content}) / "x"
     forgot = False
 
@@ -570,7 +580,7 @@ def test_a_folder_in_the_way_is_one_message(blobs, tmp_path):
 
 
 def test_two_may_receive_the_same_at_once(blobs, tmp_path):
-    content = os.urandom(LARGE)
+    content = seeds.content(LARGE)
     blobs.blobs["x"] = content
     target = tmp_path / "x"
     other = store_of(blobs.url)

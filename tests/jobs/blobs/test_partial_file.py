@@ -11,6 +11,7 @@ from jobs.blobs import partial_file
 from jobs.blobs.files import BLOCK_BYTES, Incoming
 from jobs.blobs.partial_file import PartialFile
 from jobs.contracts.errors import EnvironmentFailure
+from tests import seeds
 from tests.fakes.http_blobs import http_blobs
 from tests.fakes.scripted_server import Asked
 from tests.folders import read_folder
@@ -72,7 +73,7 @@ def test_what_killed_ones_left_of_other_contents_goes_at_the_end_of_a_pull(tmp_p
 
 
 def test_a_content_of_chunks_is_measured_and_both_lengths_are_named(tmp_path):
-    content = os.urandom(LARGE)
+    content = seeds.content(LARGE)
     with http_blobs() as blobs:
 
         def shorter(_kind: str, _asked: Asked) -> bytes:

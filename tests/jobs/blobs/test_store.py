@@ -207,7 +207,6 @@ def test_a_firewall_is_named_only_where_there_is_one(tmp_path):
 
 def test_an_identity_that_is_sought_in_vain_is_not_told_of_twice(tmp_path):
     """Without a handler Python writes what azure-identity warns of to stderr."""
-    pytest.importorskip("azure.identity")
     environment = environment_of(tmp_path, "https://account.blob.core.windows.net", key=None)
     (tmp_path / "environment.json").write_bytes(msgspec.json.encode(environment))
     program = """

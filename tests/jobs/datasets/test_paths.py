@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 
 import pytest
 
@@ -13,6 +12,7 @@ from jobs.datasets import scan as dataset_scan
 from jobs.datasets.paths import Inside, case_clash, check_path, check_space, folds_case
 from jobs.datasets.scan import digest_blocks
 from jobs.datasets.walk import Found, walk, walk_names
+from tests import seeds
 from tests.folders import make_folder
 
 
@@ -29,7 +29,7 @@ class TestWalk:
         )
 
     def test_any_tree_comes_in_order(self, tmp_path):
-        draw = random.Random(7)
+        draw = seeds.dice(7)
         letters = "ab-./0ü"
         for number in range(300):
             path = "".join(draw.choices(letters, k=draw.randint(1, 9)))
@@ -133,7 +133,7 @@ class TestCase:
 @pytest.mark.parametrize("size", [0, 1, 1024, 2048, 5000, 15_000])
 def test_digests_are_those_of_the_whole_and_of_each_block(monkeypatch, size, piece):
     monkeypatch.setattr(dataset_scan, "BLOCK_BYTES", 1024)
-    whole = os.urandom(size)
+    whole = seeds.content(size)
     blocks = [whole[at : at + 1024] for at in range(0, size, 1024)]
     found = digest_blocks(whole[at : at + piece] for at in range(0, size, piece))
     assert found == (

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.cache import cache_root, content_key, exclusive, run_logged
+from tests.busy import wait_until
 
 
 @pytest.fixture
@@ -45,24 +46,31 @@ HOLDER = """
     from contextlib import nullcontext
     from pathlib import Path
     from jobs.host.cache import exclusive
+    UNTIL = 'until [ -e "$1" ]; do sleep 0.01; done'
     with exclusive(Path(sys.argv[1]), what="it", report=nullcontext) as lock:
-        child = subprocess.Popen(["sleep", "1.5"], pass_fds=[lock])
+        child = subprocess.Popen(["sh", "-c", UNTIL, "sh", sys.argv[2]], pass_fds=[lock])
         print("held", flush=True)
         time.sleep(60)
 """
 
 
 def test_a_lock_is_held_until_the_killed_holders_children_are_gone(tmp_path, steps):
-    path = tmp_path / "thing.lock"
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(path)]
+    path, gate = tmp_path / "thing.lock", tmp_path / "gate"
+    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(path), str(gate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
         os.kill(holder.pid, signal.SIGKILL)
-    started = time.monotonic()
-    with exclusive(path, what="the thing", report=steps):
-        waited_s = time.monotonic() - started
+
+    def let_the_child_go():
+        wait_until(lambda: steps.told)
+        gate.touch()
+
+    with ThreadPoolExecutor(1) as pool:
+        released = pool.submit(let_the_child_go)
+        with exclusive(path, what="the thing", report=steps):
+            assert gate.exists()
+        released.result()
     assert steps.told == ["waiting for another process that makes the thing"]
-    assert 0.2 < waited_s < 10
 
 
 def test_a_free_lock_is_taken_without_a_word(tmp_path, steps):

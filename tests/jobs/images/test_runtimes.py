@@ -9,6 +9,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.images import runtimes as images
+from tests import needs
 
 ROOT = Path(__file__).parents[3]
 
@@ -223,10 +224,7 @@ def test_what_compiling_lacks_is_named_before_it_starts(monkeypatch, tmp_path):
 def check_horovod(*options):
     import subprocess
 
-    try:
-        python = images.runtime_python("pytorch", ROOT)
-    except EnvironmentFailure as failure:
-        pytest.skip(f"{failure.message}: {failure.hint}")
+    python = needs.runtime("pytorch")
     command = [python, ROOT / "images" / "horovod" / "check.py", "--framework", "pytorch", *options]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.returncode, answer.stdout, answer.stderr

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.contracts.errors import NotFound
@@ -64,12 +64,7 @@ def spoilt(draw: st.DrawFn) -> bytes:
     return text
 
 
-@settings(
-    max_examples=150,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=150)
 @given(st.one_of(st.binary(max_size=64), SOUP, spoilt()))
 def test_any_bytes_are_a_plan_or_one_message(
     launching: Launching, monkeypatch: pytest.MonkeyPatch, content: bytes

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.rank.log import LONGEST_LINE, SHOW_EVERY_S, Log, stamp
@@ -165,9 +165,6 @@ PIECES = [
 
 @given(
     data=st.data(), pieces=st.lists(st.sampled_from(PIECES) | st.binary(max_size=8), max_size=40)
-)
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_bytes_in_any_reads_give_the_same_whole_lines(
     tmp_path: Path, data: st.DataObject, pieces: list[bytes]

@@ -19,6 +19,7 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Plan, RunHandle, RunRecord, RunState
 from jobs.runs import supervision
 from jobs.runs.store import RUN_ID, RunEvent, RunStore, append_event, read_events, run_id
+from tests import seeds
 from tests.fakes.gangs import Gangs, make_environment, make_spec
 
 NEWER = "20261121-120001-0000"
@@ -332,7 +333,7 @@ def kill_submitter_after(workspace: Path, delay_s: float) -> list[str]:
 
 @pytest.fixture
 def seeded() -> random.Random:
-    return random.Random(20261121)
+    return seeds.dice(20261121)
 
 
 @pytest.mark.parametrize("trials", [3, pytest.param(60, marks=pytest.mark.faults)])

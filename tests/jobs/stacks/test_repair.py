@@ -200,7 +200,7 @@ def test_plugins_of_a_dead_pulumi_are_ended_and_those_of_a_living_one_are_not(pr
                 assert process.poll() is None
             else:
                 assert done == ["ended processes that a killed pulumi left running (1 processes)"]
-                assert process.wait(timeout=10) == expected
+                assert process.wait(timeout=60) == expected
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)

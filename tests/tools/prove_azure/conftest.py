@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from tests import needs
 from tests.fakes.one_azure.proof import Proof, standing_proof
 from tests.tools.prove_azure.deviations import find_runtimes
 
@@ -15,10 +15,8 @@ from tests.tools.prove_azure.deviations import find_runtimes
 @pytest.fixture(scope="module")
 def runtimes() -> dict[str, Path]:
     """What stands for the images."""
-    try:
+    with needs.whole_environment():
         return find_runtimes()
-    except LaunchError as error:
-        pytest.skip(f"{error.message} (`make test` builds it)")
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +24,11 @@ def module_proof(
     tmp_path_factory: pytest.TempPathFactory, runtimes: dict[str, Path]
 ) -> Iterator[Proof]:
     """One clone and one subscription for all tests of a module."""
-    try:
-        with standing_proof(tmp_path_factory.mktemp("prove") / "azure", runtimes) as proof:
-            yield proof
-    except EnvironmentFailure as failure:
-        pytest.skip(failure.message)
+    with (
+        needs.whole_environment(),
+        standing_proof(tmp_path_factory.mktemp("prove") / "azure", runtimes) as proof,
+    ):
+        yield proof
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.busy import wait_until
 from tests.fakes.instance_metadata import InstanceMetadata, instance_metadata
 from trainer.common import preemption
 from trainer.common.preemption import Notice, ending_event, events_url
@@ -45,18 +46,13 @@ def watch(notices: list[Notice], service: InstanceMetadata | None = None) -> Not
 
 
 def wait_for_polls(service: InstanceMetadata, count: int) -> None:
-    deadline = time.monotonic() + 30
     aim = service.num_polls + count
-    while service.num_polls < aim:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: service.num_polls >= aim)
 
 
 def wait_for_reason(notice: Notice) -> str:
-    deadline = time.monotonic() + 30
-    while notice.reason is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: notice.reason)
+    assert notice.reason is not None
     return notice.reason
 
 
@@ -114,10 +110,7 @@ def test_service_that_never_answers_is_warned_of_once(notices, monkeypatch):
     notice = Notice(say=said.append)
     notices.append(notice)
     notice.watch(scheduled_events=url)
-    deadline = time.monotonic() + 30
-    while not said:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: said)
     time.sleep(0.2)
     assert said == [
         f"Scheduled Events do not answer at {url}: <urlopen error [Errno 111] Connection refused>"

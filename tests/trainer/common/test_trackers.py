@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure
-from jobs.images.runtimes import PROJECT, runtime_python
+from jobs.images.runtimes import PROJECT
+from tests import needs
 from trainer.common.trackers import open_trackers
 from trainer.common.world import World
 
@@ -98,10 +98,7 @@ os._exit(0)  # MLflow would try to reach its server once more
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return runtime_python("pytorch", PROJECT)
-    except EnvironmentFailure as error:
-        pytest.skip(f"{error.message}; {error.hint}")
+    return needs.runtime("pytorch")
 
 
 def run(python: Path, cwd: Path, program: str, **environ: str) -> Any:

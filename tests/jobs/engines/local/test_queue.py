@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Priority, RunState
 from jobs.engines.local.queue import Claim, Slots, free_nodes
 from jobs.runs import supervision
-from tests.fakes.gangs import Gangs
+from tests.busy import wait_until
+from tests.fakes.gangs import UNTIL, Gangs
 from tests.folders import read_folder
 
 
@@ -119,17 +119,16 @@ def test_release_of_a_run_that_holds_nothing_is_silent(cluster: Cluster, tmp_pat
 
 def test_run_waits_says_for_what_and_starts_when_the_nodes_are_free(tmp_path: Path) -> None:
     gangs = Gangs(tmp_path, nodes=2)
-    first = gangs.python("import time; time.sleep(1)", nodes=2, processes_per_node=1)
+    gate = tmp_path / "gate"
+    first = gangs.python(UNTIL, str(gate), nodes=2, processes_per_node=1)
     gangs.wait_for_file(first, "ranks/00001.json")
     second = gangs.submit(["true"], nodes=1)
     third = gangs.submit(["true"], nodes=1)
-    deadline = time.monotonic() + 20
-    while gangs.engine.store.status(third).reason is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: gangs.engine.store.status(third).reason is not None)
     status = gangs.engine.store.status(third)
     assert status.state is RunState.QUEUED
     assert status.reason == "1 run before it in the queue"
+    gate.touch()
     assert [gangs.wait(each).state for each in (first, second, third)] == ["completed"] * 3
     events = [gangs.engine.store.events(each) for each in (first, second)]
     assert events[0][-1].ts < events[1][-2].ts  # the second ran after the first had ended
@@ -138,9 +137,11 @@ def test_run_waits_says_for_what_and_starts_when_the_nodes_are_free(tmp_path: Pa
 
 def test_large_run_is_not_starved_by_a_stream_of_small_ones(tmp_path: Path) -> None:
     gangs = Gangs(tmp_path, nodes=2)
-    small = [gangs.submit(["sleep", "0.3"], processes_per_node=1) for _ in range(3)]
+    gate = tmp_path / "gate"
+    small = [gangs.python(UNTIL, str(gate), processes_per_node=1) for _ in range(3)]
     large = gangs.submit(["true"], nodes=2, processes_per_node=1)
     later = [gangs.submit(["true"], processes_per_node=1) for _ in range(3)]
+    gate.touch()
     for each in (*small, large, *later):
         assert gangs.wait(each).state is RunState.COMPLETED
     started = {each.id: gangs.engine.store.status(each).started or "" for each in (large, *later)}
@@ -155,7 +156,7 @@ def test_nodes_of_a_killed_supervisor_and_watcher_become_free(tmp_path: Path) ->
     second = gangs.submit(["true"])
     for pid in gangs.supervisors(first):
         os.kill(pid, 9)
-    assert gangs.wait(second, 10).state is RunState.COMPLETED
+    assert gangs.wait(second).state is RunState.COMPLETED
     assert gangs.engine.store.status(first).state is RunState.LOST
     gangs.end()
 

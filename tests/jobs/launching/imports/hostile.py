@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from tests import seeds
 from tests.documents.import_tasks import TASKS
 
 JOB: dict[str, Any] = {
@@ -124,7 +125,7 @@ def named_secret_of(made: random.Random) -> str:
 
 def documents(seed: int, number: int) -> Iterator[Planted]:
     """Make projects of a job.json and a script, or of one task file, with one secret in one place."""
-    made = random.Random(seed)
+    made = seeds.dice(seed)
     for _ in range(number):
         if made.random() < 0.3:
             yield _named(made)

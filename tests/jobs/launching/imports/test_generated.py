@@ -25,9 +25,6 @@ NAMES = sorted(each.stem for each in SCHEMAS.glob("*.json"))
 @pytest.mark.parametrize("name", NAMES)
 @settings(
     max_examples=200,
-    deadline=None,
-    database=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from jobs.jobfile.read import load_job
 from jobs.launching.imports.draft import Choices
 from jobs.launching.imports.importing import Imported, import_documents, write_files
 from jobs.launching.plan import plan_on
+from tests import seeds
 from tests.documents.import_tasks import TASKS
 from tests.jobs.launching.imports.generated import leaf_keys
 from tests.jobs.launching.imports.test_recipes import environments
@@ -156,7 +156,7 @@ def test_a_secret_that_is_a_word_of_a_list_becomes_a_variable(
 
 
 def test_values_of_wrong_types_end_in_one_error_or_a_job(tmp_path: Path) -> None:
-    made = random.Random(7)
+    made = seeds.dice(7)
     odd: list[Any] = [
         None,
         -1,

@@ -6,6 +6,7 @@ import json
 import time
 import zipfile
 
+from tests.busy import wait_until
 from tests.folders import read_folder
 from tests.trainer.data.prepare.test_unpack import unpack_whole
 from trainer.data.disk.durability import SYNC_BYTES, BackgroundSync, boot_id
@@ -18,9 +19,7 @@ def test_files_count_once_enough_is_written_and_on_the_disk(tmp_path):
     time.sleep(0.05)
     assert sync.num_durable == 0
     sync.wrote(1, 2)
-    deadline = time.monotonic() + 60
-    while sync.num_durable == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: sync.num_durable)
     assert sync.num_durable == 2
 
 

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.busy import wait_until
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
@@ -364,6 +364,21 @@ def start_pack(folder, target):
     return subprocess.Popen([*program, "--shard-size", "100kB"], stdout=subprocess.DEVNULL)
 
 
+# Goes no further once so many shards are recorded: a kill that looks at the clock may come too late.
+UP_TO = """
+import sys, time
+from trainer.data.pack import program
+write = program.write_shard
+def write_few(task):
+    written = write(task)
+    while len(list(task.record.parent.glob("*.json"))) >= int(sys.argv[1]):
+        time.sleep(1)
+    return written
+program.write_shard = write_few
+program.main(sys.argv[2:])
+"""
+
+
 def test_after_kills_whole_shards_stay_and_the_end_is_the_same(pictures, tmp_path):
     big = tmp_path / "big"
     for path in pictures.rglob("*.jpg"):
@@ -374,12 +389,12 @@ def test_after_kills_whole_shards_stay_and_the_end_is_the_same(pictures, tmp_pat
     whole = content(run_pack(big, tmp_path / "whole", shard_bytes=100_000))
     target, state = tmp_path / "shards", tmp_path / ".shards.partial" / "state"
     for num_wanted in (1, 8, 16):
-        started = start_pack(big, target)
-        while started.poll() is None and len([*state.glob("*.json")]) < num_wanted:
-            time.sleep(0.001)
+        words = [str(num_wanted), str(big), "--to", str(target), "--shard-size", "100kB"]
+        started = subprocess.Popen([sys.executable, "-c", UP_TO, *words])
+        wait_until(lambda num=num_wanted: len([*state.glob("*.json")]) >= num, 60)
         started.kill()
         started.wait()
-        assert not target.exists(), "the kill came too late to show anything"
+        assert not target.exists()
     recorded = {path.stem for path in state.glob("*.json")}
     shards = (state.parent / "data").glob("*/*.tar")
     # A shard that was damaged meanwhile is noticed and written again.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import random
 import struct
 
 import pytest
 from PIL import Image
 
+from tests import seeds
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.header import PictureHeader, parse_header
 
@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 37, 21
 
 
 def draw(mode):
-    pixels = random.Random(7).randbytes(WIDTH * HEIGHT * 4)
+    pixels = seeds.dice(7).randbytes(WIDTH * HEIGHT * 4)
     return Image.frombytes("RGBA", (WIDTH, HEIGHT), pixels).convert(mode)
 
 
@@ -106,7 +106,7 @@ def test_what_is_no_picture_is_refused(data, why):
 
 
 def test_random_changes_never_break_the_reader():
-    rng = random.Random(3)
+    rng = seeds.dice(3)
     for _ in range(2000):
         data = bytearray(JPEG[:400])
         for _ in range(rng.randint(1, 8)):

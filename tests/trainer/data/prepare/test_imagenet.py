@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.ilsvrc import class_names, write_archives, write_devkit, write_sums
 from tests.folders import read_folder
@@ -183,7 +183,7 @@ def test_classes_are_read_from_meta_mat_or_its_damage_is_named(tmp_path):
         assert member is not None
         meta = member.read()
     assert read_synsets(meta) == {1: names[0], 2: names[1], 3: names[2], 4: "n00001740"}
-    draw = random.Random(5)
+    draw = seeds.dice(5)
     cut = [b"", b"hello", meta[:128], *(meta[: draw.randrange(len(meta))] for _ in range(3))]
     for damaged in cut:
         with pytest.raises(TrainingError, match=r"^it is a damaged MATLAB file: .+$"):
@@ -281,7 +281,7 @@ def test_killed_at_any_time_the_same_command_goes_on(tmp_path):
     target = tmp_path / "imagenet"
     argv = [sys.executable, "-m", "trainer.data.prepare", "imagenet", "--from", str(archives)]
     argv += ["--to", str(target), "--checksums", str(archives / "SUMS"), "--json"]
-    draw, num_kills, starts = random.Random(4), 0, 0
+    draw, num_kills, starts = seeds.dice(4), 0, 0
     while not target.exists():
         process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
         starts += 1

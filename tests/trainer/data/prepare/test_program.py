@@ -6,7 +6,6 @@ import functools
 import gzip
 import hashlib
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from jobs.jobfile.read import load_job
+from tests import seeds
 from tests.folders import read_folder
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
@@ -102,7 +102,7 @@ def test_ants_and_bees_become_class_folders_without_what_is_no_picture(tmp_path)
     archives = tmp_path / "archives"
     archives.mkdir()
     pictures = {
-        f"{split}/{name}/{number}.jpg": os.urandom(2000)
+        f"{split}/{name}/{number}.jpg": seeds.content(2000)
         for split in ("train", "val")
         for name in ("ants", "bees")
         for number in range(3)
@@ -218,7 +218,7 @@ def write_mnist(archives: Path, counts: tuple[int, int] = (50, 20)) -> dict[str,
     for name in MNIST_FILES:
         count = counts[name.startswith("t10k")]
         shape = (count, 28, 28) if "images" in name else (count,)
-        values = os.urandom(count * 784 if "images" in name else count)
+        values = seeds.content(count * 784 if "images" in name else count)
         head = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
         made[name] = head + values
         (archives / f"{name}.gz").write_bytes(gzip.compress(made[name]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.hostile_archives import PAYLOAD, hostile_archives
 from tests.folders import make_folder, read_folder
@@ -111,7 +111,12 @@ def test_what_tar_itself_writes_is_unpacked(tmp_path, form):
     import subprocess
 
     name = "deep/" * 10 + "x" * 40 if form in {"ustar", "v7"} else "deep/" * 20 + "x" * 180
-    contents = {name: b"long", "a.jpg": b"", "big.jpg": os.urandom(3 << 20), "s/c.jpg": b"c" * 512}
+    contents = {
+        name: b"long",
+        "a.jpg": b"",
+        "big.jpg": seeds.content(3 << 20),
+        "s/c.jpg": b"c" * 512,
+    }
     folder = make_folder(tmp_path / "in", contents)
     archive = tmp_path / "a.tar"
     tar = ["tar", f"--format={form}", "-C", str(folder), "-cf", str(archive), "."]
@@ -123,7 +128,7 @@ def test_what_tar_itself_writes_is_unpacked(tmp_path, form):
 
 
 def test_stored_and_deflated_members_are_unpacked_and_the_digest_is_the_files(tmp_path):
-    contents = {"a.bin": os.urandom(3 << 20), "zeros": bytes(5 << 20), "empty": b""}
+    contents = {"a.bin": seeds.content(3 << 20), "zeros": bytes(5 << 20), "empty": b""}
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for number, (name, content) in enumerate(contents.items()):
@@ -136,7 +141,7 @@ def test_stored_and_deflated_members_are_unpacked_and_the_digest_is_the_files(tm
 
 
 def test_a_file_is_read_in_pieces_and_hashed_whole(tmp_path):
-    content = os.urandom((5 << 20) + 17)
+    content = seeds.content((5 << 20) + 17)
     path = tmp_path / "file"
     path.write_bytes(content)
     with ArchiveFile(path, "sha256") as source:

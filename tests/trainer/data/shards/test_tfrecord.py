@@ -10,7 +10,7 @@ import google_crc32c
 import pytest
 from PIL import Image
 
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from trainer.data.disk.events import Events
 from trainer.data.pack.program import pack
 from trainer.data.shards.tfrecord import bytes_feature, float_feature, int_feature, record_parts
@@ -90,9 +90,7 @@ print(json.dumps([list(rows(features)), list(rows(pictures)), list(parsed(pictur
 @pytest.fixture(scope="module")
 def read(tmp_path_factory):
     """What TensorFlow reads: FEATURES, packed class folders (twice), a packed COCO folder."""
-    python = runtime_python("tensorflow", PROJECT)
-    if not python.exists():
-        pytest.skip("the tensorflow runtime is not installed: launch image install tensorflow")
+    python = needs.runtime("tensorflow")
     folder = tmp_path_factory.mktemp("records")
     (folder / "features").write_bytes(record(b"\xff\xd8 \xff\xd9")[0] + record(b"x" * 20_000)[0])
     make_pictures(folder / "small", num_classes=2, num_train=8, num_val=2, size=24, seed=1)

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import pickle
-import random
 import re
 import shutil
 import socket
@@ -20,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import seeds
+from tests.busy import wait_until
 from tests.fakes.packed_dataset import (
     source_file,
     stream_variables,
@@ -99,13 +100,6 @@ def token_store(monkeypatch, server: RangeServer, key: Path, **options: float) -
     return RangeStore(server.endpoint, key, kind="token", **options)
 
 
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 # --- what it gives -------------------------------------------------------------------------------
 
 
@@ -113,7 +107,7 @@ def test_streamed_samples_are_those_of_the_shards_and_each_byte_is_fetched_once(
     pictures = streaming.open()
     assert pictures.classes == ("a", "b", "c")
     assert len(pictures.labels) == 40
-    order = random.Random(1).sample(range(40), 40)
+    order = seeds.dice(1).sample(range(40), 40)
     assert read_all(pictures, order) == [streaming.samples[index] for index in order]
     assert read_all(pictures) == streaming.samples
     assert streaming.server.sent_bytes == streaming.train_bytes

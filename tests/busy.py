@@ -1,0 +1,61 @@
+"""Bounds in time that grow with what else the machine does; it is asked only once one is passed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+POLL_S = 0.01
+WORK = "import argparse, json, subprocess"
+
+
+def how_busy() -> float:
+    """How many times longer than on an idle machine things take now; 1 at least.
+
+    A small process tells how long it waited for a processor beside what it computed; the load of the
+    last minute tells what has just ended.
+    """
+    began_s = time.monotonic()
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-I", "-c", WORK], os.environ)
+    usage = os.wait4(pid, 0)[2]
+    took_s = time.monotonic() - began_s
+    waited = took_s / max(usage.ru_utime + usage.ru_stime, 0.001)
+    return max(1.0, waited, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+class Bound:
+    """So many seconds from now on, on a machine that has time to spare."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._began_s = time.monotonic()
+
+    def is_passed(self) -> bool:
+        """Tell whether it is, for a test that counts how often."""
+        try:
+            self.check()
+        except AssertionError:
+            return True
+        return False
+
+    def check(self, what: object = "") -> None:
+        """Fail once the bound is passed even for a machine as busy as this one."""
+        took_s = time.monotonic() - self._began_s
+        if took_s < self.seconds:
+            return
+        busy = how_busy()
+        seen = what() if callable(what) else what
+        told = f"{took_s:.1f} s, bound {self.seconds:g} s, machine {busy:.1f} times as slow: {seen}"
+        assert took_s < self.seconds * busy, told
+
+
+def wait_until(
+    is_so: Callable[[], object], within_s: float = 30.0, what: Callable[[], object] = str
+) -> None:
+    """Look until it is so; `what` tells what is there instead."""
+    bound = Bound(within_s)
+    while not is_so():
+        bound.check(what)
+        time.sleep(POLL_S)

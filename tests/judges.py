@@ -1,0 +1,121 @@
+"""Lets no test vanish from CI: no skip that is not listed, no file or function left out.
+
+A pytest plugin. CI is told by TRAINYARD_CI=1 (`.ci/run`); elsewhere it only says at the end what
+was not tried, and what that would have proved.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections import defaultdict
+from collections.abc import Generator, Iterable
+
+import pytest
+
+from tests.skips import find_allowed
+
+VARIABLE = "TRAINYARD_CI"
+DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def is_ci() -> bool:
+    return os.environ.get(VARIABLE) == "1"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a test's skip into its failure, in CI where no row allows it."""
+    report = yield
+    if is_ci() and report.skipped:
+        _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn the skip of a whole file, and what was left out of one, into its failure in CI."""
+    report = yield
+    if is_ci() and report.skipped:
+        _refuse_skip(report)
+    if is_ci() and report.passed and (lost := _find_lost(collector, report.result)):
+        text = f"not collected, so never judged: {', '.join(lost)}"
+        report.outcome, report.longrepr = "failed", text
+    return report
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Refuse to leave out, in CI, anything but the long campaigns."""
+    left_out = [each for each in items if each.get_closest_marker("faults") is None]
+    if is_ci() and left_out:
+        text = (
+            f"left out in CI, which runs all but what is marked `faults`: {left_out[0].nodeid}, "
+            f"one of {len(left_out)}"
+        )
+        # As a failed collection: what is raised here by a worker is not shown.
+        failed = pytest.CollectReport(left_out[0].nodeid, "failed", text, result=[])
+        left_out[0].ihook.pytest_collectreport(report=failed)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was not tried, by reason."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for report in terminalreporter.stats.get("skipped", []):
+        places[_reason(report)].append(report.nodeid)
+    if places:
+        terminalreporter.section("not tried")
+    for reason, tests in sorted(places.items()):
+        for line in _describe(reason, tests):
+            terminalreporter.write_line(line)
+
+
+def _describe(reason: str, tests: list[str]) -> Iterable[str]:
+    """The lines about one reason."""
+    row = find_allowed(reason)
+    yield f"{len(tests)} x {reason}"
+    if row is not None:
+        yield f"    would have proved: {row.proves}"
+        return
+    yield "    in CI a failure (no row of tests/skips.py); would have proved:"
+    yield from (f"      {each}" for each in tests)
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = _reason(report)
+    if find_allowed(reason) is not None:
+        return
+    vars(report).pop("wasxfail", None)
+    report.outcome = "failed"
+    report.longrepr = (
+        f"{report.nodeid} was skipped in CI: {reason}\n"
+        "No row of tests/skips.py allows that. Mend what is missing, or, where it may be missing, "
+        "add a row:\n"
+        f"    Skip(reason={re.escape(reason)!r}, why=..., proves=...)"
+    )
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why it was skipped, or is expected to fail."""
+    if hasattr(report, "wasxfail"):
+        return f"expected to fail: {report.wasxfail}"
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
+
+
+def _find_lost(
+    collector: pytest.Collector, found: Iterable[pytest.Item | pytest.Collector]
+) -> list[str]:
+    """Name the test files of a folder, or the tests of a file, that nothing was collected for."""
+    if isinstance(collector, pytest.Module):
+        text = collector.path.read_text(encoding="utf-8")
+        names = [each.name for each in ast.parse(text).body if isinstance(each, DEFINITION)]
+        written = {name for name in names if name.startswith(("test_", "Test"))}
+        return sorted(written - {getattr(each, "originalname", each.name) for each in found})
+    if isinstance(collector, pytest.Directory):
+        files = {each.name for each in collector.path.glob("test_*.py")}
+        return sorted(files - {each.path.name for each in found})
+    return []

@@ -1,0 +1,53 @@
+"""A bound in time holds on a busy machine, and fails on an idle one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import busy
+from tests.busy import Bound, how_busy, wait_until
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that each look turns by a second."""
+    seconds = iter(range(1000))
+    monkeypatch.setattr(busy.time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(busy, "POLL_S", 0)
+    return monkeypatch
+
+
+def test_a_bound_is_as_much_longer_as_the_machine_is_busy(clock):
+    clock.setattr(busy, "how_busy", lambda: 3.0)
+    bound = Bound(2)
+    for _ in range(5):
+        bound.check()
+    with pytest.raises(AssertionError) as caught:
+        bound.check("two runs are left")
+    said = "6.0 s, bound 2 s, machine 3.0 times as slow: two runs are left"
+    assert str(caught.value).splitlines()[0] == said
+
+
+def test_the_machine_is_asked_only_once_a_bound_is_passed(clock):
+    asked = []
+    clock.setattr(busy, "how_busy", lambda: asked.append(1) or 1.0)
+    looks = iter([False] * 3 + [True])
+    wait_until(lambda: next(looks), 10)
+    assert asked == []
+    with pytest.raises(AssertionError, match=r"4\.0 s, bound 4 s, .*: nobody, 1 asked"):
+        wait_until(lambda: False, 4, lambda: f"nobody, {len(asked)} asked")
+    assert asked == [1]
+
+
+def test_waiting_for_a_processor_and_a_load_that_has_just_ended_count(monkeypatch):
+    monkeypatch.setattr(busy.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(busy.os, "cpu_count", lambda: 2)
+    assert how_busy() >= 1
+    usage = type("Usage", (), {"ru_utime": 0.5, "ru_stime": 0.5})
+    monkeypatch.setattr(busy.os, "posix_spawn", lambda *_: 7)
+    monkeypatch.setattr(busy.os, "wait4", lambda pid, _: (pid, 0, usage))
+    times = iter([10.0, 14.0, 20.0, 21.0])
+    monkeypatch.setattr(busy.time, "monotonic", lambda: next(times))
+    assert how_busy() == 4
+    monkeypatch.setattr(busy.os, "getloadavg", lambda: (6.0, 0.0, 0.0))
+    assert how_busy() == 3

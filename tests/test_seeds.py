@@ -1,0 +1,70 @@
+"""Random tests draw the same until somebody gives another seed, and say what they drew from."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import HealthCheck, settings
+
+from tests import seeds
+from tests.suites import counts, run_suite
+
+RANDOM = """
+import pytest
+from hypothesis import given, strategies as st
+from tests import seeds
+
+def test_dice():
+    assert 0, f"drawn {seeds.dice(7).random()} {seeds.content(4).hex()}"
+
+@given(st.lists(st.integers(), min_size=20, max_size=20))
+def test_property(numbers):
+    global last
+    last = numbers
+
+last = None
+
+def test_last():
+    assert 0, f"drawn {last}"
+
+def test_no_dice():
+    assert 0
+"""
+
+
+def drawn(tmp_path, seed):
+    environ = {seeds.VARIABLE: seed} if seed else {}
+    done = run_suite(tmp_path / "suite", {"test_it.py": RANDOM}, environ=environ)
+    assert counts(done) == "3 failed, 1 passed"
+    words = re.findall(r"^E +AssertionError: (drawn .*)$", done.stdout, re.MULTILINE)
+    assert len(words) == 2
+    return words, re.findall(r"^-+ seeds -+\n(.*)$", done.stdout, re.MULTILINE)
+
+
+def test_a_seed_that_is_given_draws_anew_and_again_the_same_and_is_printed(tmp_path):
+    own, said = drawn(tmp_path / "a", "")
+    assert said == ["7, 'content' (its own; TRAINYARD_TEST_SEED=N draws anew)"]
+    assert drawn(tmp_path / "b", "")[0] == own
+    given, said = drawn(tmp_path / "c", "5")
+    assert said == ["'5/7', '5/content' (TRAINYARD_TEST_SEED=5; TRAINYARD_TEST_SEED=N draws anew)"]
+    assert drawn(tmp_path / "d", "5")[0] == given
+    assert [one for one in own if one in given] == []
+
+
+def test_contents_of_one_test_differ(monkeypatch):
+    monkeypatch.delenv(seeds.VARIABLE, raising=False)
+    assert seeds.content(100) != seeds.content(100)
+
+
+def test_hypothesis_has_one_profile_without_bounds_in_time():
+    now = settings.default
+    assert now is not None
+    assert (now.deadline, now.database) == (None, None)
+    assert now.derandomize == (seeds.given_seed() is None)
+    assert HealthCheck.too_slow in now.suppress_health_check
+
+
+def test_a_seed_that_is_no_number_is_refused(tmp_path):
+    done = run_suite(tmp_path, {"test_it.py": RANDOM}, environ={seeds.VARIABLE: "x"})
+    assert done.returncode == 4
+    assert done.stderr.strip() == "ERROR: TRAINYARD_TEST_SEED is a whole number, not 'x'"
