@@ -45,7 +45,7 @@ bench: setup
 
 faults: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/pytest -m faults
+	$(BIN)/python -m tests.documents.fault_counts
 
 mutants:
 	@$(BARE) tools.setup environment

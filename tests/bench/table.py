@@ -46,7 +46,7 @@ def table_text(title: str, command: str, rows: Sequence[Row], notes: Sequence[st
         f"# {title}",
         "",
         f"Command: `{command}`. Date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}. "
-        f"Hardware: {_hardware()}.",
+        f"Hardware: {hardware()}.",
         "",
         "Every figure is the median of runs taken in turn in one session; a ratio is ours "
         "divided by the peer's.",
@@ -64,7 +64,8 @@ def table_text(title: str, command: str, rows: Sequence[Row], notes: Sequence[st
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _hardware() -> str:
+def hardware() -> str:
+    """Describe this machine, without its name."""
     model = next(
         (
             line.partition(":")[2].strip()

@@ -19,20 +19,37 @@ from jobs.jobfile.resolve import resolve
 from tests import needs
 from tests.fakes.gangs import make_environment
 
-# All commands of an image in one process: frameworks take seconds to load.
-PARSE = """
-import contextlib, importlib, io, json, sys
-from trainer.common.options import parse_options
+# All that is asked of an image's programs, in one process: frameworks take seconds to load. The
+# flags are those that argparse knows: {option: [type, choices, default]}.
+ASKED = """
+import argparse, contextlib, importlib, io, json, sys
+from trainer.common import options
 
+commands, modules = json.loads(sys.argv[1])
 said = {}
-for name, (module, *arguments) in json.loads(sys.argv[1]).items():
+for name, (module, *arguments) in commands.items():
     with contextlib.redirect_stderr(io.StringIO()) as refused:
         try:
-            parse_options(importlib.import_module(module).Options, arguments)
+            options.parse_options(importlib.import_module(module).Options, arguments)
             said[name] = "taken"
         except (Exception, SystemExit) as error:
             said[name] = f"{error!r} {refused.getvalue()}"
-print(json.dumps(said))
+flags = {}
+for module in modules:
+    made = importlib.import_module(module).Options
+    parser = argparse.ArgumentParser()
+    hints = options.typing.get_type_hints(made, include_extras=True)
+    for field in options.dataclasses.fields(made):
+        options._add_flag(parser, field, hints[field.name])
+    flags[module] = {
+        action.option_strings[0][2:]: [
+            getattr(action.type, "__name__", "choice" if action.choices else "bool"),
+            list(action.choices or ()),
+            action.default,
+        ]
+        for action in parser._actions[1:]
+    }
+print(json.dumps([said, flags]))
 """
 
 
@@ -151,68 +168,43 @@ def test_a_catalog_job_names_itself_and_an_image_of_this_project(name):
 
 
 @cache
-def said_by_programs(image):
-    """What the programs of an image say to the arguments of their jobs, by job."""
+def ask_programs(image):
+    """What an image's programs say to the arguments of their jobs, by job, and their flags."""
     specs = {name: resolved(name, nodes=1, processes=2)[0] for name in catalog_names()}
     commands = {name: spec.command for name, spec in specs.items() if spec.image == image}
     assert {command[:2] for command in commands.values()} == {("python", "-m")}
-    python = images.runtime_python(image, project_root())
-    asked = json.dumps({name: command[2:] for name, command in commands.items()})
+    python = needs.runtime(image)
+    asked = [{name: command[2:] for name, command in commands.items()}, modules_of(image)]
     done = subprocess.run(
-        [python, "-c", PARSE, asked],
+        [python, "-c", ASKED, json.dumps(asked)],
         cwd=project_root(),
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-# The flags that a program has, as argparse knows them: {option: [type, choices, default]}.
-FLAGS = """
-import argparse, importlib, json, sys
-from trainer.common import options
-
-found = {}
-for module in json.loads(sys.argv[1]):
-    made = importlib.import_module(module).Options
-    parser = argparse.ArgumentParser()
-    hints = options.typing.get_type_hints(made, include_extras=True)
-    for field in options.dataclasses.fields(made):
-        options._add_flag(parser, field, hints[field.name])
-    found[module] = {
-        action.option_strings[0][2:]: [
-            getattr(action.type, "__name__", "choice" if action.choices else "bool"),
-            list(action.choices or ()),
-            action.default,
-        ]
-        for action in parser._actions[1:]
-    }
-print(json.dumps(found))
-"""
+def modules_of(image):
+    jobs = [load_job(name).job for name in catalog_names()]
+    return sorted({job.module for job in jobs if job.image == image and job.module})
 
 
 @pytest.mark.parametrize("image", ["pytorch", "tensorflow"])
 def test_the_options_that_are_read_from_a_programs_source_are_its_flags(image):
-    jobs = [load_job(name).job for name in catalog_names()]
-    modules = sorted({job.module for job in jobs if job.image == image and job.module})
-    python = needs.runtime(image)
-    command = [python, "-c", FLAGS, json.dumps(modules)]
-    done = subprocess.run(
-        command, cwd=project_root(), capture_output=True, encoding="utf-8", check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    _, flags = ask_programs(image)
+    assert flags == {
         module: {
             name: [option.kind, list(option.choices), option.default]
             for name, option in read_options(module, project_root()).items()
         }
-        for module in modules
+        for module in modules_of(image)
     }
 
 
 @pytest.mark.parametrize("name", catalog_names())
 def test_a_catalog_jobs_program_takes_its_arguments(name):
     spec, _ = resolved(name, nodes=1, processes=2)
-    assert said_by_programs(spec.image)[name] == "taken"
+    said, _ = ask_programs(spec.image)
+    assert said[name] == "taken"

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import needs
 from tests.fakes.gangs import Gangs
-from tests.fakes.torch_ranks import Zygote
 from tests.faults.torch_campaign import make_pictures
 
 MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
@@ -23,15 +21,6 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
     made = Gangs(tmp_path)
     yield made
     made.end()
-
-
-@pytest.fixture(scope="session")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    """What forks PyTorch ranks; needs the runtime."""
-    python = needs.runtime("pytorch")
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="session")

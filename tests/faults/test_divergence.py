@@ -80,7 +80,7 @@ def errors_of(
 
 
 class TestDiverged:
-    @pytest.mark.parametrize("strategy", ["ddp", "horovod"])
+    @pytest.mark.parametrize("strategy", ["ddp", pytest.param("horovod", marks=pytest.mark.faults)])
     def test_all_ranks_stop_within_a_step(self, zygote, pictures, tmp_path, strategy):
         small, cnn = tiny(2), mnist(pictures)
         for program in (small, cnn):
@@ -107,7 +107,7 @@ class TestDiverged:
 
 
 class TestOverflow:
-    @pytest.mark.parametrize("strategy", ["ddp", "horovod"])
+    @pytest.mark.parametrize("strategy", [pytest.param("ddp", marks=pytest.mark.faults), "horovod"])
     def test_a_scaler_skips_the_step_and_its_state_is_kept(self, zygote, tmp_path, strategy):
         program = tiny(3)
         fault = "1 12 overflow"

@@ -72,6 +72,7 @@ def test_the_pages_program_learns_and_goes_on_where_it_was_left(code, tmp_path):
     assert resumed["weights_sha256"] == whole["weights_sha256"]
 
 
+@pytest.mark.faults
 def test_two_ranks_take_the_steps_of_one(code, tmp_path):
     alone, together = train(code, tmp_path / "1"), train(code, tmp_path / "2", num_ranks=2)
     assert together["world_size"] == 2

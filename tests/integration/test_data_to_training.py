@@ -214,6 +214,7 @@ def test_nothing_of_the_run_lets_anybody_into_the_store(runs, stored):
             assert b"sig=" not in file.read_bytes(), file
 
 
+@pytest.mark.faults
 def test_a_job_prepares_what_the_command_does(stored):
     project = stored.project
     project.launch("data", "push", "archives", "archives")

@@ -109,6 +109,7 @@ torch.save(model.state_dict(), args.output_dir + "/ants_and_bees.pt")
 """
 
 
+@pytest.mark.faults
 def test_the_guide_to_mnist_ends_in_a_trained_model(
     two_nodes: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +124,7 @@ def test_the_guide_to_mnist_ends_in_a_trained_model(
     assert (outputs / "logs" / "mnist.pt").stat().st_size > 10 * 784 * 4
 
 
+@pytest.mark.faults
 def test_the_guide_to_ants_and_bees_ends_in_a_trained_model(
     two_nodes: Store, tmp_path: Path
 ) -> None:

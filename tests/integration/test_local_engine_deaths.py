@@ -19,24 +19,31 @@ DEATHS = {
     "exception": (1, "uncaught exception: ValueError: boom of the guilty rank (failing.py:"),
     "SIGKILL": (137, "killed by SIGKILL: killed"),
 }
+# Rank and size of the gangs that only `make faults` starts.
+MORE = ((0, 3), (3, 4))
 
 
 @pytest.mark.parametrize(
     ("launcher", "way", "rank", "size"),
     [
-        ("torch", "exit 1", 0, 2),
-        ("torch", "exception", 1, 2),
         ("torch", "SIGKILL", 0, 2),
-        ("horovod", "exit 1", 1, 2),
         ("horovod", "exception", 0, 2),
-        ("horovod", "SIGKILL", 1, 2),
         ("mpi", "exit 1", 1, 2),
-        ("mpi", "SIGKILL", 0, 2),
         *(
-            pytest.param(launcher, way, rank, size, marks=pytest.mark.faults)
-            for launcher in SCRIPTS
-            for way in DEATHS
-            for rank, size in ((0, 3), (3, 4))
+            pytest.param(*each, marks=pytest.mark.faults)
+            for each in [
+                ("torch", "exit 1", 0, 2),
+                ("torch", "exception", 1, 2),
+                ("horovod", "exit 1", 1, 2),
+                ("horovod", "SIGKILL", 1, 2),
+                ("mpi", "SIGKILL", 0, 2),
+                *(
+                    (launcher, way, *place)
+                    for launcher in SCRIPTS
+                    for way in DEATHS
+                    for place in MORE
+                ),
+            ]
         ),
     ],
 )
@@ -76,14 +83,19 @@ def test_death_of_one_rank_ends_the_gang_and_names_it(
     ("launcher", "way", "rank", "size"),
     [
         ("torch", "sleep", 1, 2),
-        ("torch", "SIGSTOP", 0, 2),
-        ("horovod", "sleep", 0, 2),
         ("horovod", "SIGSTOP", 1, 2),
         *(
-            pytest.param(launcher, way, rank, size, marks=pytest.mark.faults)
-            for launcher in SCRIPTS
-            for way in ("sleep", "SIGSTOP")
-            for rank, size in ((0, 3), (3, 4))
+            pytest.param(*each, marks=pytest.mark.faults)
+            for each in [
+                ("torch", "SIGSTOP", 0, 2),
+                ("horovod", "sleep", 0, 2),
+                *(
+                    (launcher, way, *place)
+                    for launcher in SCRIPTS
+                    for way in ("sleep", "SIGSTOP")
+                    for place in MORE
+                ),
+            ]
         ),
     ],
 )

@@ -99,6 +99,7 @@ def learnt(gangs, shapes) -> Trained:
     return read_run(Path(handle.run_dir))
 
 
+@pytest.mark.faults
 class TestLearning:
     def test_two_ranks_of_horovod_learn_the_shapes(self, learnt):
         found = learnt.summary
@@ -139,6 +140,7 @@ class TestLearning:
         assert drawn.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
+@pytest.mark.faults
 class TestResume:
     @pytest.fixture(scope="class")
     @classmethod

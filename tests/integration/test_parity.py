@@ -7,7 +7,6 @@ import json
 import math
 import struct
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.fakes.torch_ranks import Zygote, start_gang
 
 REPO = Path(__file__).parents[2]
 TINY = "tests.integration.programs.tf_tiny"
-MODULES = ("trainer.tf.resnet50", "trainer.tfkeras.resnet50", "horovod.tensorflow", TINY)
 NUM_PARAMETERS = 25_557_032
 
 
@@ -164,11 +162,10 @@ def test_pytorch_and_tensorflow_have_one_network_one_optimizer_and_one_file(tmp_
     run(pytorch, PYTORCH_AGAIN, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory) -> Iterator[Zygote]:
-    made = Zygote(python_of("tensorflow"), tmp_path_factory.mktemp("zygote"), MODULES)
-    yield made
-    made.close()
+@pytest.fixture
+def zygote(tensorflow_zygote: Zygote) -> Zygote:
+    """What forks the ranks here."""
+    return tensorflow_zygote
 
 
 def train(zygote: Zygote, folder: Path, framework: str, kind: str, size: int, *more: str) -> Path:

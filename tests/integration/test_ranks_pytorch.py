@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests import needs
 from tests.fakes.torch_ranks import Strategy, Zygote, start_gang
 from tests.faults.torch_campaign import (
     Program,
@@ -25,14 +23,6 @@ GRADIENTS = "tests.integration.programs.gradients_torch"
 MNIST = "trainer.pytorch.mnist"
 RUN_S = 120.0
 NO_DROPOUT = {"WATCH_NO_DROPOUT": "1"}
-
-
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory) -> Iterator[Zygote]:
-    python = needs.runtime("pytorch")
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

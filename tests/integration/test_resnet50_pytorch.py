@@ -11,7 +11,6 @@ import json
 import math
 import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,6 @@ SMALL = ("--image-size", "32", "--log-every", "1")
 @pytest.fixture(scope="module")
 def python() -> Path:
     return needs.runtime("pytorch")
-
-
-@pytest.fixture(scope="module")
-def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +59,7 @@ def shards(pictures, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.faults
 class TestLearning:
     @pytest.mark.parametrize("strategy", ["horovod", "ddp"])
     def test_two_ranks_learn_stripes_and_end_with_the_same_weights(
@@ -106,6 +99,7 @@ def whole(zygote, pictures, tmp_path_factory) -> Trained:
     return train_two_epochs(zygote, pictures, tmp_path_factory.mktemp("whole") / "run")
 
 
+@pytest.mark.faults
 class TestResume:
     @pytest.mark.parametrize("step", [2, 3])  # within the first epoch, and at its end
     def test_a_resumed_training_ends_where_the_whole_one_does_to_the_bit(
@@ -150,6 +144,7 @@ class TestEvaluation:
 
 
 class TestOneRank:
+    @pytest.mark.faults
     @pytest.mark.parametrize("precision", ["bf16", "fp16"])
     def test_the_imagenet_network_trains_on_noise_in_half_the_bits(
         self, zygote, tmp_path, precision

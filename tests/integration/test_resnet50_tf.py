@@ -62,6 +62,7 @@ def summaries(python, tmp_path_factory) -> Iterator[dict[str, dict[str, Any]]]:
     gangs.end()
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_two_ranks_learn_the_made_set(summaries, program):
     summary = summaries[program]
@@ -72,6 +73,7 @@ def test_two_ranks_learn_the_made_set(summaries, program):
     assert summary["images_per_s"] > 0
 
 
+@pytest.mark.faults
 def test_both_programs_and_all_ranks_end_with_equal_weights(summaries):
     digests = [digest for summary in summaries.values() for digest in summary["weights_sha256"]]
     assert len(digests) == 4

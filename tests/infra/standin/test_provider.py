@@ -18,6 +18,9 @@ from tests.fakes import azure_native
 from tests.fakes.azure_native.wire import UNKNOWN, UNKNOWN_TEXT, pack, unpack
 from tests.infra.standin.conftest import ACCOUNT, Asked, urn
 
+# Proofs of the stand-in itself.
+pytestmark = pytest.mark.faults
+
 GROUP_ID = f"/subscriptions/{azure_native.SUBSCRIPTION_ID}/resourceGroups/rg"
 ACCOUNT_ID = f"{GROUP_ID}/providers/Microsoft.Storage/storageAccounts/yarddata"
 IDENTITY = {"resourceName": "id-yard", "resourceGroupName": "rg", "location": "westeurope"}

@@ -14,6 +14,9 @@ from tests.fakes.azure_native.kinds import KINDS, fill_path
 from tests.fakes.azure_native.service import Service, principal_of
 from tests.fakes.azure_native.store import Store
 
+# Proofs of the stand-in itself.
+pytestmark = pytest.mark.faults
+
 RG = {"resourceGroupName": "rg", "location": "westeurope"}
 GROUP_ID = f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/rg"
 ACCOUNT = {**RG, "accountName": "yard", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}}

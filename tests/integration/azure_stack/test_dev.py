@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from infra.pending_creates import PATHS, PREFIX, resource_id
 from jobs.host.environment_file import parse_environment
 from tests.fakes.azure_native import SUBSCRIPTION_ID
@@ -59,6 +61,7 @@ def test_numbers_of_a_cluster_change_in_place_and_its_minimum_only_in_the_tag(st
     }
 
 
+@pytest.mark.faults
 def test_an_owner_is_a_tag_and_a_receiver_of_mails(standing):
     standing.settings["owner"] = "ada@example.com"
     steps = standing.preview()
@@ -104,6 +107,7 @@ def test_a_cluster_comes_and_goes_alone(standing):
     }
 
 
+@pytest.mark.faults
 def test_a_scale_moved_by_launch_is_no_change_and_a_minimum_stays_after_a_refresh_alone(standing):
     identifier = standing.owned()["cluster-cpu-compute"]
     scale = "properties.properties.scaleSettings"
@@ -130,6 +134,7 @@ def test_a_scale_moved_by_launch_is_no_change_and_a_minimum_stays_after_a_refres
     assert minimum() == 2
 
 
+@pytest.mark.faults
 def test_a_generation_is_another_vault_and_workspace_with_all_that_is_in_them(standing):
     before = standing.owned()
     standing.settings["generation"] = 2
@@ -145,6 +150,7 @@ def test_a_generation_is_another_vault_and_workspace_with_all_that_is_in_them(st
     assert standing.preview() == {}
 
 
+@pytest.mark.faults
 def test_after_destroy_a_vault_that_azure_still_keeps_costs_another_generation(kept):
     """The last test of the module: it goes on where the one before has ended."""
     kept.settings["generation"] = 2

@@ -1,4 +1,4 @@
-"""`launch env check` over the real engine's previews of prod; and no secret in what is kept of it."""
+"""A prod that is up: what `launch env check` and a destroy say, what is left, and no kept secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory):
-    """One prod that is up for all tests here; nothing here changes it."""
+    """One prod that is up for all tests here; the last one alone changes it."""
     with fresh_project(tmp_path_factory.mktemp("guarded") / "prod", "prod") as made:
         made.up()
         yield made
@@ -86,3 +86,38 @@ def test_the_output_is_what_launch_reads_and_no_secret_is_in_it_or_in_the_state(
     environment = parse_environment(text[text.index("{") :].encode(), "the test")
     assert (environment.stack, environment.engine) == ("prod", "azureml")
     assert find_kept_secrets(prod) == []
+
+
+def test_a_destroy_of_prod_deletes_nothing_without_a_preview_either(prod):
+    prod.write_settings()
+    before, owned = prod.live(), prod.owned()
+    assert set(owned.values()) == before.keys()
+
+    for options in (
+        (),
+        ("--continue-on-error",),
+        ("--target", "**Compute**", "--target-dependents"),
+    ):
+        down = ("destroy", "-s", "prod", "--yes", "--skip-preview", *options)
+        said = prod.pulumi(*down, check=False)
+        assert said.returncode != 0
+        assert "cannot be deleted\n    because it is protected" in said.stdout
+        assert prod.live() == before
+    assert prod.preview("--expect-no-changes") == {}
+
+
+@pytest.mark.faults
+def test_a_cluster_of_prod_goes_with_its_settings_and_its_identity_with_it(prod):
+    """Its roles, which the locks keep, open nothing without it."""
+    prod.write_settings()
+    before, owned = prod.live(), prod.owned()
+    cluster = prod.settings["clusters"].pop("gpu-low")
+    prod.up()
+    gone = {owned[each] for each in ("cluster-gpu-low-compute", "cloud-identity-gpu-low")}
+    assert before.keys() - prod.live().keys() == gone
+    assert not [name for name in prod.owned() if "gpu-low" in name]
+    # It comes back as another principal, beside them.
+    prod.settings["clusters"]["gpu-low"] = cluster
+    prod.up()
+    assert prod.owned().keys() == owned.keys()
+    assert prod.preview("--expect-no-changes") == {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.integration.azure_stack.conftest import CloudProject
 
 
@@ -26,6 +28,7 @@ def test_up_with_a_refresh_brings_back_a_role_and_a_cluster(standing: CloudProje
     assert set(standing.live()) == before
 
 
+@pytest.mark.faults
 def test_a_workspace_is_made_again_with_what_lies_in_it(standing: CloudProject) -> None:
     before = set(standing.live())
     target = ("--target", "**Workspace::cloud-workspace", "--target-dependents")

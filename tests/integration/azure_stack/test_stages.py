@@ -10,6 +10,9 @@ import pytest
 from tests.fakes.azure_native.service import REQUIRED_RULES
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 
+# Whole stacks, made and taken down; `make test` has those of dev, and of test on what is there.
+pytestmark = pytest.mark.faults
+
 
 def clusters_of(names):
     return {name for name in names if name.startswith("cluster-")}
@@ -43,39 +46,6 @@ def test_the_stack_test_is_made_is_stable_and_leaves_nothing(new_project):
     assert project.live() == {}
 
 
-def test_a_destroy_of_prod_deletes_nothing_without_a_preview_either(new_project):
-    project = new_project("prod")
-    project.up()
-    before, owned = project.live(), project.owned()
-    assert set(owned.values()) == before.keys()
-
-    for options in (
-        (),
-        ("--continue-on-error",),
-        ("--target", "**Compute**", "--target-dependents"),
-    ):
-        down = ("destroy", "-s", "prod", "--yes", "--skip-preview", *options)
-        said = project.pulumi(*down, check=False)
-        assert said.returncode != 0
-        assert "cannot be deleted\n    because it is protected" in said.stdout
-        assert project.live() == before
-    assert project.preview("--expect-no-changes") == {}
-
-    # A cluster goes with its settings all the same, and its identity with it. Its roles, which the
-    # locks keep, open nothing without it.
-    cluster = project.settings["clusters"].pop("gpu-low")
-    project.up()
-    gone = {owned[each] for each in ("cluster-gpu-low-compute", "cloud-identity-gpu-low")}
-    assert before.keys() - project.live().keys() == gone
-    assert not [name for name in project.owned() if "gpu-low" in name]
-    # It comes back as another principal, beside them.
-    project.settings["clusters"]["gpu-low"] = cluster
-    project.up()
-    assert project.owned().keys() == owned.keys()
-    assert project.preview("--expect-no-changes") == {}
-
-
-@pytest.mark.faults
 def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(new_project):
     project = new_project("prod")
     project.up()
@@ -96,7 +66,6 @@ def test_prod_taken_down_as_the_guide_says_keeps_data_and_vault_and_comes_back(n
     assert set(owned.values()) == project.live().keys()
 
 
-@pytest.mark.faults
 def test_prod_taken_down_with_all_that_it_holds(new_project):
     project = new_project("prod")
     project.up()
@@ -111,7 +80,6 @@ def test_prod_taken_down_with_all_that_it_holds(new_project):
     assert set(project.owned().values()) == project.live().keys()
 
 
-@pytest.mark.faults
 def test_a_new_owner_of_prod_is_no_replacement(new_project):
     project = new_project("prod")
     project.up()

@@ -13,6 +13,7 @@ from tests.fakes.azure_native import FAILS_LATER, HANG, HANG_AFTER, QUOTA, THROT
 VAULT = {"type": "*:keyvault:Vault"}
 
 
+@pytest.mark.faults
 def test_quota_is_named_and_costs_one_cluster_while_the_rest_is_tried_until_it_works(new_project):
     """Throttled requests and identities that Azure does not know everywhere yet are no failure."""
     project = new_project("dev")
@@ -123,6 +124,7 @@ NEEDS_ACTION = {
 }
 
 
+@pytest.mark.faults
 def test_a_cluster_whose_deletion_azure_refuses_is_deleted_by_az_and_forgotten(new_project):
     """As docs/azure.md says, for a changed size and for a destroy."""
     project = new_project("dev")

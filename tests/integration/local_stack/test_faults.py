@@ -83,6 +83,7 @@ def test_a_busy_port_of_a_new_store_is_named(project):
     assert project.is_healthy()
 
 
+@pytest.mark.faults
 def test_a_busy_port_to_move_to_is_named_before_anything_is_stopped(standing, new_port):
     before = standing.server()
     port = standing.settings["storage"]["port"] = new_port()
@@ -95,6 +96,7 @@ def test_a_busy_port_to_move_to_is_named_before_anything_is_stopped(standing, ne
     assert standing.is_healthy()
 
 
+@pytest.mark.faults
 @needs_mount
 def test_a_full_disk_is_named_and_up_works_when_there_is_room(project, mount):
     mount("size=1m")
@@ -108,6 +110,7 @@ def test_a_full_disk_is_named_and_up_works_when_there_is_room(project, mount):
     assert project.is_healthy()
 
 
+@pytest.mark.faults
 @needs_mount
 def test_a_folder_that_cannot_be_written_to_is_named(project, mount):
     mount("ro,size=64m")
@@ -121,6 +124,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(project, mount):
     assert project.is_healthy()
 
 
+@pytest.mark.faults
 def test_an_azurite_that_does_not_start_is_explained_and_the_one_before_runs_on(standing):
     before = standing.server()
     tools = standing.root / ".trainyard" / "tools.json"

@@ -14,7 +14,6 @@ from infra.local import azurite_server
 from tests import seeds
 from tests.busy import wait_until
 
-NUM_KILLS = 10  # for each way to kill
 # When to kill, in lengths of a whole `up` as the machine does it just now: its first tenth does
 # nothing yet, and on a crowded machine it takes many times what it takes on an idle one.
 EARLIEST, LATEST = 0.1, 1.1
@@ -77,15 +76,24 @@ def timed_up(project):
     return said, time.monotonic() - started_s
 
 
-@pytest.mark.parametrize("victim", ["group", "cli"])
-def test_every_killed_up_is_mended_by_one_repair_and_one_up(project, new_port, victim, tmp_path):
+@pytest.mark.parametrize(
+    ("victim", "num_kills"),
+    [
+        ("group", 3),
+        pytest.param("group", 10, marks=pytest.mark.faults),
+        pytest.param("cli", 10, marks=pytest.mark.faults),
+    ],
+)
+def test_every_killed_up_is_mended_by_one_repair_and_one_up(
+    project, new_port, victim, num_kills, tmp_path
+):
     moments = seeds.dice("kills of a local stack")
     pristine = tmp_path / "pristine"
     shutil.copytree(project.root / ".trainyard" / "state", pristine)
     repaired: list[str] = []
     up_s = timed_up(project)[1]
     kills = 0
-    while kills < NUM_KILLS:
+    while kills < num_kills:
         change = CHANGES[kills % len(CHANGES)]
         change(project, pristine, new_port)
         # One is aimed at the lock: kills that met none would prove nothing.

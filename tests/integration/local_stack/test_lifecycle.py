@@ -84,6 +84,7 @@ def test_refresh_sees_a_killed_azurite_and_up_brings_it_back_with_its_data(stand
     assert standing.open_blob().download_blob().readall() == BLOB
 
 
+@pytest.mark.faults
 def test_refresh_sees_a_deleted_container_and_up_makes_it_again(standing):
     blob = standing.open_blob()
     ContainerClient(
@@ -98,6 +99,7 @@ def test_refresh_sees_a_deleted_container_and_up_makes_it_again(standing):
     assert standing.server() == before
 
 
+@pytest.mark.faults
 def test_start_program_brings_a_killed_azurite_back_and_pulumi_sees_no_change(standing):
     os.kill(standing.server().pid, signal.SIGKILL)
 
@@ -137,6 +139,7 @@ def test_destroy_refuses_while_a_run_is_on_and_changes_nothing(standing, running
     assert "5 unchanged" in standing.up("--expect-no-changes")
 
 
+@pytest.mark.faults
 def test_a_restart_or_a_replacement_is_refused_while_a_run_is_on(standing, running, new_port):
     before = standing.server()
     declared = dict(standing.settings["storage"])

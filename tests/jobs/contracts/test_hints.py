@@ -54,7 +54,9 @@ def hints_with_a_stack():
     """Every text of `launch` that names a stack as an option, `X` where a value goes in."""
     found = set()
     for source in sorted((project_root() / "jobs").rglob("*.py")):
-        for node in ast.walk(ast.parse(source.read_text())):
+        if "-s " not in (written := source.read_text()):
+            continue
+        for node in ast.walk(ast.parse(written)):
             if isinstance(node, ast.JoinedStr):
                 parts = (
                     part.value if isinstance(part, ast.Constant) else "X" for part in node.values

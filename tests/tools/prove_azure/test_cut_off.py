@@ -38,6 +38,7 @@ def test_a_private_stack_is_left_up_outside_of_its_network_and_proved_inside(
     assert private_proof.azure.live() == set()
 
 
+@pytest.mark.faults
 def test_a_private_stack_that_did_not_come_up_is_destroyed(private_proof: Proof) -> None:
     private_proof.azure.deviate(Deviation.SIZE_RESTRICTED)
     assert private_proof.prove("--private", "--only", "ask", "up", "inside") == 1

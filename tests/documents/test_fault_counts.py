@@ -1,0 +1,51 @@
+"""The page of fault campaigns: what `make faults` writes into it, and when it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents import fault_counts
+from tests.documents.fault_counts import BEGIN, END, Outcomes, counts_text, main, with_counts
+
+
+def test_counts_say_command_hardware_and_outcomes(monkeypatch):
+    monkeypatch.setattr(fault_counts, "hardware", lambda: "2 cores of a machine")
+    outcomes = Outcomes()
+    outcomes.num_passed, outcomes.num_skipped = 70, 2
+    text = counts_text(outcomes, ["F1: 3 tried, 3 survived", "F2: 5 tried, 5 survived"], 3000)
+    first, *rest = text.splitlines()
+    assert first.startswith("Command: `make faults`, in one go of 50 minutes. Date: 20")
+    assert first.endswith(
+        "Hardware: 2 cores of a machine. Tests: 70 passed, 2 skipped, none failed."
+    )
+    assert rest == ["", "- F1: 3 tried, 3 survived", "- F2: 5 tried, 5 survived"]
+
+
+def test_only_the_part_between_the_marks_is_written():
+    page = f"# Title\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n"
+    assert with_counts(page, "new") == f"# Title\n\n{BEGIN}\n\nnew\n\n{END}\n\nafter\n"
+
+
+def test_the_committed_page_has_both_marks():
+    page = fault_counts.PAGE.read_text(encoding="utf-8")
+    assert (page.count(BEGIN), page.count(END)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "is_written"),
+    [(0, [], True), (1, [], False), (0, ["tests/faults"], False)],
+    ids=["all passed", "one failed", "a part"],
+)
+def test_the_page_is_written_after_a_whole_run_that_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: list[str], is_written: bool
+):
+    page = tmp_path / "faults.md"
+    page.write_text(f"{BEGIN}\n\nold\n\n{END}\n", encoding="utf-8")
+    monkeypatch.setattr(fault_counts, "PAGE", page)
+    asked: list[list[str]] = []
+    monkeypatch.setattr(pytest, "main", lambda argv, plugins: asked.append(argv) or code)
+    assert main(words) == code
+    assert asked == [[*fault_counts.PYTEST, *words]]
+    assert ("old" not in page.read_text(encoding="utf-8")) == is_written
