@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,7 @@ def declare(
     `answers` are those of the provider's functions by token; a resource's outputs are its inputs
     where `outputs_of` does not say otherwise.
     """
+    _have_loop()
     engine = RecordingEngine(answers or {}, outputs_of)
     set_mocks(engine, project="trainyard", stack=stack)
     resolved: list[Any] = []
@@ -63,3 +65,11 @@ def declare(
 
     run()
     return resolved[0], engine.declared
+
+
+def _have_loop() -> None:
+    """Pulumi asks for the thread's event loop, and an `asyncio.run` of another test leaves none."""
+    try:
+        asyncio.get_event_loop_policy().get_event_loop()
+    except RuntimeError:
+        asyncio.set_event_loop(asyncio.new_event_loop())
