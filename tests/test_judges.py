@@ -108,13 +108,34 @@ def test_all_but_the_long_campaigns_passes_in_ci(tmp_path):
     assert (done.returncode, counts(done)) == (0, "1 passed, 1 deselected")
 
 
-def test_a_test_that_is_written_and_not_collected_fails_in_ci(tmp_path):
-    hidden = (
-        "def test_it(): pass\ntest_it.__test__ = False\ndef test_other(): pass\nX = '\\ndef test_x'"
-    )
-    done = run(tmp_path, {"test_it.py": hidden})
+HIDDEN = """
+def test_it(): pass
+test_it.__test__ = False
+def test_other(): pass
+X = '\\ndef test_x'
+"""
+METHOD = """
+class TestIt:
+    def test_it(self): pass
+    test_it.__test__ = False
+    def test_other(self): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lost"),
+    [
+        ("test_it.py", HIDDEN, "test_it"),
+        ("test_it.py", METHOD, "test_it"),
+        # A name that pytest passes over.
+        ("inner/build/test_it.py", "def test_it(): pass", "build"),
+    ],
+    ids=["function", "method", "folder"],
+)
+def test_a_test_that_is_written_and_not_collected_fails_in_ci(tmp_path, name, text, lost):
+    done = run(tmp_path, {"test_other.py": "def test_other(): pass", name: text})
     assert (done.returncode, counts(done)) == (2, "1 error")
-    assert "not collected, so never judged: test_it" in done.stdout
+    assert f"not collected, so never judged: {lost}\n" in done.stdout
 
 
 def test_a_runtime_that_is_missing_is_a_failure_of_the_environment(tmp_path, monkeypatch):
