@@ -124,7 +124,7 @@ def _defined(collector: pytest.Collector) -> Iterable[str]:
     """The functions and classes of a file, the methods of a class."""
     if isinstance(collector, pytest.Class):
         return dir(collector.obj)
-    if isinstance(collector, pytest.Module):
+    if isinstance(collector, pytest.Module) and collector.path.suffix == ".py":
         body = ast.parse(collector.path.read_text(encoding="utf-8")).body
         return [each.name for each in body if isinstance(each, DEFINITION)]
     return ()

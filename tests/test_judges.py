@@ -103,6 +103,8 @@ def test_all_but_the_long_campaigns_passes_in_ci(tmp_path):
     files = {
         "test_it.py": "class TestIt:\n    def test_first(self): pass\n",
         "inner/test_other.py": "import pytest\n@pytest.mark.faults\ndef test_long(): pass\n",
+        # What a test compares with; pytest looks for examples in it.
+        "test_words.txt": "az group create --name yard\n",
     }
     done = run(tmp_path, files)
     assert (done.returncode, counts(done)) == (0, "1 passed, 1 deselected")
