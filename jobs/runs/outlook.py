@@ -58,10 +58,7 @@ def share_text(view: Outlook) -> str:
     if view.share is None:
         return count_text(int(view.done), view.unit)
     # What is not over is not at 100 %.
-    percent = 100 * view.share
-    return (
-        f"{percent:.0f} %" if percent >= 99.5 and view.share >= 1 else f"{min(percent, 99):.0f} %"
-    )
+    return f"{100 * view.share if view.share >= 1 else min(100 * view.share, 99):.0f} %"
 
 
 def left_text(view: Outlook) -> str:

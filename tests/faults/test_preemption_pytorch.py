@@ -46,7 +46,7 @@ def wait_for_step(gang: Gang, folder: Path, step: int) -> None:
     bound = Bound(RUN_S)
     index = folder / "index"
     while not index.exists() or not any(at >= step for at, _ in read_index(folder).rows):
-        bound.check(gang.texts())
+        bound.check(gang.texts)
         assert gang.codes() == [None, None], gang.texts()
         time.sleep(0.002)
 

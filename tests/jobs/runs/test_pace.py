@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from jobs.runs.outlook import outlook
+from jobs.runs.outlook import outlook, share_text
 from jobs.runs.pace import Pace, Place, pace_of
 from jobs.runs.progress import Progress
 
@@ -142,6 +142,27 @@ def test_at_half_time_the_time_left_is_right_within_a_tenth(seed):
 )
 def test_a_pause_of_a_new_kind_that_is_under_way_is_not_foreseen(run, error):
     assert error_at(run, 1, 0.5) == pytest.approx(error, abs=0.03)
+
+
+def steps(done, *, unit_s=1.0):
+    told = {"samples_done": None, "samples_total": None, "samples_per_s": None}
+    pace = Pace(unit_s=unit_s)
+    return Progress(done=done, total=1000, unit="step", updated_s=0.0, pace=pace, **told)
+
+
+@pytest.mark.parametrize(
+    ("unit_s", "now_s", "silent_s"),
+    [(30.0, 150.0, None), (30.0, 151.0, 151.0), (1.0, 105.0, None), (1.0, 106.0, 106.0)],
+)
+def test_silence_of_a_minute_and_three_units_is_told(unit_s, now_s, silent_s):
+    view = outlook(steps(900, unit_s=unit_s), now_s=now_s, is_on=True)
+    assert (view.silent_s, view.left_s) == (silent_s, 100 * unit_s - max(unit_s, 15.0))
+    assert outlook(steps(900, unit_s=unit_s), now_s=now_s, is_on=False).silent_s is None
+
+
+@pytest.mark.parametrize(("done", "text"), [(994, "99 %"), (999, "99 %"), (1000, "100 %")])
+def test_a_run_that_is_not_over_is_not_at_100_percent(done, text):
+    assert share_text(outlook(steps(done), now_s=0.0, is_on=True)) == text
 
 
 def at(*pairs):

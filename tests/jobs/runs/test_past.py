@@ -220,6 +220,7 @@ def test_runs_of_another_size_or_length_are_of_one_job(change):
         {"env": {"OMP_NUM_THREADS": "1"}},
         {"command": ("python", "train.py", "--epochs", "3", "--amp")},
         {"command": ("python", "train.py", "--epochs", "3", "3")},
+        {"command": ("python", "train.py", "--epochs=3", "--amp")},
     ],
 )
 def test_runs_of_other_programs_are_of_other_jobs(change):
