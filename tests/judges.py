@@ -109,13 +109,22 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 def _find_lost(
     collector: pytest.Collector, found: Iterable[pytest.Item | pytest.Collector]
 ) -> list[str]:
-    """Name the test files of a folder, or the tests of a file, that nothing was collected for."""
-    if isinstance(collector, pytest.Module):
-        text = collector.path.read_text(encoding="utf-8")
-        names = [each.name for each in ast.parse(text).body if isinstance(each, DEFINITION)]
-        written = {name for name in names if name.startswith(("test_", "Test"))}
-        return sorted(written - {getattr(each, "originalname", each.name) for each in found})
+    """Name what a folder, a file or a class has of tests that nothing was collected for."""
     if isinstance(collector, pytest.Directory):
-        files = {each.name for each in collector.path.glob("test_*.py")}
-        return sorted(files - {each.path.name for each in found})
-    return []
+        # Beside the tests' folder others lie, such as an environment with tests of its own.
+        is_root = collector.path == collector.config.rootpath
+        files = collector.path.glob("test_*.py" if is_root else "**/test_*.py")
+        names = {each.relative_to(collector.path).parts[0] for each in files}
+        return sorted(names - {each.path.name for each in found})
+    written = {name for name in _defined(collector) if name.startswith(("test_", "Test"))}
+    return sorted(written - {getattr(each, "originalname", each.name) for each in found})
+
+
+def _defined(collector: pytest.Collector) -> Iterable[str]:
+    """The functions and classes of a file, the methods of a class."""
+    if isinstance(collector, pytest.Class):
+        return dir(collector.obj)
+    if isinstance(collector, pytest.Module) and collector.path.suffix == ".py":
+        body = ast.parse(collector.path.read_text(encoding="utf-8")).body
+        return [each.name for each in body if isinstance(each, DEFINITION)]
+    return ()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 FIRST = 16384
 BLOCK = 64
-_held: list[socket.socket] = []
+_held: list[int] = []
 
 
 def free_port() -> int:
@@ -50,7 +50,7 @@ def _hold(block: int) -> bool:
     except OSError:
         name.close()
         return False
-    _held.append(name)
+    _held.append(name.detach())  # open until the process ends, and nobody is warned of it
     return True
 
 

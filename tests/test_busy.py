@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import busy
-from tests.busy import Bound, how_busy, wait_until
+from tests.busy import MOST_FOR_A_LIMIT, Bound, how_busy, limit_s, wait_until
 
 
 @pytest.fixture
@@ -51,3 +51,9 @@ def test_waiting_for_a_processor_and_a_load_that_has_just_ended_count(monkeypatc
     assert how_busy() == 4
     monkeypatch.setattr(busy.os, "getloadavg", lambda: (6.0, 0.0, 0.0))
     assert how_busy() == 3
+
+
+@pytest.mark.parametrize(("busy_now", "times"), [(1.0, 1), (2.3, 3), (60.0, MOST_FOR_A_LIMIT)])
+def test_a_job_s_limit_grows_by_whole_times_and_not_without_end(monkeypatch, busy_now, times):
+    monkeypatch.setattr(busy, "how_busy", lambda: busy_now)
+    assert limit_s(5.0) == 5.0 * times

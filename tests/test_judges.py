@@ -103,18 +103,41 @@ def test_all_but_the_long_campaigns_passes_in_ci(tmp_path):
     files = {
         "test_it.py": "class TestIt:\n    def test_first(self): pass\n",
         "inner/test_other.py": "import pytest\n@pytest.mark.faults\ndef test_long(): pass\n",
+        # What a test compares with; pytest looks for examples in it.
+        "test_words.txt": "az group create --name yard\n",
     }
     done = run(tmp_path, files)
     assert (done.returncode, counts(done)) == (0, "1 passed, 1 deselected")
 
 
-def test_a_test_that_is_written_and_not_collected_fails_in_ci(tmp_path):
-    hidden = (
-        "def test_it(): pass\ntest_it.__test__ = False\ndef test_other(): pass\nX = '\\ndef test_x'"
-    )
-    done = run(tmp_path, {"test_it.py": hidden})
+HIDDEN = """
+def test_it(): pass
+test_it.__test__ = False
+def test_other(): pass
+X = '\\ndef test_x'
+"""
+METHOD = """
+class TestIt:
+    def test_it(self): pass
+    test_it.__test__ = False
+    def test_other(self): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lost"),
+    [
+        ("test_it.py", HIDDEN, "test_it"),
+        ("test_it.py", METHOD, "test_it"),
+        # A name that pytest passes over.
+        ("inner/build/test_it.py", "def test_it(): pass", "build"),
+    ],
+    ids=["function", "method", "folder"],
+)
+def test_a_test_that_is_written_and_not_collected_fails_in_ci(tmp_path, name, text, lost):
+    done = run(tmp_path, {"test_other.py": "def test_other(): pass", name: text})
     assert (done.returncode, counts(done)) == (2, "1 error")
-    assert "not collected, so never judged: test_it" in done.stdout
+    assert f"not collected, so never judged: {lost}\n" in done.stdout
 
 
 def test_a_runtime_that_is_missing_is_a_failure_of_the_environment(tmp_path, monkeypatch):
@@ -128,9 +151,22 @@ def test_a_runtime_that_is_missing_is_a_failure_of_the_environment(tmp_path, mon
     )
 
 
-def test_each_row_says_why_and_allows_no_more_than_a_whole_reason():
+def test_each_row_says_why() -> None:
     assert all(each.why and each.proves for each in ALLOWED)
-    assert find_allowed("podman is not installed (apt-get install podman)") is None
-    assert (
-        find_allowed("checkov cannot be installed: the index is out of reach; needs root") is None
-    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_allowed"),
+    [
+        ("no network namespaces here: unshare: unshare failed: Operation not permitted", True),
+        ("needs root, to give folders to another user", True),
+        ("a small file system needs root and mount", True),
+        ("podman's containers are tried as root only: a storage of its own needs it", True),
+        ("podman is not installed (apt-get install podman)", False),
+        ("podman runs no container here: Error: unknown flag: --networks", False),
+        ("checkov cannot be installed: the index is out of reach; needs root", False),
+        ("a judge that nobody fetched needs root", False),
+    ],
+)
+def test_a_row_allows_no_more_than_a_whole_reason(reason: str, is_allowed: bool) -> None:
+    assert (find_allowed(reason) is not None) == is_allowed

@@ -20,7 +20,7 @@ from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import Process, read_table
 from jobs.runs.outcome import exit_code
 from tests import seeds
-from tests.busy import Bound, how_busy, wait_until
+from tests.busy import Bound, limit_s, wait_until
 from tests.fakes.gangs import Gangs
 from tests.fakes.hidden import (
     are_living,
@@ -212,7 +212,7 @@ path.write_text(json.dumps(record))
 time.sleep(3600)
 """
     stranger = str(bystanders[1].pid)
-    handle = gangs.python(program, "1", stranger, hang_s=2 * how_busy())
+    handle = gangs.python(program, "1", stranger, hang_s=limit_s(2.0))
     status = gangs.wait(handle)
     wait_until_all_gone(gangs, handle)
     assert (status.state, status.exit_code) == (RunState.FAILED, 124)

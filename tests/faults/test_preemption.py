@@ -15,7 +15,7 @@ from jobs.contracts.spec import JobRetry, Limits, ResumePoint, RunHandle, RunSta
 from jobs.runs.checkpoints import whole_checkpoints
 from jobs.runs.outcome import attempts_of
 from jobs.runs.store import read_events
-from tests.busy import POLL_S, Bound, how_busy, wait_until
+from tests.busy import POLL_S, Bound, limit_s, wait_until
 from tests.campaign import campaign
 from tests.fakes.gangs import PROGRAMS, Gangs
 
@@ -149,11 +149,11 @@ def test_wall_clock_limit_leaves_time_for_a_checkpoint_and_counts_all_attempts(
     gangs: Gangs,
 ) -> None:
     # Holds two starts of Python, 150 steps of a hundredth of a second and a checkpoint.
-    limit_s = 4.0 * how_busy()
-    limits = Limits(wall_clock_s=limit_s, hang_s=600.0)
+    wall_clock_s = limit_s(4.0)
+    limits = Limits(wall_clock_s=wall_clock_s, hang_s=600.0)
     program = ["python", PROGRAM, "100000", "1:150"]
     handle = gangs.submit(program, retry=JobRetry(max=9), limits=limits)
-    status = gangs.wait(handle, limit_s + 60)
+    status = gangs.wait(handle, wall_clock_s + 60)
     assert (status.state, status.exit_code) == (RunState.FAILED, 124)
     assert [each.step for each in whole_checkpoints(Path(handle.run_dir))][-1] == 150
     assert len(whole_checkpoints(Path(handle.run_dir))) == 2
@@ -161,7 +161,7 @@ def test_wall_clock_limit_leaves_time_for_a_checkpoint_and_counts_all_attempts(
     began, ended = (
         datetime.fromisoformat(each.ts) for each in read_events(Path(handle.run_dir))[-2:]
     )
-    assert (ended - began).total_seconds() < limit_s
+    assert (ended - began).total_seconds() < wall_clock_s
 
 
 def test_resumed_run_goes_on_from_the_other_s_checkpoint_and_leaves_it_alone(

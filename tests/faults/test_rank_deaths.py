@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from math import ceil
 from pathlib import Path
 
 import pytest
 
 from jobs.contracts.spec import RunState
 from jobs.runs.store import read_events
-from tests.busy import Bound, how_busy
+from tests.busy import Bound, limit_s
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 LOCKSTEP = str(PROGRAMS / "lockstep.py")
@@ -34,11 +33,6 @@ HANGS = {
     "exit 0": "it ended early with exit code 0, and the others wait for it",
     "close": "it closed its output, and the others wait",
 }
-
-
-def patience_s() -> float:
-    """A hang limit that a gang which gets no processor does not reach."""
-    return HANG_S * ceil(how_busy())
 
 
 def check_death(gangs: Gangs, way: str, rank: int, size: int, **changes: object) -> None:
@@ -111,7 +105,7 @@ def test_hang_of_one_rank_is_found_named_and_shown_with_its_stack(
 
 
 def check_hang(gangs: Gangs, way: str, rank: int, size: int) -> None:
-    hang_s = patience_s()
+    hang_s = limit_s(HANG_S)
     handle = gangs.submit(
         ["python", LOCKSTEP, way, str(rank)], processes_per_node=size, hang_s=hang_s
     )
@@ -152,7 +146,7 @@ for n in range(15):
     print("still at work", n); time.sleep(0.2)
 time.sleep(3600)
 """
-    hang_s = patience_s()
+    hang_s = limit_s(HANG_S)
     handle = gangs.python(program.replace("15", str(int(10 * hang_s))), way, hang_s=hang_s)
     status = gangs.wait(handle)
     gangs.wait_until_gone(handle)
@@ -179,7 +173,7 @@ with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + rank, "w") as record:
 time.sleep(3600)
 """
     env = {"TORCHELASTIC_RESTART_COUNT": "0"}
-    handle = gangs.python(program, hang_s=patience_s(), env=env)
+    handle = gangs.python(program, hang_s=limit_s(HANG_S), env=env)
     assert gangs.wait(handle).exit_code == 124
     outputs = Path(handle.run_dir) / "outputs"
     found = {path.name: path.read_text() for path in outputs.iterdir()}

@@ -13,7 +13,7 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import JobRetry, RunHandle, RunState
 from jobs.runs.store import read_events
-from tests.busy import how_busy
+from tests.busy import limit_s
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners
 
@@ -116,7 +116,7 @@ def test_whoever_dies_is_named(gangs: Gangs, who: str, rank: int, changes: dict[
 @pytest.mark.faults
 def test_idle_server_is_not_taken_for_the_one_that_hangs(gangs: Gangs) -> None:
     handle = submit(
-        gangs, "worker1=sleep", setup=("touch $TRAINYARD_RUN_DIR/hold",), hang_s=2 * how_busy()
+        gangs, "worker1=sleep", setup=("touch $TRAINYARD_RUN_DIR/hold",), hang_s=limit_s(2.0)
     )
     gangs.wait(handle)
     error = gangs.error(handle)

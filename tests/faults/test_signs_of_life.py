@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from math import ceil
 from pathlib import Path
 
 import pytest
 
 from jobs.contracts.spec import Limits, RunState
-from tests.busy import how_busy
+from tests.busy import limit_s
 from tests.fakes.gangs import Gangs
 
 HANG_S = 2.0
@@ -25,7 +24,7 @@ for n in range(26):
 @pytest.mark.faults
 def test_progress_bar_is_a_sign_of_life_and_shown_about_once_a_second(gangs: Gangs) -> None:
     began_s = time.monotonic()
-    handle = gangs.python(BAR, processes_per_node=1, hang_s=HANG_S * how_busy())
+    handle = gangs.python(BAR, processes_per_node=1, hang_s=limit_s(HANG_S))
     status = gangs.wait(handle)
     took_s = time.monotonic() - began_s
     assert (status.state, status.reason) == (RunState.COMPLETED, None)
@@ -36,7 +35,7 @@ def test_progress_bar_is_a_sign_of_life_and_shown_about_once_a_second(gangs: Gan
 
 @pytest.mark.faults
 def test_line_without_an_end_that_says_nothing_more_is_a_hang(gangs: Gangs) -> None:
-    hang_s = HANG_S * ceil(how_busy())
+    hang_s = limit_s(HANG_S)
     program = "import time; print('loading', end='', flush=True); time.sleep(3600)"
     handle = gangs.python(program, processes_per_node=1, hang_s=hang_s)
     assert gangs.wait(handle).exit_code == 124

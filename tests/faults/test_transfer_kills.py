@@ -18,7 +18,7 @@ import pytest
 
 from jobs.blobs.store import BLOCK_BYTES
 from tests import seeds
-from tests.busy import Bound, how_busy
+from tests.busy import Bound, limit_s
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
@@ -78,7 +78,7 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
                 return
             time.sleep(0.002)
         if position == number:
-            time.sleep(0.5 * how_busy())  # the client reads and notes what was answered
+            time.sleep(limit_s(0.5))  # the client reads and notes what was answered
             note(state, proxy.seen, moved)
             processes[0].kill()
 

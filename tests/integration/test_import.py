@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.contracts.errors import LaunchError
-from jobs.images.runtimes import PROJECT, runtime_python
+from tests import needs
 from tests.fakes.gangs import make_cluster
 from tests.integration.test_data_store import Store
 from tests.integration.test_data_store import store as azurite
@@ -31,13 +30,6 @@ def two_nodes(store: Store) -> Store:
     file = store.folder / "two-nodes.json"
     file.write_bytes(msgspec.json.encode(environment))
     return replace(store, environment=environment, env_file=file)
-
-
-def require_image(image: str) -> None:
-    try:
-        runtime_python(image, PROJECT)
-    except LaunchError as error:
-        pytest.skip(f"{error.message}; {error.hint}")
 
 
 def launch(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -145,7 +137,7 @@ ARGUMENTS = "-x 1 'a b' rest $AZ_BATCHAI_JOB_MOUNT_ROOT/data/in"
 def test_a_script_finds_every_variable_of_batch_ai(
     two_nodes: Store, tmp_path: Path, settings: dict[str, object], nodes: int
 ) -> None:
-    require_image("pytorch")
+    needs.runtime("pytorch")
     scripts = tmp_path / "scripts" / "deep"
     scripts.mkdir(parents=True)
     (scripts / "probe.py").write_text(PROBE)
@@ -226,7 +218,7 @@ def test_recipes_run_with_all_variables(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str
 ) -> None:
     image, script, processes = LIVE[recipe]
-    require_image(image)
+    needs.runtime(image)
     environment = msgspec.structs.replace(
         store.environment, clusters={"cpu": make_cluster(nodes=2, processes=4)}
     )

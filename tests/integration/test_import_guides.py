@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests import needs
 from tests.integration.test_data_store import Store
 from tests.integration.test_data_store import store as azurite
-from tests.integration.test_import import import_job, require_image, run, stub_programs
+from tests.integration.test_import import import_job, run, stub_programs
 from tests.integration.test_import import two_nodes as two
 
 store, two_nodes = azurite, two
@@ -113,7 +114,7 @@ torch.save(model.state_dict(), args.output_dir + "/ants_and_bees.pt")
 def test_the_guide_to_mnist_ends_in_a_trained_model(
     two_nodes: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require_image("pytorch")
+    needs.runtime("pytorch")
     stub_programs(tmp_path / "bin", monkeypatch)
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "mnist_trainer.py").write_text(MNIST_TRAINER)
@@ -128,7 +129,7 @@ def test_the_guide_to_mnist_ends_in_a_trained_model(
 def test_the_guide_to_ants_and_bees_ends_in_a_trained_model(
     two_nodes: Store, tmp_path: Path
 ) -> None:
-    require_image("pytorch")
+    needs.runtime("pytorch")
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "PyTorchTransferLearning.py").write_text(ANTS_TRAINER)
     import_job(tmp_path, ANTS_JOB)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import RunState
-from tests.busy import Bound, how_busy
+from tests.busy import Bound, limit_s
 from tests.fakes.gangs import Gangs
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -103,7 +103,7 @@ def test_hang_of_one_rank_is_found_and_named(
     torch_gangs: Gangs, launcher: str, way: str, rank: int, size: int
 ) -> None:
     gangs = torch_gangs
-    hang_s = HANG_S * how_busy()
+    hang_s = limit_s(HANG_S)
     handle = gangs.submit(
         ["python", SCRIPTS[launcher], way, str(rank)],
         launcher=launcher,

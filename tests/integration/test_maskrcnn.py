@@ -140,6 +140,26 @@ class TestLearning:
         assert drawn.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
+def test_one_rank_trains_and_goes_on_from_its_first_step_to_the_bit(zygote, tmp_path):
+    data, folder = tmp_path / "shapes", tmp_path / "checkpoints"
+    make_coco(data, num_train=8, num_val=2, seed=2)
+    arguments = (
+        *(*SMALL, "--data", str(data), "--image-size", "64", "--max-steps", "2"),
+        *("--backbone-weights", "none", "--precision", "bf16"),
+        *("--checkpoint-dir", str(folder), "--checkpoint-every", "1"),
+    )
+    whole = train(zygote, MODULE, *arguments, folder=tmp_path / "whole", strategy="single")
+    fixed = ("program", "strategy", "world_size", "precision", "steps", "val_images")
+    assert [whole.summary[key] for key in fixed] == [MODULE, "single", 1, "bf16", 2, 2]
+    (second,) = folder.glob("step-000000002-*")
+    shutil.rmtree(second)
+    again = train(zygote, MODULE, *arguments, folder=tmp_path / "again", strategy="single")
+    assert again.summary["resumed_from_step"] == 1
+    assert again.summary["weights_sha256"] == whole.summary["weights_sha256"]
+    assert again.curve("train", "loss") == whole.curve("train", "loss")[1:]
+    assert len(again.curve("train", "loss")) == 1
+
+
 @pytest.mark.faults
 class TestResume:
     @pytest.fixture(scope="class")

@@ -26,6 +26,7 @@ from jobs.contracts.spec import (
 )
 from jobs.engines import load_engine, load_store
 from jobs.engines.base import Engine
+from tests.busy import limit_s
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.gangs import Gangs, make_spec
 from tests.fakes.wheels import make_wheel, requirement
@@ -203,7 +204,7 @@ class TestEngine:
         self, bench: Bench, tmp_path: Path
     ) -> None:
         engine = bench.engine
-        limits = Limits(wall_clock_s=None, hang_s=6.0)
+        limits = Limits(wall_clock_s=None, hang_s=limit_s(6.0))
         handle = engine.submit(engine.plan(bench.spec(tmp_path, HANGING, limits=limits)), {})
         status = bench.wait(handle)
         assert (status.state, status.exit_code) == (RunState.FAILED, 124)
@@ -215,7 +216,7 @@ class TestEngine:
         assert (error.rank, error.cause, error.exit_code) == (1, "hang", 124)
         reason = (
             f"rank 1 on {error.host}: hang: no output of any rank, no metrics and no checkpoint for "
-            "6 s; it is not in the collective that the others wait in (train.py:5)"
+            f"{limits.hang_s:g} s; it is not in the collective that the others wait in (train.py:5)"
         )
         assert status.reason == reason
 

@@ -9,6 +9,7 @@ import pytest
 
 from jobs.contracts.spec import RankError
 from jobs.runs.failure import RankReport, root_cause
+from tests.busy import limit_s
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.azureml.ranks import Ranks
 
@@ -63,7 +64,8 @@ def guilty(ranks: Ranks, run: str) -> RankError:
 def test_run_that_hangs_ends_on_both_nodes_with_all_stacks(
     ranks: Ranks, program: str, launcher: str, where: str
 ) -> None:
-    run, job = ranks.finish(program, launcher=launcher, image="pytorch:1", nodes=2, hang_s=HANG_S)
+    hang_s = limit_s(HANG_S)
+    run, job = ranks.finish(program, launcher=launcher, image="pytorch:1", nodes=2, hang_s=hang_s)
     assert job.state == "Failed"
     for rank in (0, 1):
         log = ranks.client.log(run, f"user_logs/std_log_process_{rank}.txt")
@@ -72,6 +74,6 @@ def test_run_that_hangs_ends_on_both_nodes_with_all_stacks(
     error = guilty(ranks, run)
     assert (error.rank, error.cause, error.exit_code) == (1, "hang", 124)
     assert error.message.startswith(
-        f"no output of any rank, no metrics and no checkpoint for {HANG_S:g} s; "
+        f"no output of any rank, no metrics and no checkpoint for {hang_s:g} s; "
         "it is not in the collective that the others wait in (program.py:"
     )

@@ -21,6 +21,7 @@ from jobs.rank.hang import LOOK_S, TELL_S, Node, Others, pause_s
 from jobs.rank.services import Answer
 from jobs.rank.settings import read_settings
 from jobs.runs.failure import RankReport, root_cause
+from tests.busy import limit_s
 from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.turned_clock import TurnedClock
 
@@ -83,7 +84,9 @@ def variables(**settings: Any) -> dict[str, str]:
     }
 
 
-def run_ranks(node: Path, program: str, **environ: str) -> list[tuple[int, str]]:
+def run_ranks(
+    node: Path, program: str, hang_s: float = HANG_S, **environ: str
+) -> list[tuple[int, str]]:
     """Run two ranks on one node to their end; gives their exit codes and logs."""
     (node / "program.py").write_text(program)
     lay_code(node)
@@ -97,7 +100,7 @@ def run_ranks(node: Path, program: str, **environ: str) -> list[tuple[int, str]]
                 "WORLD_SIZE": "2",
                 "LOCAL_RANK": str(rank),
                 "LOCAL_WORLD_SIZE": "2",
-                **variables(),
+                **variables(hang_s=hang_s),
                 **environ,
             },
             stdout=subprocess.PIPE,
@@ -118,7 +121,8 @@ def reports(node: Path) -> list[RankReport]:
 
 
 def test_run_that_hangs_in_a_collective_ends_with_124_and_all_stacks(tmp_path: Path) -> None:
-    ended = run_ranks(tmp_path, PROGRAM)
+    hang_s = limit_s(HANG_S)
+    ended = run_ranks(tmp_path, PROGRAM, hang_s)
     assert [code for code, _ in ended] == [124, 124]
     for (_, log), where in zip(ended, ("all_reduce", "count_words"), strict=True):
         assert "Fatal Python error: Aborted" in log
@@ -127,7 +131,7 @@ def test_run_that_hangs_in_a_collective_ends_with_124_and_all_stacks(tmp_path: P
     assert error is not None
     assert (error.rank, error.cause, error.exit_code) == (1, "hang", 124)
     expected = (
-        f"no output of any rank, no metrics and no checkpoint for {HANG_S:g} s; "
+        f"no output of any rank, no metrics and no checkpoint for {hang_s:g} s; "
         "it is not in the collective that the others wait in (program.py:8)"
     )
     assert re.sub(r":\d+\)", ":8)", error.message) == expected
@@ -145,7 +149,7 @@ def test_torch_is_asked_for_its_flight_record_before_the_end(tmp_path: Path) -> 
     records = tmp_path / "records"
     records.mkdir()
     place = {"TORCHELASTIC_RESTART_COUNT": "0", "TORCH_FR_DUMP_TEMP_FILE": f"{records}/rank-"}
-    ended = run_ranks(tmp_path, PIPED, **place)
+    ended = run_ranks(tmp_path, PIPED, limit_s(HANG_S), **place)
     assert [code for code, _ in ended] == [124, 124]
     found = {path.name: path.read_text() for path in records.iterdir()}
     assert found == {"rank-0": "collectives", "rank-1": "collectives"}
