@@ -80,7 +80,11 @@ class Zygote:
         return True
 
     def close(self) -> None:
-        """End it; its ranks are to be ended first."""
+        """End it, and the ranks that a test which failed has left."""
+        for pid in self._pids:
+            if self.code(pid) is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
