@@ -178,20 +178,25 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
     return outlook.all_of(spec.nodes, cluster.max_nodes)
 
 
-def keep_forecast(found: Foreseen, handle: RunHandle) -> None:
-    """Keep what was foreseen with a run, to be compared with what came; never an error."""
+def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> None:
+    """Keep what was foreseen with a run, to be compared with what came; never an error.
+
+    Time and cost are those from the start of the ranks on, as of every run that is over; `price` is
+    that of a node and hour.
+    """
     one = found.forecast
     if one is None:
         return
     time_s = one.time_s if one.time_s and isfinite(one.time_s.high) else None
-    cost = one.cost if time_s else None
+    time_s = _of_ranks(time_s, found.prepare_s) if time_s else None
+    cost = time_s.times(one.nodes * price / 3600) if time_s and price else None
     kept = KeptForecast(
         samples_per_s=one.rate.middle if found.unit == "sample" else None,
         low=one.rate.low if found.unit == "sample" else None,
         high=one.rate.high if found.unit == "sample" else None,
-        time_s=max(time_s.middle - found.prepare_s, 0.0) if time_s else None,
-        time_low_s=max(time_s.low - found.prepare_s, 0.0) if time_s else None,
-        time_high_s=max(time_s.high - found.prepare_s, 0.0) if time_s else None,
+        time_s=time_s.middle if time_s else None,
+        time_low_s=time_s.low if time_s else None,
+        time_high_s=time_s.high if time_s else None,
         cost=cost.middle if cost else None,
         cost_low=cost.low if cost else None,
         cost_high=cost.high if cost else None,
@@ -199,6 +204,14 @@ def keep_forecast(found: Foreseen, handle: RunHandle) -> None:
     )
     with suppress(OSError):
         write_forecast(Path(handle.run_dir), kept)
+
+
+def _of_ranks(time_s: Band, prepare_s: float) -> Band:
+    return Band(
+        middle=max(time_s.middle - prepare_s, 0.0),
+        low=max(time_s.low - prepare_s, 0.0),
+        high=max(time_s.high - prepare_s, 0.0),
+    )
 
 
 def choose_layout(

@@ -92,7 +92,7 @@ def test_a_run_keeps_its_forecast_and_says_it_before_it_asks(launching, job):
     assert (kept.samples_per_s, kept.time_s, kept.cost) == (
         pytest.approx(100),
         pytest.approx(400),
-        pytest.approx(410 / 600),
+        pytest.approx(400 / 600),
     )
 
 
