@@ -92,6 +92,8 @@ def none_text(choice: Choice, clusters: Mapping[str, Cluster]) -> str:
         return "none: no run of this job has told yet how much work it is"
     cluster = clusters[one.cluster]
     where = f"{count_text(one.nodes, 'node')} of cluster `{one.cluster}` ({_priority(cluster)})"
+    if choice.lacks_retries:
+        return f"none: nodes may be taken away more often than `retry.max` allows, least of all {where}"
     return f"none: no layout keeps it in 19 of 20 cases; nearest is {where}: {_most(one, cluster)}"
 
 

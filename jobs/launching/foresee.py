@@ -226,7 +226,7 @@ def choose_layout(
 ) -> Choice:
     """Choose cluster and nodes (`num_nodes` if given) for a job; a cluster's nodes have one priority."""
     names = [job.cluster] if job.cluster else list(environment.clusters)
-    found: list[Forecast] = []
+    tried: list[Forecast] = []
     for name in names:
         runs = runs_like(spec, environment, name, past)
         cluster = environment.clusters[name]
@@ -235,8 +235,11 @@ def choose_layout(
             continue
         outlook = Outlook(spec, environment, name, processes, runs)
         counts = [num_nodes] if num_nodes else _counts(cluster.max_nodes)
-        tried = [outlook.at(count) for count in counts if count <= cluster.max_nodes]
-        found += [each for each in tried if _is_restarted(job, each)]
+        tried += [outlook.at(count) for count in counts if count <= cluster.max_nodes]
+    found = [each for each in tried if _is_restarted(job, each)]
+    if tried and not found:
+        nearest = min(tried, key=lambda each: each.restarts)
+        return Choice(chosen=None, nearest=nearest, lacks_retries=True)
     return choose(found, deadline_s=deadline_s, budget=budget)
 
 

@@ -248,6 +248,11 @@ def test_where_no_layout_keeps_it_the_nearest_is_named():
     assert text.startswith(f"none: no layout keeps it in 19 of 20 cases; {near}")
     nothing = none_text(chosen(runs=[], deadline_s=600), CLOUD.clusters)
     assert nothing == "none: no run of this job has told its rate on a cluster that it may run on"
+    low = none_text(chosen(replace(JOB, cluster="spot"), deadline_s=9000), CLOUD.clusters)
+    assert low == (
+        "none: nodes may be taken away more often than `retry.max` allows, "
+        "least of all 1 node of cluster `spot` (low priority)"
+    )
     aimless = [replace(each, total=None) for each in RUNS]
     assert none_text(chosen(runs=aimless, deadline_s=600), CLOUD.clusters) == (
         "none: no run of this job has told yet how much work it is"
