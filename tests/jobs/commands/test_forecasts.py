@@ -109,6 +109,9 @@ def test_a_deadline_chooses_the_nodes_and_says_why(launching, job):
     assert one.err.startswith(
         "chose 1 node of cluster `cpu` (dedicated), the cheapest that keeps the deadline in 19 of 20 cases: "
     )
+    assert "size      2 nodes x 1 process\n" in (
+        launching.type("plan", job, *words, "10h", "--set", "nodes=2").out
+    )
     larger = launching.write_job(JOB + "nodes: 2\n")
     assert launching.type("run", larger, *words, "10m", "--detach", "--yes").code == 0
     [(plan, _)] = FakeEngine.submitted
@@ -133,7 +136,14 @@ def test_a_layout_of_a_job_that_never_ran_is_refused(launching, job):
 
 
 @pytest.mark.parametrize(
-    "words", [("--deadline", "6"), ("--deadline", "soon"), ("--budget", "-1"), ("--budget", "nan")]
+    "words",
+    [
+        ("--deadline", "6"),
+        ("--deadline", "soon"),
+        ("--deadline", "0s"),
+        ("--budget", "-1"),
+        ("--budget", "nan"),
+    ],
 )
 def test_wishes_that_are_no_times_or_amounts_are_refused(launching, job, words):
     typed = launching.type("plan", job, *words)
