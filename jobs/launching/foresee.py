@@ -175,7 +175,12 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
         why = f"not known: no run of this job on {cluster.size} has told its rate"
         return Foreseen(unknown=f"{why}; run it once, e.g. with --nodes 1")
     outlook = Outlook(spec, environment, spec.cluster, spec.processes_per_node, runs)
-    return outlook.all_of(spec.nodes, cluster.max_nodes)
+    if spec.launcher != "none":
+        return outlook.all_of(spec.nodes, cluster.max_nodes)
+    if not outlook.speeds.has_measured(spec.nodes):
+        why = "not known: nothing connects the processes, and no run had as many of them"
+        return Foreseen(unknown=why)
+    return replace(outlook.all_of(spec.nodes, spec.nodes), next_limit=None)
 
 
 def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> None:
@@ -235,6 +240,8 @@ def choose_layout(
             continue
         outlook = Outlook(spec, environment, name, processes, runs)
         counts = [num_nodes] if num_nodes else _counts(cluster.max_nodes)
+        if job.launcher == "none":  # nobody knows how processes share work that nothing connects
+            counts = filter(outlook.speeds.has_measured, counts)
         tried += [outlook.at(count) for count in counts if count <= cluster.max_nodes]
     found = [each for each in tried if _is_restarted(job, each)]
     if tried and not found:

@@ -11,7 +11,7 @@ from jobs.runs.past import FILE
 from jobs.runs.store import RunEvent
 from tests.fakes.launching import FakeEngine
 
-JOB = "name: x\nimage: pytorch\nscript: train.py\nargs: {epochs: 2}\n"
+JOB = "name: x\nimage: pytorch\nscript: train.py\nlauncher: torch\nargs: {epochs: 2}\n"
 SUMMARY = {"samples_per_s": 100, "train_samples": 18_000, "epochs": 2, "batch_size": 50}
 NOTHING = "forecast  not known: no run of this job on local has told its rate; run it once, e.g. with --nodes 1\n"
 

@@ -35,7 +35,8 @@ GPUS = replace(
 )
 SPOT = replace(GPUS, priority="low_priority", price_per_node_hour=3.0)
 CPUS = replace(make_cluster(nodes=4), cpus_per_node=4)
-SPEC = make_spec(["python", "t.py", "--epochs", "2"], cluster="gpu", processes_per_node=4)
+WORDS = ["python", "t.py", "--epochs", "2"]
+SPEC = make_spec(WORDS, cluster="gpu", processes_per_node=4, launcher="torch")
 CLOUD = make_cloud_environment(clusters={"gpu": GPUS, "spot": SPOT})
 
 
@@ -195,7 +196,7 @@ def test_the_text_names_figures_bands_limit_and_source():
 
 # --- Layouts ----------------------------------------------------------------------------------
 
-JOB = JobFile(name="test", image="test", script="t.py", processes_per_node=4)
+JOB = JobFile(name="test", image="test", script="t.py", processes_per_node=4, launcher="torch")
 RUNS = [past(number, nodes=nodes, rate=950.0 * nodes) for number, nodes in enumerate((1, 2, 4, 8))]
 
 
@@ -238,6 +239,21 @@ def test_what_the_user_has_fixed_is_kept():
     assert chosen(num_nodes=8, deadline_s=9000).chosen.nodes == 8
     fixed = replace(JOB, cluster="spot", retry=JobRetry(max=99))
     assert chosen(fixed, deadline_s=20_000).chosen.cluster == "spot"
+
+
+def test_of_processes_that_nothing_connects_only_sizes_that_ran_are_foreseen():
+    alone = replace(SPEC, launcher="none")
+    runs = [replace(each, key=job_key(alone)) for each in RUNS[:2]]
+    assert foresee(replace(alone, nodes=4), CLOUD, runs) == Foreseen(
+        unknown="not known: nothing connects the processes, and no run had as many of them"
+    )
+    known = foresee(replace(alone, nodes=2), CLOUD, runs)
+    assert known.forecast is not None
+    assert (known.next_limit, known.twice_the_nodes) == (None, None)
+    wish = {"num_nodes": None, "deadline_s": None, "budget": 1e6}
+    found = choose_layout(replace(JOB, launcher="none"), alone, CLOUD, runs, **wish).chosen
+    assert found is not None
+    assert found.nodes == 2
 
 
 def test_where_no_layout_keeps_it_the_nearest_is_named():
