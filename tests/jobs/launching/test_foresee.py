@@ -241,6 +241,17 @@ def test_what_the_user_has_fixed_is_kept():
     assert chosen(fixed, deadline_s=20_000).chosen.cluster == "spot"
 
 
+def test_a_job_that_never_ends_has_no_number_of_restarts():
+    slow = replace(SPEC, cluster="spot")
+    runs = [past(rate=1.0, total=3.6e6)]
+    found = foresee(slow, CLOUD, runs)
+    assert found.forecast is not None
+    assert not isfinite(found.forecast.restarts)
+    pairs = dict(forecast_pairs(found, slow, SPOT))
+    assert list(pairs) == ["forecast", "binds", "known by"]
+    assert "no end: nodes are taken away sooner" in pairs["forecast"]
+
+
 def test_of_processes_that_nothing_connects_only_sizes_that_ran_are_foreseen():
     alone = replace(SPEC, launcher="none")
     runs = [replace(each, key=job_key(alone)) for each in RUNS[:2]]
