@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from jobs.commands import completers
-from jobs.commands.quantities import amount, seconds
+from jobs.commands.quantities import amount, time_limit
 
 Job = Annotated[
     str,
@@ -70,7 +70,7 @@ Deadline = Annotated[
     typer.Option(
         "--deadline",
         metavar="TIME",
-        parser=seconds,
+        parser=time_limit,
         help="Choose the cheapest cluster and nodes that end within this time, e.g. 6h.",
     ),
 ]

@@ -50,13 +50,16 @@ def plan_asked(asked: Asked) -> Planned:
     if asked.deadline_s is not None or asked.budget is not None:
         from jobs.launching.layout import pick_layout
 
-        small = _load(replace(asked, values={"nodes": "1", **asked.values}))
+        has_nodes = "nodes" in asked.values or any(
+            each.partition("=")[0] == "nodes" for each in asked.overrides
+        )
+        small = _load(asked if has_nodes else replace(asked, values={**asked.values, "nodes": "1"}))
         spec = plan_job(small, engine).spec
         chosen = pick_layout(
             small.job,
             spec,
             engine,
-            num_nodes=spec.nodes if "nodes" in asked.values else None,
+            num_nodes=spec.nodes if has_nodes else None,
             deadline_s=asked.deadline_s,
             budget=asked.budget,
         )

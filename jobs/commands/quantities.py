@@ -61,6 +61,15 @@ def amount(given: str | float) -> float:
     return value
 
 
+def time_limit(given: str | float) -> float:
+    """Parse a duration that is not 0: 90s, 30m, 12h, 30d."""
+    duration_s = seconds(given)
+    if duration_s <= 0:
+        message = f"`{given}` is no time; type e.g. 6h"
+        raise typer.BadParameter(message)
+    return duration_s
+
+
 def seconds(given: str | float) -> float:
     """Parse a duration: 90s, 30m, 12h, 30d."""
     from jobs.host.units import parse_duration

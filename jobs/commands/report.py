@@ -100,6 +100,8 @@ def _beside_forecast(
     from jobs.runs.forecast_file import read_forecast
     from jobs.runs.outcome import attempts_of
     from jobs.runs.progress import read_progress
+    from jobs.runs.report import read_summary
+    from jobs.runs.sum_up import told_rate
     from jobs.stacks.cost import spent
 
     status = report.status
@@ -114,7 +116,7 @@ def _beside_forecast(
         status,
         attempts,
         read_progress(run_dir),
-        samples_per_s=report.figures.images_per_s,
+        samples_per_s=told_rate(read_summary(run_dir / "summary.json"), report.curves),
         cost=None if cost is None else cost.amount,
     )
 

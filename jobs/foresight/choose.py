@@ -11,10 +11,15 @@ from jobs.foresight.work import Forecast
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the layout that was chosen; None where no one keeps both, with the nearest miss then."""
+    """Hold the layout that was chosen; None where no one keeps both, with the nearest miss then.
+
+    With `lacks_retries` that is the one of the fewest restarts, and the job may have fewer than any
+    layout needs.
+    """
 
     chosen: Forecast | None
     nearest: Forecast | None
+    lacks_retries: bool = False
 
 
 def choose(

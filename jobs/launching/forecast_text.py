@@ -19,12 +19,14 @@ def forecast_pairs(found: Foreseen, spec: JobSpec, cluster: Cluster) -> list[tup
     if one is None:
         return [("forecast", found.unknown)] if found.unknown else []
     pairs = [("forecast", _figures_text(one, found, cluster)), ("binds", _binds_text(found))]
-    if more := found.twice_the_nodes:
+    is_endless = one.time_s is not None and not isfinite(one.time_s.middle)
+    more = found.twice_the_nodes
+    if more and isfinite(more.dearer) and not is_endless:
         change = (
             f"{more.dearer:.3g}x dearer" if more.dearer >= 1 else f"{1 / more.dearer:.3g}x cheaper"
         )
         pairs.append(("twice", f"with {2 * one.nodes} nodes: {more.faster:.3g}x faster, {change}"))
-    if one.restarts:
+    if one.restarts and not is_endless:
         kept = f", `retry.max` is {spec.retry.max}"
         pairs.append(("restarts", f"{one.restarts:.1f} expected of low-priority nodes{kept}"))
     pairs.append(("known by", _source_text(found)))
@@ -92,6 +94,8 @@ def none_text(choice: Choice, clusters: Mapping[str, Cluster]) -> str:
         return "none: no run of this job has told yet how much work it is"
     cluster = clusters[one.cluster]
     where = f"{count_text(one.nodes, 'node')} of cluster `{one.cluster}` ({_priority(cluster)})"
+    if choice.lacks_retries:
+        return f"none: nodes may be taken away more often than `retry.max` allows, least of all {where}"
     return f"none: no layout keeps it in 19 of 20 cases; nearest is {where}: {_most(one, cluster)}"
 
 

@@ -175,23 +175,33 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
         why = f"not known: no run of this job on {cluster.size} has told its rate"
         return Foreseen(unknown=f"{why}; run it once, e.g. with --nodes 1")
     outlook = Outlook(spec, environment, spec.cluster, spec.processes_per_node, runs)
-    return outlook.all_of(spec.nodes, cluster.max_nodes)
+    if spec.launcher != "none":
+        return outlook.all_of(spec.nodes, cluster.max_nodes)
+    if not outlook.speeds.has_measured(spec.nodes):
+        why = "not known: nothing connects the processes, and no run had as many of them"
+        return Foreseen(unknown=why)
+    return replace(outlook.all_of(spec.nodes, spec.nodes), next_limit=None)
 
 
-def keep_forecast(found: Foreseen, handle: RunHandle) -> None:
-    """Keep what was foreseen with a run, to be compared with what came; never an error."""
+def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> None:
+    """Keep what was foreseen with a run, to be compared with what came; never an error.
+
+    Time and cost are those from the start of the ranks on, as of every run that is over; `price` is
+    that of a node and hour.
+    """
     one = found.forecast
     if one is None:
         return
     time_s = one.time_s if one.time_s and isfinite(one.time_s.high) else None
-    cost = one.cost if time_s else None
+    time_s = _of_ranks(time_s, found.prepare_s) if time_s else None
+    cost = time_s.times(one.nodes * price / 3600) if time_s and price else None
     kept = KeptForecast(
         samples_per_s=one.rate.middle if found.unit == "sample" else None,
         low=one.rate.low if found.unit == "sample" else None,
         high=one.rate.high if found.unit == "sample" else None,
-        time_s=max(time_s.middle - found.prepare_s, 0.0) if time_s else None,
-        time_low_s=max(time_s.low - found.prepare_s, 0.0) if time_s else None,
-        time_high_s=max(time_s.high - found.prepare_s, 0.0) if time_s else None,
+        time_s=time_s.middle if time_s else None,
+        time_low_s=time_s.low if time_s else None,
+        time_high_s=time_s.high if time_s else None,
         cost=cost.middle if cost else None,
         cost_low=cost.low if cost else None,
         cost_high=cost.high if cost else None,
@@ -199,6 +209,14 @@ def keep_forecast(found: Foreseen, handle: RunHandle) -> None:
     )
     with suppress(OSError):
         write_forecast(Path(handle.run_dir), kept)
+
+
+def _of_ranks(time_s: Band, prepare_s: float) -> Band:
+    return Band(
+        middle=max(time_s.middle - prepare_s, 0.0),
+        low=max(time_s.low - prepare_s, 0.0),
+        high=max(time_s.high - prepare_s, 0.0),
+    )
 
 
 def choose_layout(
@@ -213,7 +231,7 @@ def choose_layout(
 ) -> Choice:
     """Choose cluster and nodes (`num_nodes` if given) for a job; a cluster's nodes have one priority."""
     names = [job.cluster] if job.cluster else list(environment.clusters)
-    found: list[Forecast] = []
+    tried: list[Forecast] = []
     for name in names:
         runs = runs_like(spec, environment, name, past)
         cluster = environment.clusters[name]
@@ -222,8 +240,13 @@ def choose_layout(
             continue
         outlook = Outlook(spec, environment, name, processes, runs)
         counts = [num_nodes] if num_nodes else _counts(cluster.max_nodes)
-        tried = [outlook.at(count) for count in counts if count <= cluster.max_nodes]
-        found += [each for each in tried if _is_restarted(job, each)]
+        if job.launcher == "none":  # nobody knows how processes share work that nothing connects
+            counts = filter(outlook.speeds.has_measured, counts)
+        tried += [outlook.at(count) for count in counts if count <= cluster.max_nodes]
+    found = [each for each in tried if _is_restarted(job, each)]
+    if tried and not found:
+        nearest = min(tried, key=lambda each: each.restarts)
+        return Choice(chosen=None, nearest=nearest, lacks_retries=True)
     return choose(found, deadline_s=deadline_s, budget=budget)
 
 

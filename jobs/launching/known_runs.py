@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import msgspec
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import JobSpec, RunHandle
 from jobs.engines.base import Attended, Engine
+from jobs.host.parallel import parallel
 from jobs.runs.past import PastRun, add_past_runs, job_key, read_past_runs
 
 if TYPE_CHECKING:
@@ -58,10 +60,10 @@ def exchange(blobs: BlobStore, workspace: Path, key: str) -> list[PastRun]:
     """Share our runs of a job, and add the newest of others' to ours; gives all that is known."""
     ours = {_blob(each): each for each in read_past_runs(workspace) if each.key == key}
     there = {each.name for each in islice(blobs.list(_prefix(key)), MOST_LISTED)}
-    for name in ours.keys() - there:
-        blobs.create(name, msgspec.json.encode(ours[name]))
+    untold = [(name, msgspec.json.encode(ours[name])) for name in ours.keys() - there]
+    parallel(lambda each: blobs.create(*each), untold)
     missing = sorted(there - ours.keys(), reverse=True)[:MOST_SHARED]
-    theirs = [_read(blobs, name) for name in missing]
+    theirs = parallel(partial(_read, blobs), missing)
     return add_past_runs(workspace, [each for each in theirs if each])
 
 

@@ -33,6 +33,10 @@ def pick_layout(
         hint = "a longer --deadline or a larger --budget"
         if choice.nearest is None or choice.nearest.time_s is None:
             hint = "run it to its end once, then ask again"
+        elif choice.lacks_retries:
+            hint = "a larger `retry.max` with `preemption` in `retry.on`, or a dedicated cluster"
+        elif budget is not None and choice.nearest.cost is None:
+            hint = "no price is known of its nodes; --deadline needs none"
         raise Refused(none_text(choice, environment.clusters), hint=hint)
     one = choice.chosen
     console.say(

@@ -65,7 +65,8 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
     code = measure_code(plan, engine)
     environment = engine.environment
     found = foresee(plan.spec, environment, shared_past_runs(engine, plan.spec))
-    forecast = forecast_pairs(found, plan.spec, environment.clusters[plan.spec.cluster])
+    cluster = environment.clusters[plan.spec.cluster]
+    forecast = forecast_pairs(found, plan.spec, cluster)
     console.say(plan_text(plan, environment, code, forecast))
     console.say()
     if isinstance(engine, Attended):
@@ -77,7 +78,7 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
 
         plan = push_inputs(plan, engine)
     handle = engine.submit(plan, secrets)
-    keep_forecast(found, handle)
+    keep_forecast(found, handle, cluster.price_per_node_hour)
     try:
         if not wish.json:
             console.out(handle.id)

@@ -35,7 +35,8 @@ class Places:
             return
         self._looked_s = now_s
         changed_s = _modified_s(self._file)
-        when_s = min(max(changed_s, self._noted_s or self._began_s), now_s)
+        # Not before the place before, wherever the clock was set.
+        when_s = max(min(changed_s, now_s), self._noted_s or self._began_s)
         if changed_s == self._seen_s or not (is_last or self._is_due(when_s)):
             return
         done = _read_done(self._file)

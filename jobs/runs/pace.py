@@ -51,7 +51,8 @@ class Pace(Struct, frozen=True, kw_only=True):
         num_pauses = 0
         if self.pause_every is not None:
             # The pause that is due at the very end counts.
-            ahead = (total - max(self.paused_at, 0.0)) / self.pause_every
+            # An attempt that fell back behind the last one meets it again.
+            ahead = (total - min(self.paused_at, done)) / self.pause_every
             num_pauses = max(math.floor(ahead + _OFF_BEAT), 0)
         return max(total - done, 0.0) * self.unit_s + num_pauses * self.pause_s
 
@@ -184,6 +185,7 @@ def _sorted_pauses(
 
 def _beat(paused: Sequence[_Stretch], done: float, per_epoch: float | None) -> float | None:
     """Find the units between regular pauses; None where there is no beat, or it has ceased."""
+    paused = _without_redone(paused)
     last = paused[-1]
     if len(paused) == 1:
         if per_epoch is None:
@@ -198,6 +200,16 @@ def _beat(paused: Sequence[_Stretch], done: float, per_epoch: float | None) -> f
         return None
     every = sum(gaps) / sum(beats)
     return every if done - last.middle < 2 * every else None
+
+
+def _without_redone(paused: Sequence[_Stretch]) -> list[_Stretch]:
+    """Leave out pauses at units that a later attempt did again: one place would count twice."""
+    found: list[_Stretch] = []
+    for each in paused:
+        while found and found[-1].begin + found[-1].units > each.begin:
+            found.pop()
+        found.append(each)
+    return found
 
 
 def _mean_unit_s(settled: Sequence[_Stretch], unit_s: float, left_out: set[int]) -> float:

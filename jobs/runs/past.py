@@ -26,7 +26,8 @@ MOST_BYTES = 1 << 20
 _EPOCHS = re.compile(r"--(?:num[-_]|max[-_])?(?:train[-_])?epochs(?:=(?P<value>.*))?")
 
 Unit = Literal["sample", "step", "epoch"]
-Figure = Annotated[float, Meta(gt=0, le=1e15)]
+# Of what is smaller the products of two are no figures any more.
+Figure = Annotated[float, Meta(ge=1e-15, le=1e15)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 RunId = Annotated[str, Meta(pattern=f"^{RUN_ID.pattern}$(?!\\n)")]

@@ -89,9 +89,7 @@ def _pace(
     epochs: float | None,
 ) -> _Pace | None:
     """Find the rate: told by the program, else from how far it was at which time."""
-    told = [each.last[1] for each in curves if each.name in RATES and each.split in ("", "train")]
-    rates = [_number(summary, name) for name in RATES]
-    rate = next((each for each in [*rates, *told] if each and 0 < each <= MOST), None)
+    rate = told_rate(summary, curves)
     per_epoch = next((found for name in SAMPLES if (found := _number(summary, name))), None)
     samples = per_epoch * epochs if per_epoch and epochs else None
     if progress is not None:
@@ -103,6 +101,13 @@ def _pace(
         return None
     done = progress.total or progress.done or None
     return _Pace(unit=progress.unit, rate=1 / progress.pace.unit_s, total=done)
+
+
+def told_rate(summary: dict[str, Any], curves: Sequence[Curve]) -> float | None:
+    """Find the samples/s of all ranks that the program measured itself; None where it told none."""
+    told = [each.last[1] for each in curves if each.name in RATES and each.split in ("", "train")]
+    rates = [_number(summary, name) for name in RATES]
+    return next((each for each in [*rates, *told] if each and 0 < each <= MOST), None)
 
 
 def _times(run: str, events: Sequence[RunEvent]) -> tuple[float | None, float | None]:

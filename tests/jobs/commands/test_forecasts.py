@@ -11,7 +11,7 @@ from jobs.runs.past import FILE
 from jobs.runs.store import RunEvent
 from tests.fakes.launching import FakeEngine
 
-JOB = "name: x\nimage: pytorch\nscript: train.py\nargs: {epochs: 2}\n"
+JOB = "name: x\nimage: pytorch\nscript: train.py\nlauncher: torch\nargs: {epochs: 2}\n"
 SUMMARY = {"samples_per_s": 100, "train_samples": 18_000, "epochs": 2, "batch_size": 50}
 NOTHING = "forecast  not known: no run of this job on local has told its rate; run it once, e.g. with --nodes 1\n"
 
@@ -92,7 +92,7 @@ def test_a_run_keeps_its_forecast_and_says_it_before_it_asks(launching, job):
     assert (kept.samples_per_s, kept.time_s, kept.cost) == (
         pytest.approx(100),
         pytest.approx(400),
-        pytest.approx(410 / 600),
+        pytest.approx(400 / 600),
     )
 
 
@@ -108,6 +108,9 @@ def test_a_deadline_chooses_the_nodes_and_says_why(launching, job):
     assert "size      1 node x 1 process\n" in one.out
     assert one.err.startswith(
         "chose 1 node of cluster `cpu` (dedicated), the cheapest that keeps the deadline in 19 of 20 cases: "
+    )
+    assert "size      2 nodes x 1 process\n" in (
+        launching.type("plan", job, *words, "10h", "--set", "nodes=2").out
     )
     larger = launching.write_job(JOB + "nodes: 2\n")
     assert launching.type("run", larger, *words, "10m", "--detach", "--yes").code == 0
@@ -133,7 +136,14 @@ def test_a_layout_of_a_job_that_never_ran_is_refused(launching, job):
 
 
 @pytest.mark.parametrize(
-    "words", [("--deadline", "6"), ("--deadline", "soon"), ("--budget", "-1"), ("--budget", "nan")]
+    "words",
+    [
+        ("--deadline", "6"),
+        ("--deadline", "soon"),
+        ("--deadline", "0s"),
+        ("--budget", "-1"),
+        ("--budget", "nan"),
+    ],
 )
 def test_wishes_that_are_no_times_or_amounts_are_refused(launching, job, words):
     typed = launching.type("plan", job, *words)

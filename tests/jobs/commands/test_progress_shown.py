@@ -194,6 +194,15 @@ def test_a_forecast_that_cannot_be_read_is_left_out(launching, on, text):
     assert (typed.code, "FORECAST" in typed.out) == (0, False)
 
 
+def test_the_rate_that_a_program_measured_itself_stands_beside_the_forecast(launching, on):
+    run = on(ended_s=0)
+    folder = Path(launching.workspace, "runs", run)
+    (folder / "summary.json").write_text('{"samples_per_s": 63}')
+    write_forecast(folder, FORECAST)
+    found = launching.type("report", run, "--json").json()["runs"][0]["forecast"]
+    assert [each["actual"] for each in found["figures"] if each["figure"] == "rate"] == [63]
+
+
 def test_of_a_run_that_failed_only_the_rate_is_compared(launching, on):
     run = on(STEPS, places=PLACES, ended_s=0, state=RunState.FAILED)
     write_forecast(Path(launching.workspace, "runs", run), FORECAST)

@@ -37,7 +37,8 @@ GPUS = replace(
 )
 SPOT = replace(GPUS, priority="low_priority", price_per_node_hour=3.0)
 CPUS = replace(make_cluster(nodes=4), cpus_per_node=4)
-SPEC = make_spec(["python", "t.py", "--epochs", "2"], cluster="gpu", processes_per_node=4)
+WORDS = ["python", "t.py", "--epochs", "2"]
+SPEC = make_spec(WORDS, cluster="gpu", processes_per_node=4, launcher="torch")
 CLOUD = make_cloud_environment(clusters={"gpu": GPUS, "spot": SPOT})
 
 
@@ -213,7 +214,7 @@ def test_the_text_names_figures_bands_limit_and_source():
 
 # --- Layouts ----------------------------------------------------------------------------------
 
-JOB = JobFile(name="test", image="test", script="t.py", processes_per_node=4)
+JOB = JobFile(name="test", image="test", script="t.py", processes_per_node=4, launcher="torch")
 RUNS = [past(number, nodes=nodes, rate=950.0 * nodes) for number, nodes in enumerate((1, 2, 4, 8))]
 
 
@@ -267,6 +268,32 @@ def test_what_the_user_has_fixed_is_kept():
     assert chosen(fixed, deadline_s=20_000).chosen.cluster == "spot"
 
 
+def test_a_job_that_never_ends_has_no_number_of_restarts():
+    slow = replace(SPEC, cluster="spot")
+    runs = [past(rate=1.0, total=3.6e6)]
+    found = foresee(slow, CLOUD, runs)
+    assert found.forecast is not None
+    assert not isfinite(found.forecast.restarts)
+    pairs = dict(forecast_pairs(found, slow, SPOT))
+    assert list(pairs) == ["forecast", "binds", "known by"]
+    assert "no end: nodes are taken away sooner" in pairs["forecast"]
+
+
+def test_of_processes_that_nothing_connects_only_sizes_that_ran_are_foreseen():
+    alone = replace(SPEC, launcher="none")
+    runs = [replace(each, key=job_key(alone)) for each in RUNS[:2]]
+    assert foresee(replace(alone, nodes=4), CLOUD, runs) == Foreseen(
+        unknown="not known: nothing connects the processes, and no run had as many of them"
+    )
+    known = foresee(replace(alone, nodes=2), CLOUD, runs)
+    assert known.forecast is not None
+    assert (known.next_limit, known.twice_the_nodes) == (None, None)
+    wish = {"num_nodes": None, "deadline_s": None, "budget": 1e6}
+    found = choose_layout(replace(JOB, launcher="none"), alone, CLOUD, runs, **wish).chosen
+    assert found is not None
+    assert found.nodes == 2
+
+
 def test_where_no_layout_keeps_it_the_nearest_is_named():
     found = chosen(deadline_s=600)
     assert found.chosen is None
@@ -275,6 +302,11 @@ def test_where_no_layout_keeps_it_the_nearest_is_named():
     assert text.startswith(f"none: no layout keeps it in 19 of 20 cases; {near}")
     nothing = none_text(chosen(runs=[], deadline_s=600), CLOUD.clusters)
     assert nothing == "none: no run of this job has told its rate on a cluster that it may run on"
+    low = none_text(chosen(replace(JOB, cluster="spot"), deadline_s=9000), CLOUD.clusters)
+    assert low == (
+        "none: nodes may be taken away more often than `retry.max` allows, "
+        "least of all 1 node of cluster `spot` (low priority)"
+    )
     aimless = [replace(each, total=None) for each in RUNS]
     assert none_text(chosen(runs=aimless, deadline_s=600), CLOUD.clusters) == (
         "none: no run of this job has told yet how much work it is"

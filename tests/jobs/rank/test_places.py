@@ -102,3 +102,12 @@ def test_times_that_a_program_makes_up_stay_within_the_attempt(tmp_path, clock, 
     write(tmp_path, 5, when_s)
     places.look()
     assert noted(tmp_path) == [(1000, None), (1000 if when_s == 5 else 1002, 5)]
+
+
+def test_a_clock_that_was_set_back_leaves_no_place_before_another(tmp_path, clock):
+    places = Places(str(tmp_path))
+    for done, passed_s in ((1, 5), (2, 5), (3, -600)):
+        clock.now_s += passed_s
+        write(tmp_path, done, clock.now_s)
+        places.look(is_last=done == 3)
+    assert noted(tmp_path) == [(1000, None), (1005, 1), (1010, 2), (1010, 3)]

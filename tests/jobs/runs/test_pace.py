@@ -220,3 +220,21 @@ def test_work_that_is_done_again_is_added_up():
     places = at((0, None), (10, 10), (20, 20), (30, None), (40, 15), (45, 20), (50, 25))
     pace = pace_of(places, per_epoch=None, from_zero=True)
     assert (pace.unit_s, pace.redone_s, pace.start_up_s) == (1.0, 5.0, 20.0)
+
+
+def test_an_evaluation_that_an_attempt_did_again_is_one_place_of_a_beat():
+    # Killed behind the evaluation at 40, and begun at 20 again: 1 s a unit, evaluations of 30 s.
+    first = [(0, None), (10, 0), (20, 10), (30, 20), (40, 30), (80, 40), (90, 50)]
+    again = [(100, None), (110, 20), (120, 30), (160, 40), (170, 50)]
+    places = at(*first, *again)
+    pace = pace_of(places, per_epoch=40, from_zero=True)
+    assert (pace.pause_s, pace.pause_every, pace.num_pauses) == (30.0, 40, 2)
+    assert pace.left_s(50, 120) == 70 + 2 * 30
+    # Nobody told of epochs: it may have come twice by chance.
+    unannounced = pace_of(places, per_epoch=None, from_zero=True)
+    assert (unannounced.pause_every, unannounced.stalls_s) == (None, 60.0)
+
+
+def test_evaluations_behind_the_place_that_an_attempt_fell_back_to_come_again():
+    pace = Pace(unit_s=1.0, pause_s=20.0, pause_every=50.0, paused_at=115.0, num_pauses=2)
+    assert pace.left_s(20, 120) == 100 + 2 * 20

@@ -129,7 +129,7 @@ def test_a_run_that_did_not_do_all_of_it_tells_its_rate_alone(tmp_path, change):
 
 
 @pytest.mark.parametrize(
-    "rate", [0, -1, "fast", None, True, 1e30, [5], float("nan"), float("inf"), 10**400]
+    "rate", [0, -1, 5e-324, "fast", None, True, 1e30, [5], float("nan"), float("inf"), 10**400]
 )
 def test_a_rate_that_cannot_be_is_none(tmp_path, rate):
     found = summed_up(tmp_path, summary={"samples_per_s": rate, "train_samples": 5, "epochs": 1})
@@ -165,6 +165,7 @@ def test_only_the_newest_runs_are_kept(tmp_path):
         {"rate": -1.0},
         {"rate": "1"},
         {"rate": 1e300},
+        {"batch": 5e-324},
         {"run": "../../etc"},
         {"run": f"{RUN}\n"},
         {"key": "x" * 16},
@@ -175,12 +176,9 @@ def test_only_the_newest_runs_are_kept(tmp_path):
     ],
 )
 def test_lines_that_cannot_be_are_passed_over(tmp_path, wrong):
-    lines = [
-        json.dumps({"run": RUN} | wrong),
-        "[" * 9999,
-        "\x00",
-        json.dumps({"run": RUN, "more": 1}),
-    ]
+    # The last line of a run counts.
+    lines = ["[" * 9999, "\x00", json.dumps({"run": RUN, "more": 1})]
+    lines.append(json.dumps({"run": RUN} | wrong))
     (tmp_path / FILE).write_text("\n".join(lines))
     assert read_past_runs(tmp_path) == [PastRun(run=RUN)]
 
