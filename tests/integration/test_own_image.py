@@ -134,7 +134,7 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_run_no_container(
         assert time.monotonic() < deadline, "the supervisor was killed and is still there"
         time.sleep(0.05)
     gangs.engine.cancel(handle)
-    gangs.wait_until_gone(handle, 60)
+    gangs.wait_until_gone(handle, TIMEOUT_S)
     assert gangs.engine.store.status(handle).state is RunState.LOST
     after = gangs.python("pass", image=image)
     assert gangs.wait(after, TIMEOUT_S).state is RunState.COMPLETED
