@@ -15,19 +15,7 @@ import pytest
 
 from jobs.rank.azure_main import begin
 from tests.fakes.azureml.ranks import lay_code
-
-SETTINGS: dict[str, Any] = {
-    "command": ["python", "program.py"],
-    "setup": [],
-    "chief": False,
-    "outputs": [],
-    "secrets": {},
-    "vault": None,
-    "store": "http://127.0.0.1:1/nowhere",
-    "data": "data",
-    "runs": "runs",
-    "streams": {},
-}
+from tests.fakes.rank_settings import TOLD
 
 
 @pytest.fixture
@@ -42,7 +30,7 @@ def start(
     node: Path, environ: Mapping[str, str] | None = None, **settings: Any
 ) -> tuple[int, list[str]]:
     """Run one rank to its end; gives its exit code and its log, without stamps and the store's."""
-    told = base64.urlsafe_b64encode(json.dumps({**SETTINGS, **settings}).encode()).decode()
+    told = base64.urlsafe_b64encode(json.dumps({**TOLD, **settings}).encode()).decode()
     done = subprocess.run(
         [sys.executable, "-I", "-S", ".trainyard/rank.pyz", f"checkpoints={node}"],
         cwd=node,

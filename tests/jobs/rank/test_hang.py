@@ -23,6 +23,7 @@ from jobs.rank.settings import read_settings
 from jobs.runs.failure import RankReport, root_cause
 from tests.busy import limit_s
 from tests.fakes.azureml.ranks import lay_code
+from tests.fakes.rank_settings import TOLD
 from tests.fakes.turned_clock import TurnedClock
 
 HANG_S = 4.0
@@ -63,20 +64,7 @@ for number in range(12):
 
 
 def variables(**settings: Any) -> dict[str, str]:
-    told = {
-        "command": ["python", "program.py"],
-        "setup": [],
-        "chief": False,
-        "outputs": [],
-        "secrets": {},
-        "vault": None,
-        "store": "http://127.0.0.1:1/nowhere",
-        "data": "data",
-        "runs": "runs",
-        "streams": {},
-        "hang_s": HANG_S,
-        **settings,
-    }
+    told = {**TOLD, "hang_s": HANG_S, **settings}
     return {
         "TRAINYARD_RUN": "a",
         "TRAINYARD_ATTEMPT": "1",

@@ -24,25 +24,11 @@ from jobs.rank.hang import (
     read_hung,
     watch_hang,
 )
-from jobs.rank.settings import Settings
+from tests.fakes.rank_settings import SETTINGS
 from tests.fakes.turned_clock import TurnedClock
 
 LIMIT_S = 100.0
-SETTINGS = Settings(
-    run="a",
-    attempt=1,
-    command=[],
-    setup=[],
-    chief=False,
-    outputs=[],
-    secrets={},
-    vault=None,
-    store="",
-    data="data",
-    runs="runs",
-    streams={},
-    hang_s=LIMIT_S,
-)
+HANGING = SETTINGS._replace(hang_s=LIMIT_S)
 
 
 class WatchedNode:
@@ -79,7 +65,7 @@ class WatchedNode:
     def watch(self, until_s: float, *, is_alone: bool = False) -> list[float]:
         """Watch until a run is ended or so long; gives when it was ended."""
         self.clock.at(until_s, lambda: setattr(self, "is_closed", True))
-        watch_hang(SETTINGS, str(self.run_dir), str(self.checkpoints), is_alone=is_alone)
+        watch_hang(HANGING, str(self.run_dir), str(self.checkpoints), is_alone=is_alone)
         return self.ended_s
 
     # --- as select, the other nodes and the end of the ranks ----------------------------------

@@ -23,24 +23,10 @@ from jobs.rank.log import Log
 from jobs.rank.mask import Mask
 from jobs.rank.node import LINGER_FOR_CHECKPOINT_S, LINGER_S, Node, linger, wait_until
 from jobs.rank.record import Ending, Record
-from jobs.rank.settings import Settings
 from jobs.rank.world import RankJob, World
+from tests.fakes.rank_settings import SETTINGS
 from tests.fakes.turned_clock import TurnedClock
 
-SETTINGS = Settings(
-    run="a",
-    attempt=1,
-    command=[],
-    setup=[],
-    chief=False,
-    outputs=[],
-    secrets={},
-    vault=None,
-    store="",
-    data="data",
-    runs="runs",
-    streams={},
-)
 LOOK_S = 0.1  # what is waited for is seen by then
 
 
