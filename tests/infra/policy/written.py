@@ -112,6 +112,7 @@ def _lock_mutants(kind: str) -> tuple[Make, ...]:
 
 
 _RULES_OF_LIFECYCLE = "policy.rules"
+_PREFIXES = ["definition", "filters", "prefixMatch"]
 
 
 def _without_rules(doing: str) -> Callable[[Resource], list[Any]]:
@@ -136,6 +137,20 @@ def _one_day_late(doing: str, step: str) -> Callable[[Resource], list[Any]]:
         late = {step: {"daysAfterModificationGreaterThan": storage.OLD_DAYS[policy.stage] + 1}}
         return [
             set_path(rule, ["definition", "actions", "baseBlob"], late)
+            if doing in str(rule)
+            else rule
+            for rule in look_up(policy.inputs, _RULES_OF_LIFECYCLE)
+        ]
+
+    return rules
+
+
+def _of_one_container(doing: str) -> Callable[[Resource], list[Any]]:
+    """A lifecycle in which the rules whose text has a word look into one container only."""
+
+    def rules(policy: Resource) -> list[Any]:
+        return [
+            set_path(rule, _PREFIXES, look_up(rule, ".".join(_PREFIXES))[:1])
             if doing in str(rule)
             else rule
             for rule in look_up(policy.inputs, _RULES_OF_LIFECYCLE)
@@ -179,6 +194,20 @@ def _many_small_clusters(whole: Stack) -> Iterator[Mutant]:
     resources = (*whole.resources, *more)
     stack = Stack(name=whole.name, resources=resources, outputs=whole.outputs)
     yield Mutant("many small clusters", stack, None)
+
+
+def _one_node_too_many(whole: Stack) -> Iterator[Mutant]:
+    """One cluster takes all nodes that the others leave of the stage's, and one more."""
+    first, *others = whole.of(machine_learning.COMPUTE)
+    taken = sum(look_up(each.inputs, f"{_SCALE}.maxNodeCount") for each in others)
+    too_many = machine_learning.NODES_TOGETHER[whole.stage] - taken + 1
+    one = edit(
+        machine_learning.COMPUTE,
+        f"{_SCALE}.maxNodeCount",
+        too_many,
+        where=lambda each: each is first,
+    )
+    yield from one(whole)
 
 
 WRITTEN: Mapping[str, tuple[Make, ...]] = {
@@ -260,6 +289,7 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
     ),
     "cluster-nodes-together": (
         _many_small_clusters,
+        _one_node_too_many,
         edit(machine_learning.COMPUTE, f"{_SCALE}.maxNodeCount", 33),
     ),
     "workspace-identity": (
@@ -409,6 +439,12 @@ WRITTEN: Mapping[str, tuple[Make, ...]] = {
             storage.LIFECYCLE,
             _RULES_OF_LIFECYCLE,
             _without_rules("tmp/"),
+            where=_is_of_containers,
+        ),
+        edit(
+            storage.LIFECYCLE,
+            _RULES_OF_LIFECYCLE,
+            _of_one_container("tmp/"),
             where=_is_of_containers,
         ),
         edit(
