@@ -22,6 +22,7 @@ from trainer.data.synthesize.coco import make_coco
 
 REPO = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "programs" / "maskrcnn_checks.py"
+HALF = Path(__file__).parent / "programs" / "maskrcnn_half.py"
 MODULE = "trainer.pytorch.maskrcnn"
 # What the program loads at its first step.
 EARLY = (
@@ -322,3 +323,23 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
     # The pictures of the step are named by COCO's ids.
     assert "samples of rank 0: " in found[1]
     assert "(hint: a smaller --lr than 1e+30, or more --warmup-steps)" in found[1]
+
+
+class TestHalfPrecision:
+    """At COCO's full size, where bf16 rounds to several pixels."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def found(cls, python, tmp_path_factory) -> dict[str, Any]:
+        return json.loads(run(python, tmp_path_factory.mktemp("half"), str(HALF)))
+
+    def test_layers_compute_in_bf16_and_boxes_and_targets_in_fp32(self, found):
+        trained = found["trained"]
+        assert trained["convolutions"] == ["torch.bfloat16"]
+        assert set(trained["boxes"]) == {"torch.float32"}
+        assert trained["boxes"]["torch.float32"] > 20
+        assert trained["losses"] == ["torch.float32"]
+        assert trained["is_finite"]
+
+    def test_of_objects_found_twice_as_many_are_left_as_in_fp32(self, found):
+        assert found["kept"] == {"fp32": 60, "bf16": 60}

@@ -381,15 +381,14 @@ def judge(
     if not job.options.evaluate:
         progress.on_epoch(position, {}, split="val")
         return {}
-    with autocast(job.options.precision, job.device):
-        figures = evaluate(
-            job.network,
-            job.validation,
-            job.ranks,
-            job.device,
-            check=lambda: guard.check(position),
-            say=progress.say,
-        )
+    figures = evaluate(
+        job.network,
+        job.validation,
+        job.ranks,
+        job.device,
+        check=lambda: guard.check(position),
+        say=progress.say,
+    )
     guard.settle()
     shown = {name: figures[name] for name in ("box_ap", "mask_ap") if name in figures}
     progress.on_epoch(position, shown, split="val")

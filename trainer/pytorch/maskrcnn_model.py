@@ -127,7 +127,7 @@ def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int
         norm_layer=FrozenBatchNorm2d if is_pretrained else nn.BatchNorm2d,
         trainable_layers=3 if is_pretrained else 5,
     )
-    return MaskRCNN(
+    network = MaskRCNN(
         backbone,
         num_classes=len(design.classes) + 1,
         min_size=design.image_size,
@@ -135,6 +135,24 @@ def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int
         box_batch_size_per_image=regions_per_image,
         rpn_post_nms_top_n_test=round(USUAL_PROPOSALS * regions_per_image / USUAL_REGIONS),
     )
+    keep_boxes_whole(network)
+    return network
+
+
+def keep_boxes_whole(network: MaskRCNN) -> None:
+    """Let the network's layers give fp32, whatever precision they compute in.
+
+    Anchors take the type of the features, and boxes and targets that of the anchors: bf16 would
+    round a box at 1,000 pixels to multiples of 4.
+    """
+    heads = network.roi_heads
+    for layers in (
+        network.backbone,
+        network.rpn.head,
+        heads.box_predictor,
+        heads.mask_predictor,
+    ):
+        layers.register_forward_hook(lambda _layers, _inputs, made: _in_fp32(made))
 
 
 def read_weights(path: Path) -> Weights:
@@ -213,6 +231,15 @@ def _read_checkpoint(path: Path) -> Weights:
         pass
     message = f"`{path}` holds no checkpoint of Mask R-CNN"
     raise TrainingError(message, hint="the folder that holds step-..., or a file of weights")
+
+
+def _in_fp32(made: Any) -> Any:
+    """Give tensors, and lists, tuples and dictionaries of tensors, as fp32."""
+    if isinstance(made, Mapping):
+        return {name: _in_fp32(each) for name, each in made.items()}
+    if isinstance(made, (list, tuple)):
+        return type(made)(_in_fp32(each) for each in made)
+    return made.float()
 
 
 def _without_epsilon(tensors: Mapping[str, Tensor]) -> Tensors:

@@ -1,0 +1,116 @@
+"""Looks at the boxes of a Mask R-CNN at COCO's full size, with bf16 in its layers -> JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainer.pytorch.maskrcnn_model import Design, build_network
+from trainer.pytorch.precision import autocast
+
+CPU = torch.device("cpu")
+WIDTH, HEIGHT = 1333, 800
+NUM_OBJECTS, NUM_CLASSES = 60, 60
+APART_PX = 3.0
+
+
+class Boxes(TorchDispatchMode):
+    """Counts what operations make, N x 4, by its type: boxes, anchors, and what boxes regress to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, int] = {}
+        self.convolutions: set[str] = set()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor) and made.ndim == 2 and made.shape[1] == 4 and len(made):
+            name = str(made.dtype)
+            if made.is_floating_point():
+                self.found[name] = self.found.get(name, 0) + 1
+        if func is torch.ops.aten.convolution.default:
+            self.convolutions.add(str(made.dtype))
+        return made
+
+
+def objects() -> Tensor:
+    """NUM_OBJECTS boxes, none over another, of 20 to 53 pixels."""
+    places = [(x * 128 + 7.3, y * 128 + 5.7) for y in range(6) for x in range(10)]
+    return torch.tensor(
+        [[x, y, x + 20 + 33 * n / 60, y + 53 - 33 * n / 60] for n, (x, y) in enumerate(places)]
+    )
+
+
+def target(boxes: Tensor) -> dict[str, Tensor]:
+    masks = torch.zeros(len(boxes), HEIGHT, WIDTH, dtype=torch.uint8)
+    for mask, (left, top, right, bottom) in zip(masks, boxes.long().tolist(), strict=True):
+        mask[top:bottom, left:right] = 1
+    return {"boxes": boxes, "labels": torch.arange(1, NUM_CLASSES + 1), "masks": masks}
+
+
+def trained_boxes(network: nn.Module) -> dict[str, Any]:
+    """The types of the boxes of one step of training."""
+    network.train()
+    with Boxes() as seen, autocast("bf16", CPU):
+        losses = network([torch.rand(3, HEIGHT, WIDTH)], [target(objects())])
+    return {
+        "boxes": seen.found,
+        "convolutions": sorted(seen.convolutions),
+        "losses": sorted({str(each.dtype) for each in losses.values()}),
+        "is_finite": all(bool(each.isfinite()) for each in losses.values()),
+    }
+
+
+class Sure(nn.Module):
+    """A predictor that is sure of one class for each proposal, and moves no box; in bf16."""
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        scores = torch.full((len(features), NUM_CLASSES + 1), -20.0)
+        scores[torch.arange(len(features)), torch.arange(len(features)) % NUM_CLASSES + 1] = 20.0
+        moves = torch.zeros(len(features), (NUM_CLASSES + 1) * 4)
+        return scores.bfloat16(), moves.bfloat16()
+
+
+def kept(name: str) -> int:
+    """How many of NUM_OBJECTS, each proposed twice and APART_PX apart, are left in a precision."""
+    network = built()
+    hooks = network.roi_heads.box_predictor._forward_hooks
+    sure = Sure()
+    sure._forward_hooks.update(hooks)
+    heads = network.roi_heads.eval()
+    heads.box_predictor = sure
+    heads.detections_per_img = 2 * NUM_OBJECTS
+    heads.mask_roi_pool = None
+    heads.mask_head = heads.mask_predictor = None
+    boxes = objects()
+    proposals = torch.cat([boxes, boxes + APART_PX])
+    with torch.no_grad(), autocast(name, CPU):
+        features = network.backbone(torch.rand(1, 3, HEIGHT, WIDTH))
+        found, _ = heads(features, [proposals], [(HEIGHT, WIDTH)])
+    assert found[0]["boxes"].dtype == torch.float32
+    return len(found[0]["boxes"])
+
+
+def built() -> Any:
+    torch.manual_seed(1)
+    classes = tuple(f"class-{number}" for number in range(NUM_CLASSES))
+    design = Design(backbone="resnet18", image_size=HEIGHT, classes=classes)
+    return build_network(design, is_pretrained=True, regions_per_image=64)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    found = {
+        "trained": trained_boxes(built()),
+        "kept": {name: kept(name) for name in ("fp32", "bf16")},
+    }
+    print(json.dumps(found))
