@@ -24,6 +24,7 @@ from jobs.host import console
 VERBS = {
     "run": "Run a job and follow its ranks' logs.",
     "plan": "Show what `launch run` would start.",
+    "bench": "Measure a job at several sizes, and report how it scales.",
     "predict": "Predict training rates on more GPUs from measured ones.",
     "init": "Write the job file of a script.",
     "import": "Write job files from those of Batch AI and other tools.",

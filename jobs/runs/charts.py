@@ -1,4 +1,4 @@
-"""Draws the curves of runs as one picture, PNG or SVG; the only module that loads matplotlib."""
+"""Draws the curves of runs as one picture, PNG or SVG."""
 
 # matplotlib's own types leave the kind of most keyword arguments open.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +49,11 @@ def draw_report(reports: Sequence[RunReport], path: Path) -> None:
     it cannot be written.
     """
     check_format(path)
+    write_picture(lambda: _figure([each for each in reports if each.curves]), path)
+
+
+def write_picture(draw: Callable[[], Figure], path: Path) -> None:
+    """Write a figure, whole or not at all; raises EnvironmentFailure where it cannot be written."""
     # matplotlib would keep its font cache in a folder that is not ours.
     os.environ.setdefault("MPLCONFIGDIR", str(cache_root(os.environ) / "matplotlib"))
     from matplotlib import rc_context, rcParams, rcParamsDefault
@@ -57,8 +62,7 @@ def draw_report(reports: Sequence[RunReport], path: Path) -> None:
     with rc_context():
         # A person's own matplotlibrc must not change how a report looks.
         rcParams.update(rcParamsDefault)
-        figure = _figure([report for report in reports if report.curves])
-        figure.savefig(picture, format=path.suffix[1:].lower())
+        draw().savefig(picture, format=path.suffix[1:].lower())
     try:
         write_file(path, picture.getvalue())
     except OSError as error:

@@ -76,6 +76,7 @@ EVERY_COMMAND = [
     *(
         "run",
         "plan",
+        "bench",
         "predict",
         "init",
         "import",

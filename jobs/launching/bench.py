@@ -1,0 +1,380 @@
+"""Measure a job at several sizes, one run each, and write the scaling report into a folder.
+
+`points.json` there holds what was measured and which run is on, so that a bench that was killed goes
+on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobs.contracts.errors import LaunchError, Refused
+from jobs.contracts.spec import Plan, RunHandle, RunState
+from jobs.engines.base import Attended, Engine
+from jobs.host import console
+from jobs.host.console import count_text, duration_text
+from jobs.host.disturbance import disturbance, read_cpu_times
+from jobs.host.files import write_file
+from jobs.host.untrusted import parse_json, read_small
+from jobs.launching.follow import wait_until_over, wait_until_started
+from jobs.launching.foresee import CLOUD_START_S, LOCAL_START_S, foresee
+from jobs.launching.known_runs import past_runs, remember
+from jobs.launching.status_line import status_line
+from jobs.runs.metrics import read_curves
+from jobs.runs.outcome import explanation, headline
+from jobs.runs.past import job_key
+from jobs.runs.progress import read_history
+from jobs.runs.scaling import (
+    PARTS,
+    Point,
+    Row,
+    Size,
+    csv_text,
+    markdown,
+    report_table,
+    rows_of,
+    share_cells,
+)
+from jobs.runs.steady import LEAST_WINDOWS, Steady, steady
+from jobs.stacks.cost import money_text
+
+STATE, CSV, PAGE, PICTURE = "points.json", "scaling.csv", "scaling.md", "scaling.svg"
+_MOST_STATE_BYTES = 1 << 20
+LOOK_EVERY_S, LOOK_ON_AZURE_S = 1.0, 10.0
+# A program that says nothing for so long may never do it.
+SILENCE_S = 60.0
+_TELL_PROGRESS = "what a program tells: docs/run-directory.md#progress"
+# Thought of the part of a run that is measured with, when its price is told before.
+WARM_UP_S = 60.0
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """What a bench has done so far; `key` names its job, as runs before of a job are named."""
+
+    key: str
+    points: tuple[Point, ...] = ()
+
+
+class Scaled(Struct, frozen=True, kw_only=True):
+    """A scaling report as `launch bench --json` prints it."""
+
+    folder: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """How a bench is to be made: where it writes, how long a steady rate is measured, unasked or not."""
+
+    folder: Path
+    measure_s: float
+    yes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A size, and the job planned for it."""
+
+    size: Size
+    plan: Plan
+
+
+class Bench:
+    """A bench of planned sizes, smallest first, in a folder."""
+
+    def __init__(
+        self, planned: Sequence[Planned], secrets: Mapping[str, str], engine: Engine, wish: Wish
+    ) -> None:
+        self._planned = planned
+        self._secrets = secrets
+        self._engine = engine
+        self._wish = wish
+        self._key = _key(planned)
+        self._points = self._read_state()
+
+    def run(self) -> Scaled:
+        """Ask once, measure what is not measured, write the report; gives it."""
+        left = [each for each in self._planned if not self._is_measured(each.size)]
+        if left:
+            self._say_before(left)
+        for each in left:
+            self._measure(each)
+            self._write_report()
+        if not any(point.rate for point in self._points.values()):
+            why = next(iter(self._points.values())).why or "no run told its progress"
+            message = f"no size was measured: {why}"
+            raise LaunchError(message, hint=_TELL_PROGRESS)
+        self._write_report()
+        return Scaled(folder=str(self._wish.folder), rows=self._rows())
+
+    def _rows(self) -> list[Row]:
+        found = [self._points.get(each.size, Point(size=each.size)) for each in self._planned]
+        return rows_of(found)
+
+    def _is_measured(self, size: Size) -> bool:
+        point = self._points.get(size)
+        return point is not None and point.rate is not None
+
+    def _say_before(self, left: Sequence[Planned]) -> None:
+        """Show what will be run and its price, and ask where it costs money."""
+        clusters = self._engine.environment.clusters
+        start_s = LOCAL_START_S if self._engine.environment.workspace.is_folder else CLOUD_START_S
+        seconds = start_s.middle + WARM_UP_S + self._wish.measure_s
+        sizes = ", ".join(str(each.size) for each in left)
+        done = len(self._planned) - len(left)
+        already = f"; {count_text(done, 'size')} measured before" if done else ""
+        console.say(f"bench     {left[0].plan.spec.name} at {sizes} (nodes x processes){already}")
+        console.say(
+            f"time      about {duration_text(seconds * len(left))}, one run after the other"
+        )
+        prices = [clusters[each.plan.spec.cluster].price_per_node_hour for each in left]
+        spent = [
+            each.plan.spec.nodes * price * seconds / 3600
+            for each, price in zip(left, prices, strict=True)
+            if price
+        ]
+        if not spent and None not in prices:
+            return
+        currency = clusters[left[0].plan.spec.cluster].currency
+        text = f"about {money_text(sum(spent), currency)} for all {count_text(len(left), 'run')}"
+        if None in prices:
+            text += "; the price of some nodes is not known"
+        console.say(f"price     {text}")
+        if not self._wish.yes and not console.confirm(f"This spends money: {text}. Start them?"):
+            message = "not started"
+            raise Refused(message, hint="--nodes with fewer sizes costs less")
+
+    def _measure(self, each: Planned) -> None:
+        """Measure one size by a run; what fails is noted and the others go on."""
+        engine = self._engine
+        point = self._points.get(each.size) or Point(size=each.size)
+        before = read_cpu_times()
+        try:
+            handle = self._handle_of(point)
+            if handle is None:
+                point = self._foreseen(each)
+                if isinstance(engine, Attended):
+                    engine.check_quota(each.plan)
+                handle = engine.submit(each.plan, self._secrets)
+                point = replace(point, run=handle.id)
+                self._keep(point)
+            console.say(f"{each.size}: {handle.id}")
+            self._watch(handle)
+        except KeyboardInterrupt:
+            self._keep(replace(point, run=None))
+            raise
+        except LaunchError as error:
+            self._keep(replace(point, why=error.message))
+            console.warn(f"{each.size}: {error.message}")
+            return
+        measured = self._measured(point, handle)
+        if engine.environment.workspace.is_folder:
+            ranks = each.plan.spec.nodes * each.plan.spec.processes_per_node
+            why = disturbance(before, read_cpu_times(), num_ranks=ranks)
+            measured = replace(measured, disturbed=why)
+        self._keep(measured)
+        remember(engine, handle)
+        if measured.why:
+            console.warn(f"{each.size}: {measured.why}")
+
+    def _handle_of(self, point: Point) -> RunHandle | None:
+        """Find the run that a bench before has begun for a size; None where it has to begin anew."""
+        if point.run is None or point.why is not None:
+            return None
+        try:
+            return self._engine.store.find(point.run)
+        except LaunchError:
+            return None
+
+    def _foreseen(self, each: Planned) -> Point:
+        """Foresee the rate of a size by the runs before, those of this bench included."""
+        spec = each.plan.spec
+        cluster = self._engine.environment.clusters[spec.cluster]
+        price = cluster.price_per_node_hour
+        point = Point(
+            size=each.size,
+            price_per_hour=price * spec.nodes if price else None,
+            currency=cluster.currency,
+        )
+        found = foresee(spec, self._engine.environment, past_runs(self._engine))
+        if found.forecast is None:
+            return point
+        rate = found.forecast.rate
+        return replace(
+            point, predicted=rate.middle, predicted_low=rate.low, predicted_high=rate.high
+        )
+
+    def _watch(self, handle: RunHandle) -> None:
+        """Wait until the run is over, or was measured for long enough: then it is ended."""
+        engine, store = self._engine, self._engine.store
+        try:
+            status = wait_until_started(engine, handle)
+            every_s = LOOK_ON_AZURE_S if isinstance(engine, Attended) else LOOK_EVERY_S
+            silent_until_s: float | None = time.monotonic() + SILENCE_S
+            with status_line(engine, handle, status):
+                while not store.status(handle).state.is_terminal():
+                    # It also brings the history from a node.
+                    if store.progress(handle) is not None:
+                        silent_until_s = None
+                    elif silent_until_s is not None and time.monotonic() > silent_until_s:
+                        silent_until_s = None
+                        console.warn(f"{handle.id} has told no progress yet ({_TELL_PROGRESS})")
+                    found = steady(read_history(Path(handle.run_dir)))
+                    if found is not None and found.seconds >= self._wish.measure_s:
+                        engine.cancel(handle)
+                        break
+                    time.sleep(every_s)
+            wait_until_over(engine, handle)
+        except KeyboardInterrupt:
+            console.say(f"\nending {handle.id}; the same command goes on with this size")
+            engine.cancel(handle)
+            raise
+
+    def _measured(self, point: Point, handle: RunHandle) -> Point:
+        """Read what a run that is over tells of its rate."""
+        store = self._engine.store
+        store.bring(handle)
+        run_dir = Path(handle.run_dir)
+        status = store.status(handle)
+        if status.state not in (RunState.COMPLETED, RunState.CANCELLED):
+            error = store.error(handle)
+            text = explanation(error) if error else ""
+            why = f"{headline(status, error)}{': ' + text.splitlines()[0] if text else ''}"
+            return replace(point, why=why)
+        found = steady(read_history(run_dir))
+        progress = store.progress(handle)
+        if found is None or progress is None:
+            why = (
+                f"`{handle.id}` was too short to measure: fewer than {LEAST_WINDOWS} windows of its progress"
+                if progress is not None
+                else f"`{handle.id}` tells no progress"
+            )
+            return replace(point, why=why)
+        per_unit = 1.0
+        unit: str = progress.unit
+        if progress.samples_done and progress.done:
+            per_unit, unit = progress.samples_done / progress.done, "sample"
+        elif point.size.scaling == "weak":
+            # Each rank does as much as it would alone.
+            per_unit, unit = float(point.size.ranks), f"rank-{progress.unit}"
+        step_s = 1 / found.rate if progress.unit == "step" else None
+        waits = _told_waits(run_dir)
+        return replace(
+            point,
+            **_rates(found, per_unit),
+            unit=unit,
+            step_s=step_s,
+            data_wait_s=waits.get("data_wait_s"),
+            host_s=waits.get("host_s"),
+        )
+
+    def _keep(self, point: Point) -> None:
+        self._points[point.size] = point
+        kept = Kept(key=self._key, points=tuple(self._points.values()))
+        content = msgspec.json.format(msgspec.json.encode(kept))
+        _write(self._wish.folder / STATE, content)
+
+    def _read_state(self) -> dict[Size, Point]:
+        """Read what was measured before; raises LaunchError for a folder of another job."""
+        path = self._wish.folder / STATE
+        try:
+            kept = parse_json(read_small(path, _MOST_STATE_BYTES), Kept)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            message = f"`{path}` cannot be read: {error}"
+            raise LaunchError(message, hint="--into another folder, or remove it") from None
+        if kept.key != self._key:
+            message = f"`{self._wish.folder}` holds the bench of another job, or of other arguments"
+            raise LaunchError(message, hint="--into another folder")
+        return {each.size: each for each in kept.points}
+
+    def _write_report(self) -> None:
+        rows = self._rows()
+        if not any(row.point.rate for row in rows):
+            return
+        from jobs.runs.scaling_picture import draw_scaling
+
+        spec = self._planned[0].plan.spec
+        folder = self._wish.folder
+        cluster = self._engine.environment.clusters[spec.cluster]
+        title = f"Scaling of {spec.name} on {cluster.size or spec.cluster}"
+        _write(folder / CSV, csv_text(rows).encode())
+        _write(folder / PAGE, markdown(title, self._about(), rows, PICTURE).encode())
+        draw_scaling(title, rows, folder / PICTURE)
+
+    def _about(self) -> list[str]:
+        spec = self._planned[0].plan.spec
+        cluster = self._engine.environment.clusters[spec.cluster]
+        gpus = f", {count_text(cluster.gpus_per_node, 'GPU')}" if cluster.gpus_per_node else ""
+        return [
+            f"`{' '.join(spec.command)}`",
+            f"nodes: {cluster.size or 'this machine'}, {count_text(cluster.cpus_per_node, 'core')}{gpus}",
+            f"measured {time.strftime('%Y-%m-%d', time.gmtime())}: median of windows without warm-up and "
+            "pauses, 95 % interval; predicted before each run from the runs before it",
+        ]
+
+
+def say_scaled(found: Scaled) -> None:
+    """Print a report."""
+    currency = next((row.point.currency for row in found.rows if row.point.currency), None)
+    console.out(report_table(found.rows, currency))
+    if any(row.shares for row in found.rows):
+        cells = [[str(row.point.size), *share_cells(row)] for row in found.rows if row.shares]
+        console.out(
+            "\n" + console.table(["STEP", *(part.upper() for part in PARTS), "TOGETHER"], cells)
+        )
+    console.say(f"\nreport: {Path(found.folder, PAGE)}, {CSV}, {PICTURE}")
+
+
+def sizes_of(nodes: Sequence[int], processes: Sequence[int], *, is_strong: bool) -> list[Size]:
+    """List the sizes to measure, fewest ranks first; strong ones beside all but the smallest."""
+    weak = sorted(
+        (Size(nodes=n, processes_per_node=p) for n in set(nodes) for p in set(processes)),
+        key=lambda each: (each.ranks, each.nodes),
+    )
+    strong = [replace(each, scaling="strong") for each in weak[1:]] if is_strong else []
+    return [*weak, *strong]
+
+
+def _key(planned: Sequence[Planned]) -> str:
+    """Name the job of a bench by its smallest size, whose command is not divided."""
+    return job_key(planned[0].plan.spec)
+
+
+def _rates(found: Steady, per_unit: float) -> dict[str, float | int]:
+    return {
+        "rate": found.rate * per_unit,
+        "low": found.low * per_unit,
+        "high": found.high * per_unit,
+        "variation": found.variation,
+        "num_windows": found.num_windows,
+        "warm_up_s": found.warm_up_s,
+    }
+
+
+def _told_waits(run_dir: Path) -> dict[str, float]:
+    """Read the parts of a step that a program measured itself: means of the newest half."""
+    found: dict[str, float] = {}
+    for curve in read_curves(run_dir / "metrics.jsonl"):
+        if curve.name in ("data_wait_s", "host_s") and curve.split in ("", "train"):
+            values = [each for each in curve.values[len(curve.values) // 2 :] if isfinite(each)]
+            found[curve.name] = max(sum(values) / len(values), 0.0) if values else 0.0
+    return found
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
+    except OSError as error:
+        message = f"`{path}` cannot be written: {error.strerror or error}"
+        raise LaunchError(message, hint="--into a folder that can be written") from None

@@ -1,0 +1,198 @@
+"""`launch bench`: sizes, what is measured again and what is not, the report, and its mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from jobs.contracts.spec import Plan, RunHandle, RunState, RunStatus
+from jobs.engines import ENGINES
+from jobs.runs.store import RunStore
+from tests.fakes.launching import FakeEngine, Launching
+
+JOB = """\
+name: mine
+image: pytorch
+launcher: torch
+script: train.py
+args: {batch: 64}
+processes_per_node: 1
+"""
+BEGAN_S = 1_000_000_000.0
+
+
+class Telling(FakeEngine):
+    """Its runs tell steps of 64 samples a rank; the more ranks there are, the longer a step is."""
+
+    silent_at: ClassVar[set[int]] = set()
+
+    def submit(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
+        handle = super().submit(plan, secrets)
+        ranks, run_dir = plan.spec.world_size, Path(handle.run_dir)
+        if ranks in self.silent_at:
+            return handle
+        batch = int(plan.spec.command[plan.spec.command.index("--batch") + 1])
+        steps_per_s = 64 / batch * (10 - ranks)
+        told = [(BEGAN_S, None), *((BEGAN_S + 2 * at, 2 * at * steps_per_s) for at in range(1, 9))]
+        lines = [json.dumps({"time_s": when, "done": done}) for when, done in told]
+        (run_dir / "progress-history.jsonl").write_text("\n".join(lines) + "\n")
+        done = {"done": told[-1][1], "total": 1e6, "samples_per_unit": batch * ranks}
+        (run_dir / "progress.json").write_text(json.dumps(done))
+        return handle
+
+
+@pytest.fixture
+def bench(launching: Launching, monkeypatch: pytest.MonkeyPatch) -> Launching:
+    monkeypatch.setitem(ENGINES, "local", f"{__name__}:Telling")
+    monkeypatch.chdir(launching.folder)
+    monkeypatch.setattr(Telling, "silent_at", set())
+    (launching.folder / "train.py").write_text("import torch\n")
+    launching.write_job(JOB)
+    return launching
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "bench-mine" / "scaling.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def sizes_submitted() -> list[tuple[int, int]]:
+    return [(plan.spec.nodes, plan.spec.processes_per_node) for plan, _ in Telling.submitted]
+
+
+def test_each_size_is_one_run_and_the_report_has_its_rate_beside_the_ideal(bench):
+    typed = bench.type("bench", "job.yaml", "--nodes", "2,1", "--processes-per-node", "1,2")
+    assert typed.code == 0, typed.err
+    assert sizes_submitted() == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    found = rows(bench.folder)
+    # 9, 8, 8 and 6 steps/s of 64 samples a rank.
+    assert [each["rate"] for each in found] == ["576", "1024", "1024", "1536"]
+    assert [each["ideal"] for each in found] == ["576", "1152", "1152", "2304"]
+    assert [each["efficiency"] for each in found] == ["1", "0.888889", "0.888889", "0.666667"]
+    assert [each["step_s"] for each in found] == ["0.111111", "0.125", "0.125", "0.166667"]
+    assert [each["exchange_share"] for each in found] == ["0", "0.111111", "0.111111", "0.333333"]
+    assert found[0]["predicted"] == ""
+    assert all(each["predicted"] for each in found[1:])
+    folder = bench.folder / "bench-mine"
+    assert (folder / "scaling.svg").read_bytes().startswith(b"<?xml")
+    assert "| 2x2 | 4 | 1,536 | 1,536 | 1,536 |" in (folder / "scaling.md").read_text()
+    assert typed.out.splitlines()[1].split()[:3] == ["1x1", "1", "576"]
+
+
+def test_strong_scaling_divides_the_batch_of_a_rank(bench):
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2", "--strong", "batch", "--json")
+    assert typed.code == 0, typed.err
+    commands = [plan.spec.command[-2:] for plan, _ in Telling.submitted]
+    assert commands == [("--batch", "64"), ("--batch", "64"), ("--batch", "32")]
+    told = [
+        (each["point"]["size"]["scaling"], each["point"]["rate"]) for each in typed.json()["rows"]
+    ]
+    assert told == [("weak", 576.0), ("weak", 1024.0), ("strong", 1024.0)]
+
+
+def test_what_was_measured_before_is_not_run_again(bench):
+    assert bench.type("bench", "job.yaml", "--nodes", "1,2").code == 0
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2", "--processes-per-node", "1,2")
+    assert typed.code == 0, typed.err
+    assert "2 sizes measured before" in typed.err
+    assert sizes_submitted() == [(1, 1), (2, 1), (1, 2), (2, 2)]
+
+
+def test_a_bench_that_was_killed_goes_on_with_the_run_that_it_had_begun(bench):
+    assert bench.type("bench", "job.yaml", "--nodes", "1").code == 0
+    state = bench.folder / "bench-mine" / "points.json"
+    kept = json.loads(state.read_bytes())
+    kept["points"][0] |= {"rate": None}
+    state.write_text(json.dumps(kept))
+    assert bench.type("bench", "job.yaml", "--nodes", "1").code == 0
+    assert len(Telling.submitted) == 1
+    assert rows(bench.folder)[0]["rate"] == "576"
+
+
+def test_a_size_that_fails_is_told_and_tried_again_by_the_next_bench(bench):
+    Telling.silent_at = {2}
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2")
+    assert typed.code == 100
+    assert "warning: 2x1: `" in typed.err
+    assert "` tells no progress" in typed.err
+    assert rows(bench.folder)[1]["note"].endswith("` tells no progress")
+    Telling.silent_at = set()
+    assert bench.type("bench", "job.yaml", "--nodes", "1,2").code == 0
+    assert sizes_submitted() == [(1, 1), (2, 1), (2, 1)]
+
+
+def test_a_job_that_fails_everywhere_ends_with_its_cause_and_no_report(bench):
+    bench.write_job(JOB + "env: {ENDS_AS: failed}\n")
+    typed = bench.type("bench", "job.yaml", "--nodes", "1")
+    assert typed.code == 2
+    assert "error: no size was measured:" in typed.err
+    assert "no luck" in typed.err
+    assert not (bench.folder / "bench-mine" / "scaling.csv").exists()
+
+
+def test_a_run_is_ended_once_its_rate_was_measured_for_long_enough(bench, monkeypatch):
+    whole = RunStore.status
+
+    def status(store: RunStore, handle: RunHandle) -> RunStatus:
+        """Of a run that goes on until it is cancelled."""
+        is_over = handle.id in Telling.cancelled
+        state = RunState.CANCELLED if is_over else RunState.RUNNING
+        return msgspec.structs.replace(whole(store, handle), state=state)
+
+    monkeypatch.setattr(RunStore, "status", status)
+    typed = bench.type("bench", "job.yaml", "--nodes", "1", "--measure", "14s")
+    assert typed.code == 0, typed.err
+    assert len(Telling.cancelled) == 1
+    assert rows(bench.folder)[0]["windows"] == "7"
+
+
+def test_money_is_asked_for_once_for_all_sizes(bench):
+    cluster = bench.environment.clusters["cpu"]
+    priced = msgspec.structs.replace(cluster, price_per_node_hour=3.6, currency="USD")
+    bench.write_environment(msgspec.structs.replace(bench.environment, clusters={"cpu": priced}))
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2")
+    assert (typed.code, Telling.submitted) == (2, [])
+    # 1 + 2 nodes, each for a start of 8 s, a warm-up of 60 s and 60 s that are measured.
+    assert "price     about 0.384 USD for all 2 runs" in typed.err
+    assert "add --yes to answer" in typed.err
+    assert bench.type("bench", "job.yaml", "--nodes", "1,2", "--yes").code == 0
+    assert rows(bench.folder)[0]["cost_per_million"] == "1.73611"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--nodes", "1,x"], "--nodes `1,x` has to be numbers with commas between, each 1 or more"),
+        (["--nodes", "0"], "--nodes `0` has to be numbers"),
+        (["--nodes", "1", "--processes-per-node", "-1"], "--processes-per-node `-1` has to be"),
+        (["--nodes", "1,2", "--strong", "lr"], "the job's command gives no number for --lr"),
+        (
+            ["--nodes", "1,2", "--strong", "batch", "--set", "args.batch=63"],
+            "a batch of 63 cannot be",
+        ),
+        (["--nodes", "3"], "`mine` asks for 3 nodes"),
+    ],
+)
+def test_mistakes_are_said_and_start_nothing(bench, words, message):
+    typed = bench.type("bench", "job.yaml", *words)
+    assert typed.code in (2, 3)
+    assert f"error: {message}" in typed.err or message in typed.err
+    assert Telling.submitted == []
+
+
+def test_a_folder_of_another_job_or_a_damaged_one_is_left_as_it_is(bench):
+    assert bench.type("bench", "job.yaml", "--nodes", "1").code == 0
+    typed = bench.type("bench", "job.yaml", "--nodes", "1", "--set", "args.batch=32")
+    assert typed.code == 2
+    assert "`bench-mine` holds the bench of another job, or of other arguments" in typed.err
+    (bench.folder / "bench-mine" / "points.json").write_text('{"key": 1}')
+    typed = bench.type("bench", "job.yaml", "--nodes", "1")
+    assert typed.code == 2
+    assert "`bench-mine/points.json` cannot be read" in typed.err
+    assert len(Telling.submitted) == 1
