@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
 
 from trainer.common.errors import TrainingError
+from trainer.common.options import MAY_CHANGE
 from trainer.data.pictures.splits import Pictures, open_splits
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
+from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks
 
 SYNTHETIC, RANDOM = "synthetic", "random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureOptions(TorchOptions):
+    """Options of programs that tell pictures apart; their defaults are each program's own."""
+
+    batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 32
+    image_size: Annotated[int, "side of the network's input, in pixels"] = 224
+    label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.0
+    workers: Annotated[
+        int | None, "decoding threads per rank (default: its share of cores)", MAY_CHANGE
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from trainer.common.errors import TrainingError
 from trainer.common.metrics import Metrics
+from trainer.common.options import MAY_CHANGE
 from trainer.common.position import Position
 from trainer.common.progress import Progress
 from trainer.common.resnet_options import ResnetOptions
@@ -39,8 +40,8 @@ NUM_TOP = 5
 class Options(ResnetOptions):
     """The command line; parse_options makes it."""
 
-    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    xla: Annotated[bool, "let XLA compile the network"] = False
+    strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
+    xla: Annotated[bool, "let XLA compile the network", MAY_CHANGE] = False
 
 
 @dataclass(frozen=True, kw_only=True)
