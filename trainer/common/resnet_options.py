@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from trainer.common.options import MAY_CHANGE, recipe_of
+from trainer.common.options import MAY_CHANGE
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
 
@@ -65,16 +65,4 @@ class ResnetOptions(TrainingOptions):
             peak=self.lr * batch_size / LR_BATCH,
             num_steps=self.epochs * num_batches,
             num_warmup_steps=round(self.warmup_epochs * num_batches),
-        )
-
-    def recipe(
-        self, program: str, *, batch_size: int, num_samples: int, num_classes: int
-    ) -> dict[str, object]:
-        """Give what a checkpoint has to agree in to be resumed."""
-        return recipe_of(
-            self,
-            program=program,
-            batch_size=batch_size,
-            num_classes=num_classes,
-            num_samples=num_samples,
         )

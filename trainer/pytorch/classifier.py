@@ -1,137 +1,170 @@
-"""Trains a classifier of pictures: batches of random crops, cross entropy, top-1 and top-5."""
+"""Trains any classifier of pictures: torchvision's by name, timm's where it is installed, or yours.
+
+    launch shell pytorch -- python -m trainer.pytorch.classifier \\
+        --data synthetic --network mobilenet_v3_small --image-size 64 --epochs 4
+
+`--data` takes a folder (docs/training-resnet50.md), `synthetic` for a small set of JPEGs that is
+made on the spot, or `random` for one batch of noise on the device. `--recipe` sets many options at
+once; those given beside it win. A file of your own calls `main` with a function that builds its
+network (docs/own-model.md).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeVar
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
 
-from torch import Tensor, nn
-from torch.nn import functional
+import torch
+from torch import nn
+from torch.optim import Optimizer
 
-from trainer.common.metrics import MainFigure
-from trainer.common.position import Position
+from trainer.common.options import MAY_CHANGE, parse_options
+from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
-from trainer.common.sharding import rank_batches
-from trainer.data.pictures.crops import Crop, picture_rng, random_crop
-from trainer.pytorch.evaluation import evaluate
-from trainer.pytorch.guard import Guard
-from trainer.pytorch.loader import Batch, Source, normalise
-from trainer.pytorch.loop import Loss, Part, Task
-from trainer.pytorch.picture_data import Data, PictureOptions, require_full_batch
+from trainer.pytorch.loop import run
+from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
+from trainer.pytorch.optimizers import OptimizerName, make_optimizer
+from trainer.pytorch.picture_data import (
+    RANDOM,
+    SYNTHETIC,
+    Data,
+    MadeSet,
+    PictureOptions,
+    make_noise,
+    make_on_each_node,
+    open_loaders,
+)
+from trainer.pytorch.picture_task import PictureTask
+from trainer.pytorch.program import run_program
+from trainer.pytorch.strategy import Ranks
 
-OptionsT = TypeVar("OptionsT", bound=PictureOptions)
+# Makes a network for pictures of so many classes, of so many pixels a side.
+Build = Callable[[int, int], nn.Module]
+RecipeName = Literal["goyal", "a3"]
+# Goyal et al. 2017, arXiv 1706.02677; Wightman et al. 2021, arXiv 2110.00476, table 2, whose rate
+# of 0.008 is for 2,048 pictures a step.
+RECIPES: dict[RecipeName, Sequence[str]] = {
+    "goyal": (
+        *("--optimizer", "sgd", "--lr", "0.1", "--momentum", "0.9", "--weight-decay", "1e-4"),
+        *("--schedule", "step", "--warmup-epochs", "5", "--epochs", "90"),
+    ),
+    "a3": (
+        *("--optimizer", "lamb", "--lr", "0.001", "--weight-decay", "0.02", "--loss", "bce"),
+        *("--schedule", "cosine", "--warmup-epochs", "5", "--epochs", "100"),
+        *("--mixup", "0.1", "--cutmix", "1", "--label-smoothing", "0", "--image-size", "160"),
+    ),
+}
 
 
-class Classifier(Task[OptionsT, Batch]):
-    """Pictures of class folders as batches of crops; a program says which data and which network."""
+@dataclass(frozen=True, kw_only=True)
+class Options(ResnetOptions, PictureOptions):
+    """The command line; parse_options makes it."""
 
-    main_figure = MainFigure(split="val", name="top1", goal="max")
+    network: Annotated[str, "name of a classifier of torchvision, or of timm"] = "resnet50"
+    recipe: Annotated[RecipeName | None, "set the options of a paper's recipe", MAY_CHANGE] = None
+    optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "sgd"
+    compile: Annotated[bool, "let torch.compile make kernels for this network", MAY_CHANGE] = False
 
-    data: Data
 
-    def open(self) -> None:
-        """Open the data; raises TrainingError where it fills no batch of all ranks."""
-        self.data = self.open_data()
-        require_full_batch(
-            self.data.num_train,
-            batch_per_rank=self.options.batch_per_rank,
-            world_size=self.ranks.world.size,
-        )
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    program: str = "trainer.pytorch.classifier",
+    description: str = "",
+    build: Build | None = None,
+    defaults: Sequence[str] = (),
+) -> int:
+    """Run the program; gives its exit code.
+
+    `build` makes the network in place of `--network`; its name in results is `program`, and
+    `defaults` are flags that come before those of the command line.
+    """
+    text = (description or __doc__ or "").splitlines()[0]
+    given = sys.argv[1:] if argv is None else argv
+    name = parse_options(Options, [*defaults, *given], description=text).recipe
+    of_recipe = RECIPES[name] if name else ()
+    options = parse_options(Options, [*defaults, *of_recipe, *given], description=text)
+    return run_program(options, lambda ranks: run(Classifier(options, ranks, program, build)))
+
+
+class Classifier(PictureTask[Options]):
+    """ImageNet, or any pictures in class folders, and any network."""
+
+    def __init__(
+        self, options: Options, ranks: Ranks, program: str, build: Build | None = None
+    ) -> None:
+        """Take the name of the program, and what builds its network in place of `--network`."""
+        super().__init__(options, ranks)
+        self.program = program
+        self._build = build
 
     def open_data(self) -> Data:
-        """Give the pictures; a collective."""
-        raise NotImplementedError
+        """Open the folder, or make what `--data` names; a collective."""
+        options, ranks = self.options, self.ranks
+        made = MadeSet(
+            num_classes=options.num_classes,
+            num_train=options.num_images,
+            size=options.image_size,
+            seed=options.seed,
+        )
+        if options.data == RANDOM:
+            return make_noise(made, self.device, batch=options.batch_per_rank)
+        if options.data == SYNTHETIC:
+            folder = make_on_each_node(made, ranks)
+        else:
+            folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
+        data, _, _ = open_loaders(
+            folder, ranks, self.device, size=options.image_size, workers=options.workers
+        )
+        return data
+
+    def build(self) -> nn.Module:
+        """Make the network, from scratch or from the file of `--weights`."""
+        options, num_classes = self.options, len(self.data.classes)
+        if self._build is not None:
+            network = self._build(num_classes, options.image_size)
+        else:
+            network = build_network(options.network, num_classes, options.image_size)
+        if options.weights is not None:
+            load_pretrained(network, options.weights, say=self.say)
+        return network
+
+    def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
+        """Make the optimizer; batch norms and biases do not decay."""
+        options = self.options
+        return make_optimizer(
+            options.optimizer,
+            parameter_groups(part, weight_decay=options.weight_decay),
+            lr=options.lr,
+            momentum=options.momentum,
+            scaler=scaler,
+        )
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Compile the model where the options say so."""
+        return torch.compile(model) if self.options.compile else model
 
     @property
     def schedule(self) -> Schedule:
         """The learning rate of every step."""
-        raise NotImplementedError
-
-    @property
-    def train_source(self) -> Source:
-        """The batches that the part that trains takes."""
-        return self.data.train
-
-    @property
-    def val_source(self) -> Source:
-        """The same of the validation set."""
-        return self.data.val
-
-    def sees(self, images: Tensor) -> Tensor:
-        """Turn a batch's pictures into what the part that trains takes."""
-        return normalise(images)
-
-    @property
-    def batch_size(self) -> int:
-        """Pictures a step, over all ranks together."""
-        return self.options.batch_per_rank * self.ranks.world.size
-
-    @property
-    def num_batches(self) -> int:
-        """Steps of one epoch; the pictures of a last, smaller batch come in another epoch."""
-        return self.data.num_train // self.batch_size
+        return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
 
     def facts(self) -> dict[str, object]:
-        """Give the sizes of batch and set."""
-        return {
-            "batch_size": self.batch_size,
-            "num_classes": len(self.data.classes),
-            "num_samples": self.data.num_train,
-        }
-
-    def rate(self, position: Position) -> float:
-        """Give the schedule's rate of the step."""
-        return self.schedule.rate(position.step)
-
-    def batches(self, position: Position) -> Iterator[Part[Batch]]:
-        """Yield random crops of this rank's pictures of each full batch that is left."""
-        seed, epoch = self.options.seed, position.epoch + 1
-        mine = rank_batches(
-            self.data.num_train,
-            self.batch_size,
-            self.ranks.world,
-            seed=seed,
-            epoch=epoch,
-            shard_sizes=self.data.shard_sizes,
-            first=position.batch,
-        )
-
-        def crop_of(index: int, width: int, height: int) -> Crop:
-            return random_crop(width, height, picture_rng(seed, epoch, index))
-
-        for batch in self.train_source.batches(mine, crop_of):
-            yield Part(batch=batch, samples=batch.samples, num_samples=self.batch_size)
-
-    def loss(self, model: nn.Module, part: Part[Batch]) -> Loss:
-        """Compute the cross entropy, smoothed where the options say so."""
-        scores = model(self.sees(part.batch.images))
-        mean = functional.cross_entropy(
-            scores, part.batch.labels, label_smoothing=self.options.label_smoothing
-        )
-        return Loss(mean=mean, total=mean.detach() * len(part.samples))
-
-    def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
-        """Give mean loss and top-1 over the validation set, top-5 of more classes."""
-        return evaluate(
-            part,
-            self.val_source,
-            num_images=self.data.num_val,
-            num_classes=len(self.data.classes),
-            batch_size=self.batch_size,
-            sees=self.sees,
-            ranks=self.ranks,
-            device=self.device,
-            precision=self.options.precision,
-            guard=guard,
-            position=position,
-            hint=self.options.hint,
-        )
+        """Give the sizes of batch and set, and which network it is."""
+        return {**super().facts(), "is_own": self._build is not None}
 
     def summary(self) -> dict[str, object]:
-        """Give the sizes of batch, pictures and sets."""
+        """Give sizes, and the rate at which cores decode."""
+        threads = self.data.threads
         return {
-            "batch_size": self.batch_size,
-            "image_size": self.options.image_size,
-            "train_images": self.data.num_train,
-            "val_images": self.data.num_val,
+            **super().summary(),
+            **({} if self._build else {"network": self.options.network}),
+            "decoded_per_core_per_s": threads.decoded_per_core_per_s if threads else None,
         }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -32,7 +32,6 @@ from trainer.common.throughput import Throughput
 from trainer.data.pictures.grid import write_grid
 from trainer.data.pictures.splits import Pictures
 from trainer.data.synthesize.stripes import INSECTS
-from trainer.pytorch.classifier import Classifier
 from trainer.pytorch.features import Features, compute_features
 from trainer.pytorch.finish import waiter
 from trainer.pytorch.loader import Source
@@ -46,6 +45,7 @@ from trainer.pytorch.picture_data import (
     make_on_each_node,
     open_loaders,
 )
+from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.predictions import predict_some
 from trainer.pytorch.program import run_program
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_program(options, lambda ranks: run(Transfer(options, ranks)))
 
 
-class Transfer(Classifier[Options]):
+class Transfer(PictureTask[Options]):
     """A pretrained ResNet on few pictures; its head on features of them, or every weight."""
 
     program = "trainer.pytorch.hymenoptera"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import random
 import sys
@@ -14,7 +15,9 @@ from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from trainer.common.messages import warn
 from trainer.common.metrics import MainFigure, Metrics
@@ -62,8 +65,8 @@ class Task(ABC, Generic[OptionsT, B]):
     augmentation comes from the options' seed, the epoch and the sample, never from the rank.
     """
 
-    program: ClassVar[str]
-    main_figure: ClassVar[MainFigure]
+    program: str
+    main_figure: MainFigure
     # Figures of an evaluation that the line of an epoch shows; all of them where there are none.
     shown: ClassVar[Sequence[str]] = ()
     # Names the random stream that each rank has of its own while it trains.
@@ -110,6 +113,16 @@ class Task(ABC, Generic[OptionsT, B]):
         return model
 
     @property
+    def num_parts(self) -> int:
+        """Parts of a step on each rank, whose gradients add up."""
+        return 1
+
+    @property
+    def average_decay(self) -> float | None:
+        """Share that the weights' moving average keeps in a step; None where there is none."""
+        return None
+
+    @property
     @abstractmethod
     def num_batches(self) -> int:
         """Steps of one epoch; known once the data is open."""
@@ -134,7 +147,7 @@ class Task(ABC, Generic[OptionsT, B]):
 
     @abstractmethod
     def batches(self, position: Position) -> Iterator[Part[B]]:
-        """Yield this rank's part of each global batch that is left of the epoch."""
+        """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`."""
 
     @abstractmethod
     def loss(self, model: nn.Module, part: Part[B]) -> Loss:
@@ -157,40 +170,26 @@ def run(task: Task[OptionsT, B]) -> None:
 
     Raises TrainingError for what the user can correct, and Preempted, on all ranks at one step.
     """
-    options, ranks, device = task.options, task.ranks, task.device
+    options, ranks = task.options, task.ranks
     task.open()
     torch.manual_seed(options.seed)
-    network = task.build().to(device, memory_format=torch.channels_last)
-    part = task.select(network)
-    scaler = make_scaler(options.precision, device)
-    model, optimizer = ranks.strategy.wrap(part, task.optimizer(part, scaler))
-    stream = random.Random(f"{options.seed}/{task.stream}/{ranks.world.rank}")
-    torch.manual_seed(stream.getrandbits(63))
-    trained = Trainable(network=network, optimizer=optimizer, device=device, scaler=scaler)
-    keeper = Keeper(
-        trained,
-        ranks,
-        options=options,
-        recipe=recipe_of(options, program=task.program, **task.facts()),
-        rate=task.rate,
-    )
+    training = Training(task, task.build().to(task.device, memory_format=torch.channels_last))
     began_s = time.perf_counter()
-    training = Training(task, trained, part=part, model=task.wrap(model), keeper=keeper)
     figures = training.run()
     if ranks.world.is_main:
         task.finish()
     split = task.main_figure.split
     write_results(
-        network,
+        training.result,
         ranks,
-        device,
-        keeper,
+        task.device,
+        training.keeper,
         {
             "precision": options.precision,
             "epochs": options.epochs,
             "steps": training.num_steps,
             "seed": options.seed,
-            "parameters": sum(each.numel() for each in network.parameters()),
+            "parameters": sum(each.numel() for each in training.result.parameters()),
             "images_per_s": training.throughput.samples_per_s,
             **task.summary(),
             **{f"{split}_{name}": value for name, value in figures.items()},
@@ -202,46 +201,55 @@ def run(task: Task[OptionsT, B]) -> None:
 
 
 class Training(Generic[OptionsT, B]):
-    """The steps and evaluations of a task."""
+    """The steps and evaluations of a task; `result` is the network whose weights are its outcome."""
 
-    def __init__(
-        self,
-        task: Task[OptionsT, B],
-        trained: Trainable,
-        *,
-        part: nn.Module,
-        model: nn.Module,
-        keeper: Keeper,
-    ) -> None:
+    def __init__(self, task: Task[OptionsT, B], network: nn.Module) -> None:
+        options, ranks = task.options, task.ranks
+        self._task = task
+        self._network = network
+        self._part = task.select(network)
+        self._scaler = make_scaler(options.precision, task.device)
+        self._wrapped, self._optimizer = ranks.strategy.wrap(
+            self._part,
+            task.optimizer(self._part, self._scaler),
+            num_backwards=task.num_parts,
+        )
+        self._model = task.wrap(self._wrapped)
+        self._average: AveragedModel | None = None
+        self.result = network
+        if task.average_decay is not None:
+            averaging = get_ema_multi_avg_fn(task.average_decay)
+            self._average = AveragedModel(network, multi_avg_fn=averaging, use_buffers=True)
+            self.result = self._part = self._average.module
+        stream = random.Random(f"{options.seed}/{task.stream}/{ranks.world.rank}")
+        torch.manual_seed(stream.getrandbits(63))
+        both = {"network": network, "average": self._average}
+        trained = Trainable(
+            network=nn.ModuleDict(both) if self._average else network,
+            optimizer=self._optimizer,
+            device=task.device,
+            scaler=self._scaler,
+        )
+        recipe = recipe_of(options, program=task.program, **task.facts())
+        self.keeper = Keeper(trained, ranks, options=options, recipe=recipe, rate=task.rate)
         self.throughput = Throughput(
             num_warmup_steps=task.num_warmup_steps, synchronise=waiter(task.device)
         )
         self.num_steps = 0
-        self._task = task
-        self._trained = trained
-        self._part = part
-        self._model = model
-        self._keeper = keeper
 
     def run(self) -> dict[str, float]:
         """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
-        task, options, ranks, keeper = (
-            self._task,
-            self._task.options,
-            self._task.ranks,
-            self._keeper,
-        )
-        position = keeper.restore(options.epochs)
+        task, options, ranks = self._task, self._task.options, self._task.ranks
+        position = self.keeper.restore(options.epochs)
+        trackers = open_trackers(ranks.run_dir.outputs / "tensorboard", ranks.world, warn=warn)
         figures: dict[str, float] = {}
         with (
-            contextlib.closing(keeper),
+            contextlib.closing(self.keeper),
             Metrics(
                 ranks.run_dir.metrics,
                 ranks.world,
                 after_step=position.step,
-                trackers=open_trackers(
-                    ranks.run_dir.outputs / "tensorboard", ranks.world, warn=warn
-                ),
+                trackers=trackers,
                 main=task.main_figure,
             ) as metrics,
         ):
@@ -254,7 +262,9 @@ class Training(Generic[OptionsT, B]):
                 num_epochs=math.ceil(task.num_steps / task.num_batches),
                 num_steps=task.num_steps,
             )
-            guard = Guard(ranks, task.device, keeper, on_loss=progress.on_loss, hint=options.hint)
+            guard = Guard(
+                ranks, task.device, self.keeper, on_loss=progress.on_loss, hint=options.hint
+            )
             while True:
                 is_over = position.step >= task.num_steps
                 if is_over or (position.epoch and not position.batch):
@@ -272,26 +282,48 @@ class Training(Generic[OptionsT, B]):
         """Take one step per global batch that is left of the epoch; each rank computes its part."""
         task = self._task
         self._model.train()
-        for part in task.batches(position):
-            loss = self._take_step(part, task.rate(position))
-            self.throughput.step(part.num_samples)
+        parts = task.batches(position)
+        while group := list(itertools.islice(parts, task.num_parts)):
+            total = self._take_step(group, task.rate(position))
+            self.throughput.step(sum(part.num_samples for part in group))
+            samples = [sample for part in group for sample in part.samples]
             taken = TakenStep(
                 step=position.step + 1,
                 epoch=position.epoch + 1,
                 batch=position.batch + 1,
-                samples=part.samples,
+                samples=samples,
             )
             position = position.after_batch(task.num_batches)
-            guard.step(position, loss.total, len(part.samples), taken=taken)
+            guard.step(position, total, len(samples), taken=taken)
         guard.settle()
         return position
 
-    def _take_step(self, part: Part[B], rate: float) -> Loss:
-        task, trained = self._task, self._trained
-        for group in trained.optimizer.param_groups:
+    def _take_step(self, parts: Sequence[Part[B]], rate: float) -> Tensor:
+        """Compute the gradients of all parts, take one step; gives the sum of their losses."""
+        task = self._task
+        for group in self._optimizer.param_groups:
             group["lr"] = rate
-        with autocast(task.options.precision, task.device):
-            loss = task.loss(self._model, part)
-        trained.optimizer.zero_grad()
-        take_step(loss.mean, trained.optimizer, strategy=task.ranks.strategy, scaler=trained.scaler)
-        return loss
+        totals: list[Tensor] = []
+        for number, part in enumerate(parts, 1):
+            with self._alone() if number < len(parts) else contextlib.nullcontext():
+                with autocast(task.options.precision, task.device):
+                    loss = task.loss(self._model, part)
+                if number == 1:
+                    self._optimizer.zero_grad()
+                mean = loss.mean if len(parts) == 1 else loss.mean / len(parts)
+                (mean if self._scaler is None else self._scaler.scale(mean)).backward()
+            totals.append(loss.total.detach())
+        take_step(
+            self._optimizer,
+            strategy=task.ranks.strategy,
+            scaler=self._scaler,
+            clip=task.options.clip_norm,
+        )
+        if self._average is not None:
+            self._average.update_parameters(self._network)
+        return totals[0] if len(totals) == 1 else torch.stack(totals).sum()
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keep the gradients of a backward pass here: a later one of the step averages them."""
+        is_ddp = isinstance(self._wrapped, DistributedDataParallel)
+        return self._wrapped.no_sync() if is_ddp else contextlib.nullcontext()

@@ -25,6 +25,7 @@ class TorchOptions(TrainingOptions):
         PrecisionName, "precision of the network's arithmetic; weights are fp32"
     ] = "fp32"
     epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
+    clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
     dist_backend: Annotated[
         Backend | None, "backend by which DDP's ranks communicate", MAY_CHANGE
     ] = None
@@ -35,6 +36,10 @@ class TorchOptions(TrainingOptions):
     ] = None
     rank: Annotated[int | None, "rank of this process, from 0 (default: RANK)", MAY_CHANGE] = None
     world_size: Annotated[int | None, "number of ranks (default: WORLD_SIZE)", MAY_CHANGE] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("epochs", "clip_norm")
 
     @property
     def hint(self) -> str:

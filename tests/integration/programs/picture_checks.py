@@ -175,14 +175,14 @@ def mistakes(folder: Path) -> object:
 def evaluate(argv: Sequence[str]) -> int:
     """Evaluate once, untrained; each rank writes which pictures it saw and what came out."""
     from trainer.common.options import parse_options
-    from trainer.pytorch import resnet50
+    from trainer.pytorch import classifier
     from trainer.pytorch.program import run_program
     from trainer.pytorch.strategy import Ranks
 
-    options = parse_options(resnet50.Options, argv)
+    options = parse_options(classifier.Options, argv)
 
     def check(ranks: Ranks) -> None:
-        task = resnet50.Resnet50(options, ranks)
+        task = classifier.Classifier(options, ranks, "evaluation")
         task.open()
         torch.manual_seed(options.seed)
         seen: list[int] = []
