@@ -16,6 +16,9 @@ import sys
 from collections.abc import Sequence
 
 from trainer.pytorch import classifier
+from trainer.pytorch.classifier import Options
+
+__all__ = ["Options", "main"]  # a program's options are read by this name
 
 PROGRAM = "trainer.pytorch.resnet50"
 
