@@ -39,12 +39,17 @@ def parse_options(
 def recipe_of(options: object, **facts: object) -> dict[str, object]:
     """Give the values that a checkpoint must have been made with to be resumed.
 
-    They are all of the dataclass's options but those that are marked MAY_CHANGE, and `facts`, such
-    as the number of samples, which replace options of their names.
+    They are all of the dataclass's options but those that it or a class that it extends marks
+    MAY_CHANGE, and `facts`, such as the number of samples, which replace options of their names.
     """
-    hints = typing.get_type_hints(type(options), include_extras=True)
+    marked = {
+        name
+        for each in type(options).__mro__
+        for name, hint in typing.get_type_hints(each, include_extras=True).items()
+        if MAY_CHANGE in typing.get_args(hint)
+    }
     names = [field.name for field in dataclasses.fields(typing.cast(Any, options))]
-    fixed = [name for name in names if MAY_CHANGE not in typing.get_args(hints[name])]
+    fixed = [name for name in names if name not in marked]
     values = {name: getattr(options, name) for name in fixed}
     told = {name: str(each) if isinstance(each, Path) else each for name, each in values.items()}
     return told | facts

@@ -68,8 +68,8 @@ class Options(PictureOptions):
         MAY_CHANGE,
     ] = None
     train: Annotated[Literal["head", "all"], "the last layer only, or every weight"] = "head"
-    epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 25
-    batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 16
+    epochs: Annotated[int, "passes over the training set"] = 25
+    batch_per_rank: Annotated[int, "pictures per step on each rank"] = 16
     lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.06
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
     momentum: Annotated[float, "momentum of SGD"] = 0.9

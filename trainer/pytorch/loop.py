@@ -93,7 +93,7 @@ class Task(ABC, Generic[OptionsT, B]):
         torch.set_float32_matmul_precision("high")
 
     @abstractmethod
-    def open(self) -> None:
+    def prepare(self) -> None:
         """Open the data; raises TrainingError where it is not what the program takes."""
 
     @abstractmethod
@@ -171,7 +171,7 @@ def run(task: Task[OptionsT, B]) -> None:
     Raises TrainingError for what the user can correct, and Preempted, on all ranks at one step.
     """
     options, ranks = task.options, task.ranks
-    task.open()
+    task.prepare()
     torch.manual_seed(options.seed)
     training = Training(task, task.build().to(task.device, memory_format=torch.channels_last))
     began_s = time.perf_counter()

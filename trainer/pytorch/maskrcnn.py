@@ -59,7 +59,7 @@ class Options(TorchOptions):
         "folder in COCO 2017's format, or `synthetic`; else the run's input `coco`",
         MAY_CHANGE,
     ] = None
-    epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 26
+    epochs: Annotated[int, "passes over the training set"] = 26
     max_steps: Annotated[
         int | None, "end after this many steps, in place of --epochs", MAY_CHANGE
     ] = None
@@ -139,7 +139,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         """Choose TF32; pictures of many sizes would have kernels tried without end."""
         torch.set_float32_matmul_precision("high")
 
-    def open(self) -> None:
+    def prepare(self) -> None:
         """Open the splits."""
         options = self.options
         self.folder = find_data(options.data, self.ranks.run_dir, seed=options.seed)

@@ -99,7 +99,7 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
         """Choose kernels that repeat themselves."""
         torch.backends.cudnn.deterministic = True
 
-    def open(self) -> None:
+    def prepare(self) -> None:
         """Read training and test set whole."""
         self.training, self.testing = load_splits(find_data(self.options, self.ranks), self.device)
         batch_size, size = self.options.batch_size, self.ranks.world.size

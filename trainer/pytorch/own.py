@@ -102,7 +102,7 @@ class OwnTask(Task[Options, Pair]):
         self.main_figure = MainFigure(split="val", name=own.main, goal="max")
         self._own = own
 
-    def open(self) -> None:
+    def prepare(self) -> None:
         """Open both sets; raises TrainingError where one is too small."""
         self.train, self.val = self._own.data(self.options.seed)
         size, num_ranks = self.options.batch_size, self.ranks.world.size

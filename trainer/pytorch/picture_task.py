@@ -29,7 +29,7 @@ class PictureTask(Task[OptionsT, Batch]):
 
     data: Data
 
-    def open(self) -> None:
+    def prepare(self) -> None:
         """Open the data; raises TrainingError where it fills no batch of all ranks."""
         self.data = self.open_data()
         require_full_batch(

@@ -183,7 +183,7 @@ def evaluate(argv: Sequence[str]) -> int:
 
     def check(ranks: Ranks) -> None:
         task = classifier.Classifier(options, ranks, "evaluation")
-        task.open()
+        task.prepare()
         torch.manual_seed(options.seed)
         seen: list[int] = []
         begin = task.data.val._begin

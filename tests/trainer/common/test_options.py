@@ -72,8 +72,15 @@ class Training(Options):
     workers: Annotated[int | None, "threads", MAY_CHANGE] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Longer(Training):
+    """Has another default; the mark is that of the class above."""
+
+    epochs: Annotated[int, "passes"] = 90
+
+
 def test_a_recipe_is_all_options_but_those_that_may_change():
-    found = recipe_of(Training(learning_rate=0.2), program="p", num_classes=4)
+    found = recipe_of(Longer(learning_rate=0.2), program="p", num_classes=4)
     assert found == {
         "learning_rate": 0.2,
         "name": "x",
