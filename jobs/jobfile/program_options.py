@@ -170,7 +170,7 @@ class _Sources:
         if not isinstance(made, ast.ClassDef):
             return {}
         options: dict[str, Option] = {}
-        for base in made.bases:
+        for base in reversed(made.bases):  # of two that have a field, the first one's counts
             if isinstance(base, ast.Name):
                 options |= self.options(module, base.id)
         for field in made.body:
@@ -203,7 +203,7 @@ class _Sources:
                 target=ast.Name(id=name),
                 annotation=ast.Subscript(
                     value=ast.Name(id="Annotated"),
-                    slice=ast.Tuple(elts=[hint, ast.Constant(value=str(text))]),
+                    slice=ast.Tuple(elts=[hint, ast.Constant(value=str(text)), *_]),
                 ),
             ):
                 kind, choices = self._kind(module, hint)

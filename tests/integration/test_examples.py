@@ -103,8 +103,8 @@ def stated(name: str) -> float:
 
 def test_every_example_is_run_here_and_listed() -> None:
     folders = {each.name for each in EXAMPLES.iterdir() if each.is_dir()}
-    # own-image runs where podman does: tests/integration/test_own_image.py.
-    assert folders == {*NAMED, "own-image"}
+    # Those beside them have tests of their own: test_own_image.py, where podman is, test_own_model.py.
+    assert folders == {*NAMED, "own-image", "own-model"}
     listed = re.findall(r"^\| \[([a-z-]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(folders)
 

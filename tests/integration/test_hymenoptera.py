@@ -85,6 +85,14 @@ class TestHead:
         changed = {key for key, value in files[0].items() if files[1][key] != value}
         assert changed == {"fc.weight", "fc.bias"}
 
+    def test_another_learning_rate_is_refused(self, on_two_ranks, python, insects, tmp_path):
+        kept = str(on_two_ranks.folder / "checkpoints")
+        arguments = ["--data", str(insects), *HEAD, "--batch-per-rank", "12", "--lr", "5"]
+        arguments += ["--device", "cpu", "--checkpoint-dir", kept]
+        ((code, said),) = say_mistakes(python, tmp_path, [(MODULE, arguments)])
+        assert code == 1
+        assert "is of another training: lr 4.0 there, 5.0 now (hint: " in said
+
     @pytest.mark.faults
     def test_one_and_three_ranks_take_the_same_steps_but_for_rounding(
         self, on_two_ranks, zygote, insects, tmp_path

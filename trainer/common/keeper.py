@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -29,7 +30,7 @@ class CheckpointKeeper(ABC, Generic[R]):
 
     `restore`, `save` and `save_last` are collectives: every rank calls them at the same step. Rank
     0 writes, all ranks read the same folder. `recipe` is what the steps depend on
-    (trainer.common.position). A framework says what its state is and how its ranks talk.
+    (trainer.common.position), `rate` the learning rate of the step that begins at a position. A framework says what its state is and how its ranks talk.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class CheckpointKeeper(ABC, Generic[R]):
         *,
         options: TrainingOptions,
         recipe: Mapping[str, object],
+        rate: Callable[[Position], float] | None = None,
     ) -> None:
+        self._rate = rate
         self._world = world
         self._every = options.checkpoint_every
         self._seed = options.seed
@@ -107,6 +110,7 @@ class CheckpointKeeper(ABC, Generic[R]):
             "recipe": self._recipe,
             "world_size": self._world.size,
             "position": asdict(position),
+            **({"rate": self._rate(position)} if self._rate else {}),
         }
         self._saver.save(position.step, self._copy(ranks), about)
 
@@ -167,7 +171,20 @@ class CheckpointKeeper(ABC, Generic[R]):
             size = self._world.size
             ranks = "" if was_size == size else f"; world size {was_size} there, {size} now"
             say(f"resumed at step {position.step} from {found.name}{ranks}")
+            self._warn_of_another_plan(found, position)
         return position
+
+    def _warn_of_another_plan(self, found: Checkpoint, position: Position) -> None:
+        """Tell of a learning rate that jumps: schedules are parts of all epochs, which may change."""
+        planned = found.about.get("rate")
+        if self._rate is None or not isinstance(planned, float):
+            return
+        rate = self._rate(position)
+        if not math.isclose(planned, rate, rel_tol=1e-6, abs_tol=1e-12):
+            jump = (
+                f"the learning rate of step {position.step + 1} was to be {planned:g}, is {rate:g}"
+            )
+            warn(f"{jump}: the schedule goes by the number of epochs, which is another one now")
 
     def _agree(self, folder: CheckpointFolder, num_epochs: int) -> Checkpoint | None:
         """Read the checkpoint that rank 0 chose on every rank; raises where one cannot."""

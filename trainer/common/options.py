@@ -12,6 +12,9 @@ from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
+# Marks an option, behind its help text, that may differ where a training resumes from a checkpoint.
+MAY_CHANGE = object()
+
 
 def parse_options(
     options: type[T], argv: Sequence[str] | None = None, *, description: str = ""
@@ -19,7 +22,7 @@ def parse_options(
     """Read `--kebab-case` flags, one per field, into the dataclass.
 
     A field is written `epochs: Annotated[int, "passes over the data"] = 12`; the text is its
-    line in `--help`. It may be an int, float, str, Path, bool (`--name` and `--no-name`), a
+    line in `--help`, and MAY_CHANGE may follow it. It may be an int, float, str, Path, bool (`--name` and `--no-name`), a
     Literal of strings, or one of these `| None`. A wrong flag, and a ValueError of the dataclass's own
     `__post_init__`, end the program with exit code 2 and one line that says what is wrong.
     """
@@ -33,8 +36,27 @@ def parse_options(
         parser.error(str(error))
 
 
+def recipe_of(options: object, **facts: object) -> dict[str, object]:
+    """Give the values that a checkpoint must have been made with to be resumed.
+
+    They are all of the dataclass's options but those that it or a class that it extends marks
+    MAY_CHANGE, and `facts`, such as the number of samples, which replace options of their names.
+    """
+    marked = {
+        name
+        for each in type(options).__mro__
+        for name, hint in typing.get_type_hints(each, include_extras=True).items()
+        if MAY_CHANGE in typing.get_args(hint)
+    }
+    names = [field.name for field in dataclasses.fields(typing.cast(Any, options))]
+    fixed = [name for name in names if name not in marked]
+    values = {name: getattr(options, name) for name in fixed}
+    told = {name: str(each) if isinstance(each, Path) else each for name, each in values.items()}
+    return told | facts
+
+
 def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: Any) -> None:
-    hint, text = typing.get_args(hint)
+    hint, text, *_ = typing.get_args(hint)
     kind = _without_none(hint)
     shown = text if field.default is None else f"{text} (default: {field.default})"
     arguments: dict[str, Any] = {"default": field.default, "help": shown}

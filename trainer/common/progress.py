@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from trainer.common.errors import TrainingError
@@ -75,19 +75,31 @@ class Progress:
             self._show(self._line(taken, loss, now_s, self._first_step))
 
     def on_epoch(
-        self, position: Position, figures: Mapping[str, float], *, split: str = "test"
+        self,
+        position: Position,
+        figures: Mapping[str, float],
+        *,
+        split: str = "test",
+        shown: Sequence[str] = (),
     ) -> None:
-        """Take what an evaluation at the end of an epoch found, and the training's rate so far."""
-        step, epoch = position.step, position.epoch
+        """Take what an evaluation found, and the training's rate so far.
+
+        The line names the figures of `shown`, or all of them where it is empty.
+        """
+        step, epoch = position.step, position.step / self._num_batches
         self._metrics.log(step=step, epoch=epoch, split=split, **figures)
         rate = self._throughput.samples_per_s
         if rate is not None:
             self._metrics.log(step=step, epoch=epoch, split="train", images_per_s=rate)
-        shown = [f"{split} {name} {value:.4f}" for name, value in figures.items()]
+        told = [
+            f"{split} {name} {value:.4f}"
+            for name, value in figures.items()
+            if not shown or name in shown
+        ]
         speed = [] if rate is None else [f"{rate:,.0f} images/s"]
         width = len(str(self._num_epochs))
         head = f"epoch {position.epoch:{width}}/{self._num_epochs}"
-        self.say("   ".join([head, *shown, *speed]))
+        self.say("   ".join([head, *told, *speed]))
 
     def say(self, line: str) -> None:
         """Print a line on rank 0, over the progress line."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from trainer.common.options import MAY_CHANGE
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
 
@@ -17,14 +18,16 @@ LR_BATCH = 256
 class ResnetOptions(TrainingOptions):
     """Options that all ResNet-50 programs have; a framework's own extend them."""
 
-    data: Annotated[str | None, "folder, `synthetic` or `random`; else the input `imagenet`"] = None
-    device: Annotated[DeviceName, "device to compute on"] = "auto"
+    data: Annotated[
+        str | None, "folder, `synthetic` or `random`; else the input `imagenet`", MAY_CHANGE
+    ] = None
+    device: Annotated[DeviceName, "device to compute on", MAY_CHANGE] = "auto"
     precision: Annotated[
         PrecisionName, "precision of the network's arithmetic; weights are fp32"
     ] = "fp32"
-    weights: Annotated[Path | None, "file of pretrained weights to begin from"] = None
-    epochs: Annotated[int, "passes over the training set"] = 90
-    batch_per_rank: Annotated[int, "pictures per step on each rank"] = 32
+    weights: Annotated[Path | None, "file of pretrained weights to begin from", MAY_CHANGE] = None
+    epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 90
+    batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 32
     image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.1
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
@@ -32,9 +35,11 @@ class ResnetOptions(TrainingOptions):
     momentum: Annotated[float, "momentum of SGD"] = 0.9
     weight_decay: Annotated[float, "weight decay; none for batch norms and biases"] = 1e-4
     label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
-    workers: Annotated[int | None, "decoding threads per rank (default: its share of cores)"] = None
-    num_images: Annotated[int, "training pictures of a synthetic or random set"] = 1280
-    num_classes: Annotated[int, "classes of a synthetic or random set"] = 10
+    workers: Annotated[
+        int | None, "decoding threads per rank (default: its share of cores)", MAY_CHANGE
+    ] = None
+    num_images: Annotated[int, "training pictures of a synthetic or random set", MAY_CHANGE] = 1280
+    num_classes: Annotated[int, "classes of a synthetic or random set", MAY_CHANGE] = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,23 +66,3 @@ class ResnetOptions(TrainingOptions):
             num_steps=self.epochs * num_batches,
             num_warmup_steps=round(self.warmup_epochs * num_batches),
         )
-
-    def recipe(
-        self, program: str, *, batch_size: int, num_samples: int, num_classes: int
-    ) -> dict[str, object]:
-        """Give what a checkpoint has to agree in to be resumed."""
-        return {
-            "program": program,
-            "batch_size": batch_size,
-            "image_size": self.image_size,
-            "precision": self.precision,
-            "lr": self.lr,
-            "schedule": self.schedule,
-            "warmup_epochs": self.warmup_epochs,
-            "momentum": self.momentum,
-            "weight_decay": self.weight_decay,
-            "label_smoothing": self.label_smoothing,
-            "seed": self.seed,
-            "num_classes": num_classes,
-            "num_samples": num_samples,
-        }

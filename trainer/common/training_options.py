@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from trainer.common.options import MAY_CHANGE
 from trainer.common.saver import OnSaveError
 
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -17,20 +18,26 @@ class TrainingOptions:
     """Seed, metrics and checkpoints; a program's own options extend it."""
 
     seed: Annotated[int, "random seed of weights, order, augmentation and dropout"] = 1
-    log_every: Annotated[int, "steps between two lines of training metrics"] = 10
+    log_every: Annotated[int, "steps between two lines of training metrics", MAY_CHANGE] = 10
     checkpoint_dir: Annotated[
-        Path | None, "folder of the checkpoints, resumed from if it holds one; else the run's own"
+        Path | None,
+        "folder of the checkpoints, resumed from if it holds one; else the run's own",
+        MAY_CHANGE,
     ] = None
-    checkpoint_every: Annotated[int | None, "steps between two checkpoints; else one an epoch"] = (
+    checkpoint_every: Annotated[
+        int | None, "steps between two checkpoints; else one an epoch", MAY_CHANGE
+    ] = None
+    keep_last: Annotated[int, "newest checkpoints that are kept", MAY_CHANGE] = 3
+    keep_every: Annotated[int | None, "keep those of every N steps for good, too", MAY_CHANGE] = (
         None
     )
-    keep_last: Annotated[int, "newest checkpoints that are kept"] = 3
-    keep_every: Annotated[int | None, "keep those of every N steps for good, too"] = None
-    on_checkpoint_error: Annotated[OnSaveError, "action when a checkpoint cannot be written"] = (
-        "continue"
-    )
+    on_checkpoint_error: Annotated[
+        OnSaveError, "action when a checkpoint cannot be written", MAY_CHANGE
+    ] = "continue"
     scheduled_events: Annotated[
-        str | None, "URL of Azure's Scheduled Events to poll, or `azure` for its usual one"
+        str | None,
+        "URL of Azure's Scheduled Events to poll, or `azure` for its usual one",
+        MAY_CHANGE,
     ] = None
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import Source
 from trainer.pytorch.precision import PrecisionName, autocast
-from trainer.pytorch.strategy import Ranks, average_buffers
+from trainer.pytorch.strategy import Ranks
 
 NUM_TOP = 5
 
@@ -38,10 +38,9 @@ def evaluate(
 ) -> dict[str, float]:
     """Give mean loss and top-1 accuracy over all pictures, top-5 of more classes; a collective.
 
-    `sees` turns a batch's pictures into what the network takes. Raises TrainingError with `hint`
+    The ranks' batch statistics are equal before it. `sees` turns a batch's pictures into what the network takes. Raises TrainingError with `hint`
     where the loss is not finite, and Preempted as `guard` does.
     """
-    average_buffers(network, ranks.strategy, ranks.world)
     network.eval()
     totals = torch.zeros(3, dtype=torch.float64, device=device)  # losses, right ones, in the top 5
     batches = (

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
+from trainer.common.errors import TrainingError
 from trainer.common.guard import ReadSums, StepGuard
 from trainer.common.position import Position, TakenStep
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.strategy import Ranks
+
+EARLY = "HOROVOD_ENABLE_ASYNC_COMPLETION"
+
+
+def require_whole_sums(strategy: str, environ: Mapping[str, str]) -> None:
+    """Raises TrainingError where Horovod would call sums complete that a GPU still computes.
+
+    The reports are read on a stream of their own, which nothing would make wait for them.
+    """
+    if strategy == "horovod" and environ.get(EARLY, "0") not in ("", "0"):
+        message = f"{EARLY} is set: ranks would read each other's reports before they are there"
+        raise TrainingError(message, hint=f"unset {EARLY}, or --strategy ddp")
 
 
 class Guard(StepGuard):
@@ -27,6 +41,7 @@ class Guard(StepGuard):
         hint: str,
     ) -> None:
         super().__init__(ranks.world, ranks.notice, keeper, on_loss=on_loss, hint=hint)
+        require_whole_sums(ranks.strategy.name, os.environ)
         self._strategy = ranks.strategy
         self._device = device
         self._reading = torch.cuda.Stream(device) if device.type == "cuda" else None

@@ -13,10 +13,8 @@ what they were taken for are drawn into predictions.png.
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,76 +22,58 @@ from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.optim import Optimizer
+from torchvision.models import ResNet
 
 from trainer.common.messages import warn
-from trainer.common.metrics import MainFigure, Metrics
-from trainer.common.options import parse_options
-from trainer.common.position import Position, TakenStep
-from trainer.common.progress import Progress
+from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.schedule import Schedule, ScheduleName
-from trainer.common.sharding import rank_batches
 from trainer.common.throughput import Throughput
-from trainer.common.trackers import open_trackers
-from trainer.common.training_options import TrainingOptions
-from trainer.data.pictures.crops import Crop, picture_rng, random_crop
 from trainer.data.pictures.grid import write_grid
 from trainer.data.pictures.splits import Pictures
 from trainer.data.synthesize.stripes import INSECTS
-from trainer.pytorch.evaluation import evaluate
-from trainer.pytorch.features import compute_features
-from trainer.pytorch.finish import waiter, write_results
-from trainer.pytorch.guard import Guard
-from trainer.pytorch.keeper import Keeper, Trainable
-from trainer.pytorch.loader import Source, normalise
+from trainer.pytorch.features import Features, compute_features
+from trainer.pytorch.finish import waiter
+from trainer.pytorch.loader import Source
+from trainer.pytorch.loop import run
 from trainer.pytorch.networks import NetworkName, build_resnet, find_weights, load_pretrained
 from trainer.pytorch.picture_data import (
     SYNTHETIC,
     Data,
     MadeSet,
+    PictureOptions,
     make_on_each_node,
     open_loaders,
-    require_full_batch,
 )
-from trainer.pytorch.precision import PrecisionName, autocast, make_scaler, make_sgd, take_step
+from trainer.pytorch.picture_task import PictureTask
+from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.predictions import predict_some
 from trainer.pytorch.program import run_program
-from trainer.pytorch.strategy import (
-    DeviceName,
-    Ranks,
-    StrategyName,
-    pick_device,
-)
 
-PROGRAM = "trainer.pytorch.hymenoptera"
-MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 LR_BATCH = 256
 NUM_SHOWN = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TrainingOptions):
+class Options(PictureOptions):
     """The command line; parse_options makes it."""
 
-    data: Annotated[str | None, "folder, or `synthetic`; else the run's input `hymenoptera`"] = None
-    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    device: Annotated[DeviceName, "device to compute on"] = "auto"
-    precision: Annotated[
-        PrecisionName, "precision of the network's arithmetic; weights are fp32"
-    ] = "fp32"
+    data: Annotated[
+        str | None, "folder, or `synthetic`; else the run's input `hymenoptera`", MAY_CHANGE
+    ] = None
     network: Annotated[NetworkName, "network of the weights"] = "resnet18"
     weights: Annotated[
-        Path | None, "file of pretrained weights, here or in the data's folder; `none` for random"
+        Path | None,
+        "file of pretrained weights, here or in the data's folder; `none` for random",
+        MAY_CHANGE,
     ] = None
     train: Annotated[Literal["head", "all"], "the last layer only, or every weight"] = "head"
     epochs: Annotated[int, "passes over the training set"] = 25
     batch_per_rank: Annotated[int, "pictures per step on each rank"] = 16
-    image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.06
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
     momentum: Annotated[float, "momentum of SGD"] = 0.9
-    workers: Annotated[int | None, "decoding threads per rank (default: its share of cores)"] = None
-    num_images: Annotated[int, "training pictures of a synthetic set"] = 240
+    num_images: Annotated[int, "training pictures of a synthetic set", MAY_CHANGE] = 240
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,279 +83,145 @@ class Options(TrainingOptions):
         self.require_at_least(0, "momentum")
         self.require_at_least(len(INSECTS), "num_images")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """Options, ranks, data, network and optimizer of a training, made once by `prepare`.
-
-    `part` is what trains: the network or its head; `model` is that wrapped. `train` and `val` are
-    the batches it gets, of pictures or of features; `sees` turns them into what it takes.
-    """
-
-    options: Options
-    ranks: Ranks
-    device: torch.device
-    data: Data
-    val_pictures: Pictures
-    train: Source
-    val: Source
-    sees: Callable[[Tensor], Tensor]
-    network: nn.Module
-    part: nn.Module
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler | None
-    throughput: Throughput
-
     @property
-    def batch_size(self) -> int:
-        """Pictures a step, over all ranks together."""
-        return self.options.batch_per_rank * self.ranks.world.size
-
-    @property
-    def num_batches(self) -> int:
-        """Steps of one epoch; the pictures of a last, smaller batch come in another epoch."""
-        return self.data.num_train // self.batch_size
+    def hint(self) -> str:
+        """Advice for a training that diverges."""
+        return f"a smaller --lr than {self.lr:g}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
     options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
-    return run_program(options, options.strategy, lambda ranks: train(prepare(options, ranks)))
+    return run_program(options, lambda ranks: run(Transfer(options, ranks)))
 
 
-def prepare(options: Options, ranks: Ranks) -> Job:
-    """Meet the other ranks, open the data, and make the model that all of them start from."""
-    world = ranks.world
-    device = pick_device(options.device, world)
-    if device.type == "cuda":
-        torch.backends.cudnn.benchmark = True
-        torch.set_float32_matmul_precision("high")  # TF32, as cuDNN's convolutions have it
-    ranks.strategy.init(world, device)
-    folder = find_data(options, ranks)
-    data, train_pictures, val_pictures = open_loaders(
-        folder, ranks, device, size=options.image_size, workers=options.workers
-    )
-    require_full_batch(data.num_train, batch_per_rank=options.batch_per_rank, world_size=world.size)
+class Transfer(PictureTask[Options]):
+    """A pretrained ResNet on few pictures; its head on features of them, or every weight."""
 
-    is_made = options.data == SYNTHETIC
-    weights = find_weights(options.weights, folder, option="--weights", is_made=is_made)
-    torch.manual_seed(options.seed)
-    network = build_resnet(options.network, len(data.classes))
-    if weights is not None:
-        load_pretrained(network, weights, say=print if world.is_main else lambda _: None)
-    elif options.train == "head" and world.is_main:
-        warn("without --weights the frozen backbone is random")
-    network = network.to(device, memory_format=torch.channels_last)
-    throughput = Throughput(num_warmup_steps=1, synchronise=waiter(device))
-    part, train, val, sees = network, data.train, data.val, normalise
-    if options.train == "head":
-        part, sees = network.fc, lambda rows: rows
-        seen = partial(
+    program = "trainer.pytorch.hymenoptera"
+
+    folder: Path
+    pictures: tuple[Pictures, Pictures]
+    network: ResNet
+    features: tuple[Features, Features]
+    # Of the pass that made the features: a step on them sees no picture.
+    seen: Throughput
+
+    @property
+    def is_frozen(self) -> bool:
+        """True if only the head learns."""
+        return self.options.train == "head"
+
+    def open_data(self) -> Data:
+        """Open the folder of pictures, drawn first where `--data` says so; a collective."""
+        options = self.options
+        self.folder = self.find_data()
+        data, *pictures = open_loaders(
+            self.folder,
+            self.ranks,
+            self.device,
+            size=options.image_size,
+            workers=options.workers,
+        )
+        self.pictures = (pictures[0], pictures[1])
+        return data
+
+    def find_data(self) -> Path:
+        """Give the folder of pictures; a collective."""
+        options = self.options
+        if options.data != SYNTHETIC:
+            return Path(options.data) if options.data else self.ranks.run_dir.input("hymenoptera")
+        drawn = MadeSet(
+            names=INSECTS,
+            num_classes=len(INSECTS),
+            num_train=options.num_images,
+            size=options.image_size,
+            seed=options.seed,
+        )
+        return make_on_each_node(drawn, self.ranks)
+
+    def build(self) -> nn.Module:
+        """Make the network and load its weights."""
+        options = self.options
+        is_made = options.data == SYNTHETIC
+        weights = find_weights(options.weights, self.folder, option="--weights", is_made=is_made)
+        self.network = build_resnet(options.network, len(self.data.classes))
+        if weights is not None:
+            load_pretrained(self.network, weights, say=self.say)
+        elif self.is_frozen and self.ranks.world.is_main:
+            warn("without --weights the frozen backbone is random")
+        return self.network
+
+    def select(self, network: nn.Module) -> nn.Module:
+        """Give the head, after the rest has computed its features; or the whole network."""
+        if not self.is_frozen:
+            return network
+        self.seen = Throughput(num_warmup_steps=1, synchronise=waiter(self.device))
+        of = partial(
             compute_features,
-            *(network, ranks),
-            device=device,
-            precision=options.precision,
-            throughput=throughput,
+            *(self.network, self.ranks),
+            device=self.device,
+            precision=self.options.precision,
+            throughput=self.seen,
         )
-        train = seen(data.train, train_pictures.labels)
-        val = seen(data.val, val_pictures.labels)
-    scaler = make_scaler(options.precision, device)
-    optimizer = make_sgd(part.parameters(), lr=options.lr, momentum=options.momentum, scaler=scaler)
-    model, optimizer = ranks.strategy.wrap(part, optimizer)
-    return Job(
-        options=options,
-        ranks=ranks,
-        device=device,
-        data=data,
-        val_pictures=val_pictures,
-        train=train,
-        val=val,
-        sees=sees,
-        network=network,
-        part=part,
-        model=model,
-        optimizer=optimizer,
-        scaler=scaler,
-        throughput=throughput,
-    )
+        train, val = self.pictures
+        self.features = (of(self.data.train, train.labels), of(self.data.val, val.labels))
+        return self.network.fc
 
+    @property
+    def train_source(self) -> Source:
+        """Rows of features for the head, pictures for every weight."""
+        return self.features[0] if self.is_frozen else self.data.train
 
-def find_data(options: Options, ranks: Ranks) -> Path:
-    """Give the folder of pictures; drawn first where `--data` says so. A collective."""
-    if options.data != SYNTHETIC:
-        return Path(options.data) if options.data else ranks.run_dir.input("hymenoptera")
-    drawn = MadeSet(
-        names=INSECTS,
-        num_classes=len(INSECTS),
-        num_train=options.num_images,
-        size=options.image_size,
-        seed=options.seed,
-    )
-    return make_on_each_node(drawn, ranks)
+    @property
+    def val_source(self) -> Source:
+        """The same of the validation set."""
+        return self.features[1] if self.is_frozen else self.data.val
 
+    def sees(self, images: Tensor) -> Tensor:
+        """Leave rows of features as they are."""
+        return images if self.is_frozen else super().sees(images)
 
-def train(job: Job) -> None:
-    """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
-    began_s = time.perf_counter()
-    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
-    # A step on features sees no picture: only the pass that made them has a rate of pictures.
-    throughput = (
-        job.throughput if options.train == "all" else Throughput(num_warmup_steps=sys.maxsize)
-    )
-    keeper = make_keeper(job)
-    position = keeper.restore(options.epochs)
-    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
-    found: dict[str, float] = {}
-    with (
-        contextlib.closing(keeper),
-        Metrics(
-            run_dir.metrics,
-            world,
-            after_step=position.step,
-            trackers=trackers,
-            main=MAIN_FIGURE,
-        ) as metrics,
-    ):
-        progress = Progress(
-            metrics,
-            world,
-            throughput,
-            log_every=options.log_every,
-            num_batches=job.num_batches,
-            num_epochs=options.epochs,
+    def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
+        """Make SGD."""
+        options = self.options
+        return make_sgd(part.parameters(), lr=options.lr, momentum=options.momentum, scaler=scaler)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate of every step."""
+        return Schedule(
+            name=self.options.schedule,
+            peak=self.options.lr * self.batch_size / LR_BATCH,
+            num_steps=self.num_steps,
         )
-        guard = Guard(job.ranks, job.device, keeper, on_loss=progress.on_loss, hint=hint(options))
-        while True:
-            if position.epoch and not position.batch:
-                found = evaluate(
-                    job.part,
-                    job.val,
-                    num_images=job.data.num_val,
-                    num_classes=len(job.data.classes),
-                    batch_size=job.batch_size,
-                    sees=job.sees,
-                    ranks=job.ranks,
-                    device=job.device,
-                    precision=options.precision,
-                    guard=guard,
-                    position=position,
-                    hint=hint(options),
-                )
-                progress.on_epoch(position, found, split="val")
-            if position.epoch == options.epochs:
-                break
-            with throughput.training():
-                position = train_epoch(job, position, guard, throughput)
 
-    if world.is_main:
-        draw_predictions(job)
-    write_results(
-        job.network,
-        job.ranks,
-        job.device,
-        keeper,
-        summary_of(job, found, job.throughput),
-        program=PROGRAM,
-        began_s=began_s,
-        hint=hint(options),
-    )
+    @property
+    def num_warmup_steps(self) -> int:
+        """Steps that the rate of pictures leaves out: all of those on features."""
+        return sys.maxsize if self.is_frozen else 1
 
-
-def draw_predictions(job: Job) -> None:
-    """Draw validation pictures with what the network takes them for."""
-    predictions = predict_some(
-        job.network,
-        job.data.val,
-        job.val_pictures,
-        number=NUM_SHOWN,
-        precision=job.options.precision,
-    )
-    write_grid(job.ranks.run_dir.output("predictions") / "predictions.png", predictions)
-
-
-def summary_of(job: Job, found: Mapping[str, float], throughput: Throughput) -> dict[str, object]:
-    """Give the figures that this program's summary has of its own."""
-    options = job.options
-    return {
-        "precision": options.precision,
-        "network": options.network,
-        "train": options.train,
-        "epochs": options.epochs,
-        "batch_size": job.batch_size,
-        "image_size": options.image_size,
-        "seed": options.seed,
-        "classes": list(job.data.classes),
-        "train_images": job.data.num_train,
-        "val_images": job.data.num_val,
-        **{f"val_{name}": value for name, value in found.items()},
-        "images_per_s": throughput.samples_per_s,
-    }
-
-
-def make_keeper(job: Job) -> Keeper:
-    """Keep the weights, the optimizer and the generators of this training."""
-    trained = Trainable(
-        network=job.network, optimizer=job.optimizer, device=job.device, scaler=job.scaler
-    )
-    recipe = {
-        "program": PROGRAM,
-        "network": job.options.network,
-        "train": job.options.train,
-        "batch_size": job.batch_size,
-        "image_size": job.options.image_size,
-        "seed": job.options.seed,
-        "num_classes": len(job.data.classes),
-        "num_samples": job.data.num_train,
-    }
-    return Keeper(trained, job.ranks, options=job.options, recipe=recipe)
-
-
-def train_epoch(job: Job, position: Position, guard: Guard, throughput: Throughput) -> Position:
-    """Take one step per global batch that is left of the epoch; each rank computes its part."""
-    options = job.options
-    job.model.train()
-    schedule = Schedule(
-        name=options.schedule,
-        peak=options.lr * job.batch_size / LR_BATCH,
-        num_steps=options.epochs * job.num_batches,
-    )
-    epoch = position.epoch + 1
-    mine = rank_batches(
-        job.data.num_train,
-        job.batch_size,
-        job.ranks.world,
-        seed=options.seed,
-        epoch=epoch,
-        shard_sizes=job.data.shard_sizes,
-        first=position.batch,
-    )
-
-    def crop_of(index: int, width: int, height: int) -> Crop:
-        return random_crop(width, height, picture_rng(options.seed, epoch, index))
-
-    for batch in job.train.batches(mine, crop_of):
-        for group in job.optimizer.param_groups:
-            group["lr"] = schedule.rate(position.step)
-        with autocast(options.precision, job.device):
-            loss = functional.cross_entropy(job.model(job.sees(batch.images)), batch.labels)
-        job.optimizer.zero_grad()
-        take_step(loss, job.optimizer, strategy=job.ranks.strategy, scaler=job.scaler)
-
-        throughput.step(job.batch_size)
-        taken = TakenStep(
-            step=position.step + 1, epoch=epoch, batch=position.batch + 1, samples=batch.samples
+    def finish(self) -> None:
+        """Draw validation pictures with what the network takes them for."""
+        predictions = predict_some(
+            self.network,
+            self.data.val,
+            self.pictures[1],
+            number=NUM_SHOWN,
+            precision=self.options.precision,
         )
-        position = position.after_batch(job.num_batches)
-        num_mine = len(batch.samples)
-        guard.step(position, loss.detach() * num_mine, num_mine, taken=taken)
-    guard.settle()
-    return position
+        write_grid(self.ranks.run_dir.output("predictions") / "predictions.png", predictions)
 
-
-def hint(options: Options) -> str:
-    """Give advice for a training that diverges."""
-    return f"a smaller --lr than {options.lr:g}"
+    def summary(self) -> dict[str, object]:
+        """Give sizes and classes; the rate is that of the features where they were computed."""
+        rate = {"images_per_s": self.seen.samples_per_s} if self.is_frozen else {}
+        return {
+            **super().summary(),
+            "network": self.options.network,
+            "train": self.options.train,
+            "classes": list(self.data.classes),
+            **rate,
+        }
 
 
 if __name__ == "__main__":

@@ -44,8 +44,9 @@ class Keeper(CheckpointKeeper[Tensors]):
         *,
         options: TrainingOptions,
         recipe: Mapping[str, object],
+        rate: Callable[[Position], float] | None = None,
     ) -> None:
-        super().__init__(ranks.world, ranks.run_dir, options=options, recipe=recipe)
+        super().__init__(ranks.world, ranks.run_dir, options=options, recipe=recipe, rate=rate)
         self._trained = trained
         self._strategy = ranks.strategy
 

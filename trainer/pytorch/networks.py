@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from torch import nn
-from torchvision.models import ResNet, get_model
+from torchvision import models
+from torchvision.models import ResNet, get_model, list_models
 
 from trainer.common.errors import TrainingError
 from trainer.data.prepare.published import WEIGHTS
@@ -15,7 +17,6 @@ from trainer.data.prepare.weights import by_hand, weights_name
 from trainer.pytorch.state import load_weights
 
 NetworkName = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
-HEAD = "fc."
 SUFFIXES = (".pth", ".safetensors")
 # `--weights none`: train from scratch.
 NO_WEIGHTS = Path("none")
@@ -28,6 +29,31 @@ def build_resnet(name: NetworkName, num_classes: int) -> ResNet:
     2017, arXiv 1706.02677 (the last batch norm of a block starts at 0).
     """
     return get_model(name, weights=None, num_classes=num_classes, zero_init_residual=True)
+
+
+def build_network(name: str, num_classes: int, image_size: int) -> nn.Module:
+    """Make a classifier of torchvision, or of timm where it is installed, with random weights.
+
+    Raises TrainingError where neither has one of this name.
+    """
+    if name in get_args(NetworkName):
+        return build_resnet(cast("NetworkName", name), num_classes)
+    if name in list_models(models):
+        # Networks whose training has outputs beside the scores; transformers are for one size.
+        plain = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
+        sized = {"image_size": image_size} if name.startswith("vit_") else {}
+        return get_model(name, weights=None, num_classes=num_classes, **plain, **sized)
+    try:
+        import timm
+    except ImportError:
+        where = "torchvision has, and timm is not installed"
+    else:
+        if timm.is_model(name):
+            return timm.create_model(name, num_classes=num_classes)
+        where = "torchvision or timm has"
+    near = difflib.get_close_matches(name, list_models(models), n=1)
+    message = f"--network {name} is no classifier that {where}"
+    raise TrainingError(message, hint=f"--network {near[0] if near else 'resnet50'}")
 
 
 def find_weights(path: Path | None, folder: Path, *, option: str, is_made: bool) -> Path | None:
@@ -57,20 +83,21 @@ def find_weights(path: Path | None, folder: Path, *, option: str, is_made: bool)
     raise TrainingError(message, hint=f"{where}{named}, and push it with the data; {from_scratch}")
 
 
-def load_pretrained(network: ResNet, path: Path, *, say: Callable[[str], None]) -> None:
+def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None]) -> None:
     """Load pretrained weights; a head for another number of classes stays as it is, and says so.
 
-    Raises TrainingError where the file holds another network's.
+    The head is the network's last layer. Raises TrainingError where the file holds another network's.
     """
     weights = load_weights(path)
     wanted = network.state_dict()
-    head = f"{HEAD}weight"
-    if head in weights and weights[head].shape[1:] == wanted[head].shape[1:]:
-        num_classes = len(weights[head])
-        if num_classes != len(wanted[head]):
-            say(f"`{path}` is for {num_classes} classes, not {len(wanted[head])}: a new head")
-            weights = {key: value for key, value in weights.items() if not key.startswith(HEAD)}
-            weights |= {key: value for key, value in wanted.items() if key.startswith(HEAD)}
+    head = f"{list(wanted)[-1].rpartition('.')[0]}."
+    matrix = f"{head}weight"
+    if matrix in weights and weights[matrix].shape[1:] == wanted[matrix].shape[1:]:
+        num_classes = len(weights[matrix])
+        if num_classes != len(wanted[matrix]):
+            say(f"`{path}` is for {num_classes} classes, not {len(wanted[matrix])}: a new head")
+            weights = {key: value for key, value in weights.items() if not key.startswith(head)}
+            weights |= {key: value for key, value in wanted.items() if key.startswith(head)}
     odd = sorted(set(weights) ^ set(wanted))
     odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
     if odd:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainer.common.training_options import PrecisionName
@@ -41,16 +41,27 @@ def make_sgd(
 
 
 def take_step(
-    loss: Tensor,
     optimizer: Optimizer,
     *,
     strategy: Strategy,
     scaler: torch.amp.GradScaler | None,
+    clip: float | None = None,
 ) -> None:
-    """Compute the gradients, which the strategy averages over ranks, and take one step."""
-    if scaler is None:
-        loss.backward()
+    """Take one step with the gradients' average over ranks, none where fp16's overflowed.
+
+    `clip` is the largest norm of all gradients together: Pascanu et al. 2013, arXiv 1211.5063.
+    """
+    if scaler is None and clip is None:
         optimizer.step()
-    else:
-        scaler.scale(loss).backward()
-        strategy.scaled_step(optimizer, scaler)
+        return
+    with strategy.averaged(optimizer):
+        if scaler is not None:
+            scaler.unscale_(optimizer)
+        if clip is not None:
+            groups = optimizer.param_groups
+            nn.utils.clip_grad_norm_([each for group in groups for each in group["params"]], clip)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()

@@ -3,25 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
+from trainer.common.options import MAY_CHANGE
 from trainer.common.program import run_ranks
-from trainer.common.training_options import TrainingOptions
-from trainer.common.world import RankArguments, World
+from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
+from trainer.common.world import Backend, RankArguments, World
 from trainer.pytorch.strategy import Ranks, Strategy, StrategyName, make_strategy
 
 
+@dataclass(frozen=True, kw_only=True)
+class TorchOptions(TrainingOptions):
+    """Options that all PyTorch programs have; a program's own extend it."""
+
+    strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
+    device: Annotated[DeviceName, "device to compute on", MAY_CHANGE] = "auto"
+    precision: Annotated[
+        PrecisionName, "precision of the network's arithmetic; weights are fp32"
+    ] = "fp32"
+    epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
+    clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
+    dist_backend: Annotated[
+        Backend | None, "backend by which DDP's ranks communicate", MAY_CHANGE
+    ] = None
+    dist_url: Annotated[
+        str | None,
+        "where DDP's ranks meet, tcp://HOST:PORT or file:///FILE; else MASTER_ADDR",
+        MAY_CHANGE,
+    ] = None
+    rank: Annotated[int | None, "rank of this process, from 0 (default: RANK)", MAY_CHANGE] = None
+    world_size: Annotated[int | None, "number of ranks (default: WORLD_SIZE)", MAY_CHANGE] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("epochs", "clip_norm")
+
+    @property
+    def hint(self) -> str:
+        """Advice for a training that diverges."""
+        return "a smaller learning rate"
+
+
 def run_program(
-    options: TrainingOptions,
-    strategy: StrategyName | None,
+    options: TorchOptions,
     train: Callable[[Ranks], None],
-    arguments: RankArguments | None = None,
+    *,
+    strategy: StrategyName | None = None,
 ) -> int:
-    """Train as one of the ranks; gives the exit code (trainer.common.program)."""
+    """Train as one of the ranks; gives the exit code (trainer.common.program).
+
+    `strategy` is for what only one process does; else it is that of the options.
+    """
 
     def make(world: World) -> Strategy:
         torch.set_num_threads(world.num_threads)
-        return make_strategy(strategy, world)
+        return make_strategy(strategy or options.strategy, world)
 
+    arguments = RankArguments(
+        dist_backend=options.dist_backend,
+        dist_url=options.dist_url,
+        rank=options.rank,
+        world_size=options.world_size,
+    )
     return run_ranks(options, make, train, arguments)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -36,17 +37,20 @@ class Strategy(Protocol):
         """Meet the other ranks; blocks until all are there."""
         ...
 
-    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+    def wrap(
+        self, model: nn.Module, optimizer: Optimizer, *, num_backwards: int = 1
+    ) -> tuple[nn.Module, Optimizer]:
         """Give all ranks rank 0's weights, and average gradients from now on.
 
+        A step has `num_backwards` backward passes, whose gradients add up; the last one averages.
         The optimizer must be as fresh as it was made: its state is not sent.
         """
         ...
 
-    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
-        """Take a step after the backward pass of a scaled loss; none where gradients overflowed.
+    def averaged(self, optimizer: Optimizer) -> AbstractContextManager[None]:
+        """Wait for the gradients' average; inside they may be changed before the optimizer's step.
 
-        All ranks skip the same steps: the averaged gradients are what is looked at.
+        All ranks see the same gradients there, so that they clip or skip alike.
         """
         ...
 
@@ -121,14 +125,19 @@ class Single:
     def init(self, world: World, device: torch.device) -> None:
         """Do nothing: there are no other ranks."""
 
-    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+    def wrap(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        num_backwards: int = 1,  # noqa: ARG002
+    ) -> tuple[nn.Module, Optimizer]:
         """Give both back as they are."""
         return model, optimizer
 
-    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
-        """Leave it to the scaler."""
-        scaler.step(optimizer)
-        scaler.update()
+    def averaged(self, optimizer: Optimizer) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Wait for nothing: there is nothing to average."""
+        return nullcontext()
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Give the tensor back."""
@@ -176,24 +185,29 @@ class Horovod:
             raise TrainingError(message, hint="start it with `launcher: horovod` or `mpi`")
         self._hvd = hvd
 
-    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+    def wrap(
+        self, model: nn.Module, optimizer: Optimizer, *, num_backwards: int = 1
+    ) -> tuple[nn.Module, Optimizer]:
         """Broadcast the weights and average gradients as they become ready."""
         # Horovod refuses what is not contiguous, such as weights that lie channels last.
         weights = {name: dense_view(value) for name, value in model.state_dict().items()}
         self._hvd.broadcast_parameters(weights, root_rank=0)
         # broadcast_optimizer_state would send pickles; a fresh optimizer has no state to send.
         wrapped = self._hvd.DistributedOptimizer(
-            optimizer, named_parameters=model.named_parameters(), compression=DenseViews
+            optimizer,
+            named_parameters=model.named_parameters(),
+            compression=DenseViews,
+            backward_passes_per_step=num_backwards,
         )
         return model, wrapped
 
-    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
-        """Unscale gradients after their average, not while they are on their way."""
+    @contextmanager
+    def averaged(self, optimizer: Optimizer) -> Generator[None]:
+        """Wait for the average here; the step inside does not average again."""
         averaging: Any = optimizer
         averaging.synchronize()
         with averaging.skip_synchronize():
-            scaler.step(optimizer)
-        scaler.update()
+            yield
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up by allreduce."""
@@ -245,17 +259,22 @@ class Ddp:
             hint = "all ranks need the same meeting place, and a world size that is their number"
             raise TrainingError(message, hint=hint) from None
 
-    def wrap(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+    def wrap(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        num_backwards: int = 1,  # noqa: ARG002
+    ) -> tuple[nn.Module, Optimizer]:
         """Wrap the model; DDP broadcasts its weights when it is made.
 
         Batch statistics stay each rank's own, as with Horovod; `average_buffers` joins them.
         """
         return DistributedDataParallel(model, forward_sync_buffers=False), optimizer
 
-    def scaled_step(self, optimizer: Optimizer, scaler: torch.amp.GradScaler) -> None:
-        """Leave it to the scaler: gradients are averaged once the backward pass is over."""
-        scaler.step(optimizer)
-        scaler.update()
+    def averaged(self, optimizer: Optimizer) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Wait for nothing: gradients are averaged once the backward pass is over."""
+        return nullcontext()
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add up by allreduce, on a copy."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from trainer.common.errors import TrainingError
 from trainer.common.metrics import Metrics
+from trainer.common.options import MAY_CHANGE, recipe_of
 from trainer.common.position import Position
 from trainer.common.progress import Progress
 from trainer.common.resnet_options import ResnetOptions
@@ -39,8 +40,8 @@ NUM_TOP = 5
 class Options(ResnetOptions):
     """The command line; parse_options makes it."""
 
-    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
-    xla: Annotated[bool, "let XLA compile the network"] = False
+    strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
+    xla: Annotated[bool, "let XLA compile the network", MAY_CHANGE] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +113,9 @@ class Job:
 
     def make_keeper(self) -> Keeper:
         """Keep the weights, the optimizer and the generators of this training."""
-        recipe = self.options.recipe(
-            self.program,
+        recipe = recipe_of(
+            self.options,
+            program=self.program,
             batch_size=self.batch_size,
             num_samples=self.data.num_train,
             num_classes=self.data.num_classes,

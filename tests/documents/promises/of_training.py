@@ -95,7 +95,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             _of_maskrcnn("epochs"),
         ),
         promise("| `--epochs`, `--max-steps` | {}, none |", _of_maskrcnn("epochs")),
-        promise("| `--precision` | `{}` | `bf16`", _of_maskrcnn("precision")),
+        promise(
+            "| `--precision` | `{}` | `bf16`",
+            constant("trainer/pytorch/program.py", "precision", of="TorchOptions"),
+        ),
         promise("| `--backbone` | `{}` |", _of_maskrcnn("backbone")),
         option("--image-size", _of_maskrcnn("image_size")),
         option("--regions-per-image", _of_maskrcnn("regions_per_image")),

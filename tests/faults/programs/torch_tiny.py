@@ -21,24 +21,21 @@ from torch.nn import functional
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.sharding import shard, shuffled_batches
-from trainer.common.training_options import TrainingOptions
-from trainer.common.world import RankArguments
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
-from trainer.pytorch.program import run_program
-from trainer.pytorch.strategy import Ranks, StrategyName, average_buffers
+from trainer.pytorch.precision import take_step
+from trainer.pytorch.program import TorchOptions, run_program
+from trainer.pytorch.strategy import Ranks, average_buffers
 
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TrainingOptions):
-    strategy: Annotated[StrategyName | None, "how ranks work together"] = None
+class Options(TorchOptions):
     epochs: Annotated[int, "passes over the data"] = 4
     batch_size: Annotated[int, "samples a step, over all ranks together"] = 10
     num_samples: Annotated[int, "samples of an epoch"] = 250
     scaler: Annotated[bool, "scale the loss"] = False
-    dist_url: Annotated[str | None, "where DDP's ranks meet"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +49,7 @@ class Split:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse_options(Options, argv)
-    arguments = RankArguments(dist_url=options.dist_url)
-    return run_program(options, options.strategy, lambda ranks: train(options, ranks), arguments)
+    return run_program(options, lambda ranks: train(options, ranks))
 
 
 def build_network() -> nn.Module:
@@ -124,12 +120,8 @@ def train_epoch(
         loss_sum = functional.cross_entropy(model(inputs), labels, reduction="sum")
         loss = loss_sum * (ranks.world.size / len(batch))
         optimizer.zero_grad()
-        if scaler is None:
-            loss.backward()
-            optimizer.step()
-        else:
-            scaler.scale(loss).backward()
-            ranks.strategy.scaled_step(optimizer, scaler)
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        take_step(optimizer, strategy=ranks.strategy, scaler=scaler)
         taken = TakenStep(
             step=position.step + 1, epoch=position.epoch + 1, batch=number, samples=mine
         )

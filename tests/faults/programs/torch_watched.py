@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     if os.environ.get("WATCH_NO_DROPOUT"):
         torch.nn.Dropout.forward = lambda _module, inputs: inputs
     if told := os.environ.get("WATCH_EVALUATION"):
-        program.evaluate = telling(program.evaluate, Path(told))
+        program.Digits.evaluate = telling(program.Digits.evaluate, Path(told))
     return program.main(arguments)
 
 

@@ -175,40 +175,27 @@ def mistakes(folder: Path) -> object:
 def evaluate(argv: Sequence[str]) -> int:
     """Evaluate once, untrained; each rank writes which pictures it saw and what came out."""
     from trainer.common.options import parse_options
-    from trainer.pytorch import resnet50
-    from trainer.pytorch.evaluation import evaluate as evaluate_all
-    from trainer.pytorch.loader import normalise
+    from trainer.pytorch import classifier
     from trainer.pytorch.program import run_program
     from trainer.pytorch.strategy import Ranks
 
-    options = parse_options(resnet50.Options, argv)
+    options = parse_options(classifier.Options, argv)
 
     def check(ranks: Ranks) -> None:
-        job = resnet50.prepare(options, ranks)
+        task = classifier.Classifier(options, ranks, "evaluation")
+        task.prepare()
+        torch.manual_seed(options.seed)
         seen: list[int] = []
-        begin = job.data.val._begin
-        job.data.val._begin = lambda samples, crop_of: (
+        begin = task.data.val._begin
+        task.data.val._begin = lambda samples, crop_of: (
             seen.extend(samples),
             begin(samples, crop_of),
         )[1]
-        found = evaluate_all(
-            job.network,
-            job.data.val,
-            num_images=job.data.num_val,
-            num_classes=len(job.data.classes),
-            batch_size=job.batch_size,
-            sees=normalise,
-            ranks=ranks,
-            device=job.device,
-            precision=options.precision,
-            guard=NO_GUARD,
-            position=Position(),
-            hint="",
-        )
+        found = task.evaluate(task.build(), NO_GUARD, Position())
         text = json.dumps({"seen": seen, "found": found})
         Path(f"evaluated-{ranks.world.rank}.json").write_text(text)
 
-    return run_program(options, options.strategy, check)
+    return run_program(options, check)
 
 
 class _NoGuard:

@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
         (
             "batch_size: 3",
             "the program has no option `batch_size`",
-            "did you mean `batch-per-rank` or `image-size`?",
+            "did you mean `world-size` or `batch-per-rank` or `image-size`?",
         ),
         (
             "epochs: three",

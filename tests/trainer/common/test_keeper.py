@@ -43,12 +43,19 @@ class Tiny(CheckpointKeeper[str]):
         return number + self.num_others
 
 
-def keeper(root: Path, world: World, *, recipe: Mapping[str, object] = RECIPE) -> Tiny:
+def keeper(
+    root: Path,
+    world: World,
+    *,
+    recipe: Mapping[str, object] = RECIPE,
+    rate: Callable[[Position], float] | None = None,
+) -> Tiny:
     return Tiny(
         world,
         RunDir(path=root, outputs=root),
         options=TrainingOptions(checkpoint_dir=root / "checkpoints", checkpoint_every=2),
         recipe=recipe,
+        rate=rate,
     )
 
 
@@ -83,3 +90,14 @@ def test_other_ranks_end_where_rank_0_refuses(tmp_path):
     other.told = b"refused".ljust(64, b"\0")
     with pytest.raises(TrainingError, match="rank 0 refused the checkpoint"):
         other.restore(2)
+
+
+@pytest.mark.parametrize(("rate", "is_told"), [(0.001, True), (0.0001, False)])
+def test_a_learning_rate_that_jumps_is_told(tmp_path, capsys, rate, is_told):
+    """90 epochs resumed with 120: the rate rises ten-fold where it was to stay."""
+    first = keeper(tmp_path, World(rank=0, size=1), rate=lambda _position: 0.0001)
+    first.save_last(Position(step=1, epoch=1))
+    again = keeper(tmp_path, World(rank=0, size=1), rate=lambda _position: rate)
+    assert again.restore(num_epochs=2) == Position(step=1, epoch=1)
+    said = "warning: the learning rate of step 2 was to be 0.0001, is 0.001: the schedule goes by"
+    assert (said in capsys.readouterr().err) == is_told

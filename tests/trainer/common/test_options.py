@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from trainer.common.options import parse_options
+from trainer.common.options import MAY_CHANGE, parse_options, recipe_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,3 +62,38 @@ def test_help_says_each_flag_and_its_default(capsys):
     assert "Trains." in text
     assert "--learning-rate N" in text
     assert "step size (default: 0.1)" in text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Options):
+    weights: Annotated[Path, "file"] = Path("a.pt")
+    num_classes: Annotated[int, "classes of made data"] = 10
+    epochs: Annotated[int, "passes", MAY_CHANGE] = 3
+    workers: Annotated[int | None, "threads", MAY_CHANGE] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Longer(Training):
+    """Has another default; the mark is that of the class above."""
+
+    epochs: Annotated[int, "passes"] = 90
+
+
+def test_a_recipe_is_all_options_but_those_that_may_change():
+    found = recipe_of(Longer(learning_rate=0.2), program="p", num_classes=4)
+    assert found == {
+        "learning_rate": 0.2,
+        "name": "x",
+        "data": None,
+        "kind": None,
+        "fast": False,
+        "weights": "a.pt",
+        "num_classes": 4,
+        "program": "p",
+    }
+
+
+def test_an_option_that_may_change_is_read_as_any_other():
+    assert parse_options(Training, ["--epochs", "5", "--workers", "2"]) == Training(
+        epochs=5, workers=2
+    )

@@ -1,0 +1,74 @@
+"""A model of the user's own in one file: both examples run through `launch` on two ranks, and resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jobs.images.runtimes import PROJECT
+from tests import needs
+from tests.fakes.gangs import make_environment
+
+FOLDER = PROJECT / "examples" / "own-model"
+LAUNCH = Path(sys.executable).with_name("launch")
+TIMEOUT_S = 400
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """The file of a local environment: one node of two processes that cost nothing."""
+    needs.runtime("pytorch")
+    made = make_environment(tmp_path / "workspace", nodes=1, processes=2)
+    free = msgspec.structs.replace(made.clusters["cpu"], price_per_node_hour=0.0)
+    path = tmp_path / "environment.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(made, clusters={"cpu": free})))
+    return path
+
+
+def launch(environment: Path, *words: str) -> tuple[Path, dict[str, Any]]:
+    """Run a job; gives its folder and its summary."""
+    done = subprocess.run(
+        [LAUNCH, *words, "--env", environment],
+        cwd=FOLDER,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    folder = environment.parent / "workspace" / "runs" / done.stdout.splitlines()[0]
+    return folder, json.loads((folder / "summary.json").read_text())
+
+
+def test_a_vision_transformer_learns_on_class_folders(environment):
+    folder, summary = launch(environment, "run", "vit.yaml")
+    assert (summary["program"], summary["world_size"], summary["batch_size"]) == ("vit", 2, 32)
+    assert len(set(summary["weights_sha256"])) == 1
+    assert summary["val_top1"] > 0.9
+    assert (folder / "outputs" / "model" / "vit.safetensors").stat().st_size > 500_000
+
+
+def test_a_segmentation_finds_discs_by_its_own_loss(environment):
+    folder, summary = launch(environment, "run", "segmentation.yaml", "--set", "args.epochs=1")
+    assert (summary["program"], summary["world_size"]) == ("segmentation", 2)
+    assert summary["val_iou"] > 0.7
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (main,) = [line for line in lines if "goal" in line]
+    assert (main["split"], main["name"], main["goal"]) == ("val", "iou", "max")
+
+
+@pytest.mark.faults
+def test_a_model_of_ones_own_resumes(environment):
+    _, begun = launch(environment, "run", "segmentation.yaml", "--set", "args.epochs=1")
+    more = ("--resume", "--set", "args.epochs=2")
+    _, resumed = launch(environment, "rerun", "last", *more)
+    assert resumed["resumed_from_step"] == begun["steps"]
+    assert resumed["val_iou"] > 0.8

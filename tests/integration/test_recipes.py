@@ -1,0 +1,142 @@
+"""Recipes of classifiers: formulas by hand, and options that leave the training what it should be."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.images.runtimes import PROJECT
+from tests import needs
+from tests.fakes.picture_runs import Trained, train
+from trainer.data.synthesize.stripes import make_pictures
+
+MODULE = "tests.integration.programs.plain_vit"
+CHECKS = "tests.integration.programs.recipe_checks"
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """What recipe_checks.py found."""
+    done = subprocess.run(
+        [needs.runtime("pytorch"), "-m", CHECKS],
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def lamb_by_hand(weights: list[float], steps: list[list[float]], decay: float) -> list[float]:
+    """The paper's algorithm 2, number by number."""
+    mean, square = [0.0] * len(weights), [0.0] * len(weights)
+    for step, gradients in enumerate(steps, 1):
+        mean = [0.9 * m + 0.1 * g for m, g in zip(mean, gradients, strict=True)]
+        square = [0.999 * s + 0.001 * g * g for s, g in zip(square, gradients, strict=True)]
+        update = [
+            m / (1 - 0.9**step) / (math.sqrt(s / (1 - 0.999**step)) + 1e-6) + decay * w
+            for m, s, w in zip(mean, square, weights, strict=True)
+        ]
+        ratio = math.hypot(*weights) / math.hypot(*update) if decay else 1.0
+        weights = [w - 0.01 * ratio * u for w, u in zip(weights, update, strict=True)]
+    return weights
+
+
+def test_lamb_takes_the_papers_steps(found):
+    decaying, plain = found["lamb"]
+    steps = [[0.5, -1.0], [0.25, 0.5]]
+    assert decaying == pytest.approx(lamb_by_hand([3.0, 4.0], steps, 0.1), rel=1e-5)
+    assert plain == pytest.approx(lamb_by_hand([1.0], [[2.0], [-1.0]], 0.0), rel=1e-5)
+
+
+def test_losses_of_numbers_are_those_of_shares(found):
+    assert found["losses"]["ce"][0] == pytest.approx(found["losses"]["ce"][1], rel=1e-6)
+    numbers, shares = found["losses"]["bce"]
+    assert numbers == shares
+    scores, labels = ((2.0, 0.0, -1.0), (0.5, 1.5, 0.0)), (0, 2)
+    by_hand = [
+        math.log1p(math.exp(-score)) * share + math.log1p(math.exp(score)) * (1 - share)
+        for row, label in zip(scores, labels, strict=True)
+        for number, score in enumerate(row)
+        for share in [(number == label) * 0.9 + 0.1 / 3]
+    ]
+    assert numbers == pytest.approx(sum(by_hand) / 6, rel=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "most_values"), [("mixup", 2), ("cutmix", 2)])
+def test_labels_are_mixed_as_pictures_are(found, kind, most_values):
+    means, shares, num_values = found["mixed"][kind]
+    assert num_values <= most_values
+    assert 0 < means[0] < 1
+    for mean, (black, white, other) in zip(means, shares, strict=True):
+        assert (black, white) == pytest.approx((1 - mean, mean), abs=1e-6)
+        assert other == 0
+
+
+def test_horovods_early_completion_is_refused(found):
+    (name,) = found["votes"]
+    assert name == "horovod/1"
+    assert "HOROVOD_ENABLE_ASYNC_COMPLETION is set" in found["votes"][name]
+
+
+def test_networks_are_known_by_name(found):
+    networks = found["networks"]
+    said = networks.pop("resnet51")
+    assert networks == {"squeezenet1_1": [2, 5], "vit_b_32": [2, 5], "googlenet": [2, 5]}
+    assert said.startswith("--network resnet51 is no classifier that torchvision has")
+
+
+@pytest.fixture(scope="module")
+def stripes(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "stripes"
+    make_pictures(folder, num_classes=2, num_train=48, num_val=8, size=40, seed=2)
+    return folder
+
+
+SMALL = ("--image-size", "32", "--warmup-epochs", "0", "--lr", "1")
+
+
+def run(zygote: Any, stripes: Path, folder: Path, *more: str, **options: Any) -> Trained:
+    """Two epochs, whose learning rate makes a difference."""
+    arguments = ("--data", str(stripes), *SMALL, "--epochs", "2", "--log-every", "1", *more)
+    return train(zygote, MODULE, *arguments, folder=folder, **options)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "horovod"])
+def test_batches_that_add_up_take_the_steps_of_a_large_one(zygote, stripes, tmp_path, strategy):
+    """Clipped and averaged, on one rank and on two: gradients that were not would differ by thirds."""
+    more = ("--clip-norm", "0.5", "--ema", "0.5")
+    small = ("--batch-per-rank", "4", "--accumulate", "3")
+    two = run(zygote, stripes, tmp_path / "two", *small, *more, strategy=strategy, size=2)
+    assert (two.summary["batch_size"], two.summary["steps"]) == (24, 4)
+    assert len(set(two.summary["weights_sha256"])) == 1
+    one = run(zygote, stripes, tmp_path / "one", "--batch-per-rank", "24", *more, size=1)
+    for split in ("train", "val"):
+        losses = [[value for _, value in each.curve(split, "loss")] for each in (one, two)]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    # The average is what is evaluated and kept: the last weights are elsewhere.
+    plain = run(zygote, stripes, tmp_path / "plain", "--batch-per-rank", "24", *more[:2], size=1)
+    assert plain.curve("train", "loss") == one.curve("train", "loss")
+    assert plain.summary["val_loss"] != pytest.approx(one.summary["val_loss"], rel=1e-4)
+    free = run(zygote, stripes, tmp_path / "free", "--batch-per-rank", "24", size=1)
+    assert free.curve("train", "loss")[-1] != plain.curve("train", "loss")[-1]
+
+
+@pytest.mark.faults
+def test_an_average_resumes_to_the_bit(zygote, stripes, tmp_path):
+    arguments = ("--batch-per-rank", "12", "--ema", "0.9", "--mixup", "1", "--optimizer", "lamb")
+    arguments += ("--lr", "0.01")
+    whole = run(zygote, stripes, tmp_path / "whole", *arguments, "--checkpoint-every", "3")
+    (kept,) = (tmp_path / "whole" / "checkpoints").glob("step-000000003-*")
+    shutil.copytree(kept, tmp_path / "again" / "checkpoints" / kept.name)
+    again = run(zygote, stripes, tmp_path / "again", *arguments)
+    assert again.summary["resumed_from_step"] == 3
+    assert again.summary["weights_sha256"] == whole.summary["weights_sha256"]

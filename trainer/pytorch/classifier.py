@@ -1,0 +1,170 @@
+"""Trains any classifier of pictures: torchvision's by name, timm's where it is installed, or yours.
+
+    launch shell pytorch -- python -m trainer.pytorch.classifier \\
+        --data synthetic --network mobilenet_v3_small --image-size 64 --epochs 4
+
+`--data` takes a folder (docs/training-resnet50.md), `synthetic` for a small set of JPEGs that is
+made on the spot, or `random` for one batch of noise on the device. `--recipe` sets many options at
+once; those given beside it win. A file of your own calls `main` with a function that builds its
+network (docs/own-model.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from trainer.common.options import MAY_CHANGE, parse_options
+from trainer.common.resnet_options import ResnetOptions
+from trainer.common.schedule import Schedule
+from trainer.pytorch.loop import run
+from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
+from trainer.pytorch.optimizers import OptimizerName, make_optimizer
+from trainer.pytorch.picture_data import (
+    RANDOM,
+    SYNTHETIC,
+    Data,
+    MadeSet,
+    PictureOptions,
+    make_noise,
+    make_on_each_node,
+    open_loaders,
+)
+from trainer.pytorch.picture_task import PictureTask
+from trainer.pytorch.program import run_program
+from trainer.pytorch.strategy import Ranks
+
+# Makes a network for pictures of so many classes, of so many pixels a side.
+Build = Callable[[int, int], nn.Module]
+RecipeName = Literal["goyal", "a3"]
+# Goyal et al. 2017, arXiv 1706.02677; Wightman et al. 2021, arXiv 2110.00476, table 2, whose rate
+# of 0.008 is for 2,048 pictures a step.
+RECIPES: dict[RecipeName, Sequence[str]] = {
+    "goyal": (
+        *("--optimizer", "sgd", "--lr", "0.1", "--momentum", "0.9", "--weight-decay", "1e-4"),
+        *("--schedule", "step", "--warmup-epochs", "5", "--epochs", "90"),
+    ),
+    "a3": (
+        *("--optimizer", "lamb", "--lr", "0.001", "--weight-decay", "0.02", "--loss", "bce"),
+        *("--schedule", "cosine", "--warmup-epochs", "5", "--epochs", "100"),
+        *("--mixup", "0.1", "--cutmix", "1", "--label-smoothing", "0", "--image-size", "160"),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ResnetOptions, PictureOptions):
+    """The command line; parse_options makes it."""
+
+    network: Annotated[str, "name of a classifier of torchvision, or of timm"] = "resnet50"
+    recipe: Annotated[RecipeName | None, "set the options of a paper's recipe", MAY_CHANGE] = None
+    optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "sgd"
+    compile: Annotated[bool, "let torch.compile make kernels for this network", MAY_CHANGE] = False
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    program: str = "trainer.pytorch.classifier",
+    description: str = "",
+    build: Build | None = None,
+    defaults: Sequence[str] = (),
+) -> int:
+    """Run the program; gives its exit code.
+
+    `build` makes the network in place of `--network`; its name in results is `program`, and
+    `defaults` are flags that come before those of the command line.
+    """
+    text = (description or __doc__ or "").splitlines()[0]
+    given = sys.argv[1:] if argv is None else argv
+    name = parse_options(Options, [*defaults, *given], description=text).recipe
+    of_recipe = RECIPES[name] if name else ()
+    options = parse_options(Options, [*defaults, *of_recipe, *given], description=text)
+    return run_program(options, lambda ranks: run(Classifier(options, ranks, program, build)))
+
+
+class Classifier(PictureTask[Options]):
+    """ImageNet, or any pictures in class folders, and any network."""
+
+    def __init__(
+        self, options: Options, ranks: Ranks, program: str, build: Build | None = None
+    ) -> None:
+        """Take the name of the program, and what builds its network in place of `--network`."""
+        super().__init__(options, ranks)
+        self.program = program
+        self._build = build
+
+    def open_data(self) -> Data:
+        """Open the folder, or make what `--data` names; a collective."""
+        options, ranks = self.options, self.ranks
+        made = MadeSet(
+            num_classes=options.num_classes,
+            num_train=options.num_images,
+            size=options.image_size,
+            seed=options.seed,
+        )
+        if options.data == RANDOM:
+            return make_noise(made, self.device, batch=options.batch_per_rank)
+        if options.data == SYNTHETIC:
+            folder = make_on_each_node(made, ranks)
+        else:
+            folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
+        data, _, _ = open_loaders(
+            folder, ranks, self.device, size=options.image_size, workers=options.workers
+        )
+        return data
+
+    def build(self) -> nn.Module:
+        """Make the network, from scratch or from the file of `--weights`."""
+        options, num_classes = self.options, len(self.data.classes)
+        if self._build is not None:
+            network = self._build(num_classes, options.image_size)
+        else:
+            network = build_network(options.network, num_classes, options.image_size)
+        if options.weights is not None:
+            load_pretrained(network, options.weights, say=self.say)
+        return network
+
+    def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
+        """Make the optimizer; batch norms and biases do not decay."""
+        options = self.options
+        return make_optimizer(
+            options.optimizer,
+            parameter_groups(part, weight_decay=options.weight_decay),
+            lr=options.lr,
+            momentum=options.momentum,
+            scaler=scaler,
+        )
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Compile the model where the options say so."""
+        return torch.compile(model) if self.options.compile else model
+
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate of every step."""
+        return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
+
+    def facts(self) -> dict[str, object]:
+        """Give the sizes of batch and set, and which network it is."""
+        return {**super().facts(), "is_own": self._build is not None}
+
+    def summary(self) -> dict[str, object]:
+        """Give sizes, and the rate at which cores decode."""
+        threads = self.data.threads
+        return {
+            **super().summary(),
+            **({} if self._build else {"network": self.options.network}),
+            "decoded_per_core_per_s": threads.decoded_per_core_per_s if threads else None,
+        }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

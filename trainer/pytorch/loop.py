@@ -1,0 +1,329 @@
+"""Trains a task from its last checkpoint to its model: the loop of all PyTorch programs."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import random
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from trainer.common.messages import warn
+from trainer.common.metrics import MainFigure, Metrics
+from trainer.common.options import recipe_of
+from trainer.common.position import Position, TakenStep
+from trainer.common.progress import Progress
+from trainer.common.throughput import Throughput
+from trainer.common.trackers import open_trackers
+from trainer.pytorch.finish import waiter, write_results
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.precision import autocast, make_scaler, take_step
+from trainer.pytorch.program import TorchOptions
+from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
+
+OptionsT = TypeVar("OptionsT", bound=TorchOptions)
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(Generic[B]):
+    """This rank's part of a global batch: its `samples`, of `num_samples` over all ranks."""
+
+    batch: B
+    samples: Sequence[int]
+    num_samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """The loss of one part, as scalars on the device.
+
+    The mean of `mean` over ranks is that of the global batch, and is what gradients are taken of.
+    `total` is the sum over the part's samples, for metrics.
+    """
+
+    mean: Tensor
+    total: Tensor
+
+
+class Task(ABC, Generic[OptionsT, B]):
+    """A training as a program says it; `run` calls the methods in the order they stand here.
+
+    Every rank calls all of them, so that each may be a collective. Randomness of the order and of
+    augmentation comes from the options' seed, the epoch and the sample, never from the rank.
+    """
+
+    program: str
+    main_figure: MainFigure
+    # Figures of an evaluation that the line of an epoch shows; all of them where there are none.
+    shown: ClassVar[Sequence[str]] = ()
+    # Names the random stream that each rank has of its own while it trains.
+    stream: ClassVar[str] = "dropout"
+
+    def __init__(self, options: OptionsT, ranks: Ranks) -> None:
+        """Pick the device and meet the other ranks."""
+        self.options = options
+        self.ranks = ranks
+        self.device = pick_device(options.device, ranks.world)
+        if self.device.type == "cuda":
+            self.set_up_cuda()
+        ranks.strategy.init(ranks.world, self.device)
+
+    def say(self, text: str) -> None:
+        """Print a line on rank 0."""
+        if self.ranks.world.is_main:
+            clear = "\r\033[K" if sys.stdout.isatty() else ""  # over the progress line
+            print(f"{clear}{text}", flush=True)
+
+    def set_up_cuda(self) -> None:
+        """Choose TF32 as cuDNN's convolutions have it, and kernels by trying them."""
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Open the data; raises TrainingError where it is not what the program takes."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """Make the network, on the CPU; the seed is set, and all ranks begin with equal weights."""
+
+    def select(self, network: nn.Module) -> nn.Module:
+        """Give the part of the network, now on its device, that trains."""
+        return network
+
+    @abstractmethod
+    def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
+        """Make the optimizer of the part that trains."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Wrap the model of the strategy once more, as torch.compile does."""
+        return model
+
+    @property
+    def num_parts(self) -> int:
+        """Parts of a step on each rank, whose gradients add up."""
+        return 1
+
+    @property
+    def average_decay(self) -> float | None:
+        """Share that the weights' moving average keeps in a step; None where there is none."""
+        return None
+
+    @property
+    @abstractmethod
+    def num_batches(self) -> int:
+        """Steps of one epoch; known once the data is open."""
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole training."""
+        return self.options.epochs * self.num_batches
+
+    @property
+    def num_warmup_steps(self) -> int:
+        """Steps that the rate of samples leaves out."""
+        return min(10, self.num_batches)
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, object]:
+        """Give what a resumed training has to agree in, beside the options: the data's sizes."""
+
+    @abstractmethod
+    def rate(self, position: Position) -> float:
+        """Give the learning rate of the step that begins at this position."""
+
+    @abstractmethod
+    def batches(self, position: Position) -> Iterator[Part[B]]:
+        """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, part: Part[B]) -> Loss:
+        """Compute the loss of one part; runs under the precision's autocast."""
+
+    @abstractmethod
+    def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
+        """Give figures of the held-out set, each sample counted once; settles the guard."""
+
+    def finish(self) -> None:
+        """Write what else the program leaves; on rank 0 only."""
+
+    def summary(self) -> dict[str, object]:
+        """Give the figures that the summary has of this program alone."""
+        return {}
+
+
+def run(task: Task[OptionsT, B]) -> None:
+    """Train from where the last checkpoint left off, evaluate after every epoch, write the model.
+
+    Raises TrainingError for what the user can correct, and Preempted, on all ranks at one step.
+    """
+    options, ranks = task.options, task.ranks
+    task.prepare()
+    torch.manual_seed(options.seed)
+    training = Training(task, task.build().to(task.device, memory_format=torch.channels_last))
+    began_s = time.perf_counter()
+    figures = training.run()
+    if ranks.world.is_main:
+        task.finish()
+    split = task.main_figure.split
+    write_results(
+        training.result,
+        ranks,
+        task.device,
+        training.keeper,
+        {
+            "precision": options.precision,
+            "epochs": options.epochs,
+            "steps": training.num_steps,
+            "seed": options.seed,
+            "parameters": sum(each.numel() for each in training.result.parameters()),
+            "images_per_s": training.throughput.samples_per_s,
+            **task.summary(),
+            **{f"{split}_{name}": value for name, value in figures.items()},
+        },
+        program=task.program,
+        began_s=began_s,
+        hint=options.hint,
+    )
+
+
+class Training(Generic[OptionsT, B]):
+    """The steps and evaluations of a task; `result` is the network whose weights are its outcome."""
+
+    def __init__(self, task: Task[OptionsT, B], network: nn.Module) -> None:
+        options, ranks = task.options, task.ranks
+        self._task = task
+        self._network = network
+        self._part = task.select(network)
+        self._scaler = make_scaler(options.precision, task.device)
+        self._wrapped, self._optimizer = ranks.strategy.wrap(
+            self._part,
+            task.optimizer(self._part, self._scaler),
+            num_backwards=task.num_parts,
+        )
+        self._model = task.wrap(self._wrapped)
+        self._average: AveragedModel | None = None
+        self.result = network
+        if task.average_decay is not None:
+            averaging = get_ema_multi_avg_fn(task.average_decay)
+            self._average = AveragedModel(network, multi_avg_fn=averaging, use_buffers=True)
+            self.result = self._part = self._average.module
+        stream = random.Random(f"{options.seed}/{task.stream}/{ranks.world.rank}")
+        torch.manual_seed(stream.getrandbits(63))
+        both = {"network": network, "average": self._average}
+        trained = Trainable(
+            network=nn.ModuleDict(both) if self._average else network,
+            optimizer=self._optimizer,
+            device=task.device,
+            scaler=self._scaler,
+        )
+        recipe = recipe_of(options, program=task.program, **task.facts())
+        self.keeper = Keeper(trained, ranks, options=options, recipe=recipe, rate=task.rate)
+        self.throughput = Throughput(
+            num_warmup_steps=task.num_warmup_steps, synchronise=waiter(task.device)
+        )
+        self.num_steps = 0
+
+    def run(self) -> dict[str, float]:
+        """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
+        task, options, ranks = self._task, self._task.options, self._task.ranks
+        position = self.keeper.restore(options.epochs)
+        trackers = open_trackers(ranks.run_dir.outputs / "tensorboard", ranks.world, warn=warn)
+        figures: dict[str, float] = {}
+        with (
+            contextlib.closing(self.keeper),
+            Metrics(
+                ranks.run_dir.metrics,
+                ranks.world,
+                after_step=position.step,
+                trackers=trackers,
+                main=task.main_figure,
+            ) as metrics,
+        ):
+            progress = Progress(
+                metrics,
+                ranks.world,
+                self.throughput,
+                log_every=options.log_every,
+                num_batches=task.num_batches,
+                num_epochs=math.ceil(task.num_steps / task.num_batches),
+                num_steps=task.num_steps,
+            )
+            guard = Guard(
+                ranks, task.device, self.keeper, on_loss=progress.on_loss, hint=options.hint
+            )
+            while True:
+                is_over = position.step >= task.num_steps
+                if is_over or (position.epoch and not position.batch):
+                    average_buffers(self._part, ranks.strategy, ranks.world)
+                    figures = task.evaluate(self._part, guard, position)
+                    split = task.main_figure.split
+                    progress.on_epoch(position, figures, split=split, shown=task.shown)
+                if is_over:
+                    self.num_steps = position.step
+                    return figures
+                with self.throughput.training():
+                    position = self._train_epoch(position, guard)
+
+    def _train_epoch(self, position: Position, guard: Guard) -> Position:
+        """Take one step per global batch that is left of the epoch; each rank computes its part."""
+        task = self._task
+        self._model.train()
+        parts = task.batches(position)
+        while group := list(itertools.islice(parts, task.num_parts)):
+            total = self._take_step(group, task.rate(position))
+            self.throughput.step(sum(part.num_samples for part in group))
+            samples = [sample for part in group for sample in part.samples]
+            taken = TakenStep(
+                step=position.step + 1,
+                epoch=position.epoch + 1,
+                batch=position.batch + 1,
+                samples=samples,
+            )
+            position = position.after_batch(task.num_batches)
+            guard.step(position, total, len(samples), taken=taken)
+        guard.settle()
+        return position
+
+    def _take_step(self, parts: Sequence[Part[B]], rate: float) -> Tensor:
+        """Compute the gradients of all parts, take one step; gives the sum of their losses."""
+        task = self._task
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        totals: list[Tensor] = []
+        for number, part in enumerate(parts, 1):
+            with self._alone() if number < len(parts) else contextlib.nullcontext():
+                with autocast(task.options.precision, task.device):
+                    loss = task.loss(self._model, part)
+                if number == 1:
+                    self._optimizer.zero_grad()
+                mean = loss.mean if len(parts) == 1 else loss.mean / len(parts)
+                (mean if self._scaler is None else self._scaler.scale(mean)).backward()
+            totals.append(loss.total.detach())
+        take_step(
+            self._optimizer,
+            strategy=task.ranks.strategy,
+            scaler=self._scaler,
+            clip=task.options.clip_norm,
+        )
+        if self._average is not None:
+            self._average.update_parameters(self._network)
+        return totals[0] if len(totals) == 1 else torch.stack(totals).sum()
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keep the gradients of a backward pass here: a later one of the step averages them."""
+        is_ddp = isinstance(self._wrapped, DistributedDataParallel)
+        return self._wrapped.no_sync() if is_ddp else contextlib.nullcontext()

@@ -1,0 +1,226 @@
+"""Trains a network of yours on a data set of yours, with your own loss and figures.
+
+A file of your own calls `main` with three functions and the name of the figure that counts
+(docs/own-model.md, examples/own-model/segmentation.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, Dataset
+
+from trainer.common.errors import TrainingError
+from trainer.common.metrics import MainFigure
+from trainer.common.options import MAY_CHANGE, parse_options
+from trainer.common.position import Position
+from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.sharding import rank_batches, shard
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.loop import Loss, Part, Task, run
+from trainer.pytorch.networks import parameter_groups
+from trainer.pytorch.optimizers import OptimizerName, make_optimizer
+from trainer.pytorch.precision import autocast
+from trainer.pytorch.program import TorchOptions, run_program
+from trainer.pytorch.strategy import Ranks
+
+# What a network takes and is to give, for one batch.
+Pair = tuple[Tensor, Tensor]
+
+
+class Samples(Sized, Protocol):
+    """A data set: `len()` of it, and an input and a target for each index."""
+
+    def __getitem__(self, index: int, /) -> Pair:
+        """Give the input and the target of one sample, of equal shapes for all."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """A training of yours.
+
+    `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N); both
+    take the network's outputs and the targets. `main` names the figure that counts, of which more
+    is better.
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    data: Callable[[int], tuple[Samples, Samples]]
+    loss: Callable[[Any, Tensor], Tensor]
+    figures: Callable[[Any, Tensor], Mapping[str, Tensor]]
+    main: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TorchOptions):
+    """The command line; parse_options makes it."""
+
+    batch_size: Annotated[int, "samples a step, over all ranks together"] = 32
+    optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "adamw"
+    lr: Annotated[float, "peak learning rate for that total batch"] = 0.001
+    schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
+    warmup_steps: Annotated[int, "steps in which the learning rate rises"] = 0
+    momentum: Annotated[float, "momentum of SGD"] = 0.9
+    weight_decay: Annotated[float, "weight decay; none for norms and biases"] = 0.0
+    workers: Annotated[int, "processes that load samples, per rank", MAY_CHANGE] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("batch_size", "lr")
+        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay", "workers")
+
+    @property
+    def hint(self) -> str:
+        """Advice for a training that diverges."""
+        return f"a smaller --lr than {self.lr:g}"
+
+
+def main(own: Own, argv: Sequence[str] | None = None, *, description: str = "") -> int:
+    """Train; gives the exit code. `argv` is that of the command line."""
+    options = parse_options(Options, argv, description=description)
+    return run_program(options, lambda ranks: run(OwnTask(options, ranks, own)))
+
+
+class OwnTask(Task[Options, Pair]):
+    """Samples of a data set, whichever they are."""
+
+    train: Samples
+    val: Samples
+
+    def __init__(self, options: Options, ranks: Ranks, own: Own) -> None:
+        """Take the user's own part."""
+        super().__init__(options, ranks)
+        self.program = own.name
+        self.main_figure = MainFigure(split="val", name=own.main, goal="max")
+        self._own = own
+
+    def prepare(self) -> None:
+        """Open both sets; raises TrainingError where one is too small."""
+        self.train, self.val = self._own.data(self.options.seed)
+        size, num_ranks = self.options.batch_size, self.ranks.world.size
+        if size % num_ranks:
+            message = f"--batch-size {size} cannot be shared equally by {num_ranks} ranks"
+            raise TrainingError(message, hint=f"--batch-size {-(-size // num_ranks) * num_ranks}")
+        if len(self.train) < size or not len(self.val):
+            message = f"{len(self.train)} samples to train on and {len(self.val)} to evaluate"
+            raise TrainingError(message, hint=f"at least {size} (--batch-size) and 1")
+
+    def build(self) -> nn.Module:
+        """Make the user's network."""
+        return self._own.build()
+
+    def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
+        """Make the optimizer; norms and biases do not decay."""
+        options = self.options
+        return make_optimizer(
+            options.optimizer,
+            parameter_groups(part, weight_decay=options.weight_decay),
+            lr=options.lr,
+            momentum=options.momentum,
+            scaler=scaler,
+        )
+
+    @property
+    def num_batches(self) -> int:
+        """Steps of one epoch; the samples of a last, smaller batch come in another epoch."""
+        return len(self.train) // self.options.batch_size
+
+    def facts(self) -> dict[str, object]:
+        """Give the size of the training set."""
+        return {"num_samples": len(self.train)}
+
+    def rate(self, position: Position) -> float:
+        """Give the schedule's rate of the step."""
+        options = self.options
+        schedule = Schedule(
+            name=options.schedule,
+            peak=options.lr,
+            num_steps=self.num_steps,
+            num_warmup_steps=options.warmup_steps,
+        )
+        return schedule.rate(position.step)
+
+    def batches(self, position: Position) -> Iterator[Part[Pair]]:
+        """Yield this rank's samples of each full batch that is left of the epoch."""
+        mine = rank_batches(
+            len(self.train),
+            self.options.batch_size,
+            self.ranks.world,
+            seed=self.options.seed,
+            epoch=position.epoch + 1,
+            first=position.batch,
+        )
+        size = self.options.batch_size
+        for pair, samples in self._load(self.train, list(mine)):
+            yield Part(batch=pair, samples=samples, num_samples=size)
+
+    def loss(self, model: nn.Module, part: Part[Pair]) -> Loss:
+        """Compute the user's loss."""
+        inputs, targets = part.batch
+        mean = self._own.loss(model(inputs), targets)
+        return Loss(mean=mean, total=mean.detach() * len(part.samples))
+
+    @torch.no_grad()
+    def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
+        """Give the mean of the loss and of each figure over all samples."""
+        part.eval()
+        size, num_val = self.options.batch_size, len(self.val)
+        batches = [list(range(num_val))[start : start + size] for start in range(0, num_val, size)]
+        # Every rank has a picture of each batch, so that all know the figures' names; those that a
+        # smaller last batch lacks count for nothing.
+        mine = [shard(batch, self.ranks.world) or batch[:1] for batch in batches]
+        totals: dict[str, Tensor] = {}
+        for batch, (pair, samples) in zip(batches, self._load(self.val, mine), strict=True):
+            is_spare = not shard(batch, self.ranks.world)
+            with autocast(self.options.precision, self.device):
+                outputs = part(pair[0])
+                loss = self._own.loss(outputs, pair[1]).double() * len(samples)
+            figures = self._own.figures(outputs, pair[1])
+            found = {"loss": loss} | {key: each.double().sum() for key, each in figures.items()}
+            for name, value in found.items():
+                totals[name] = totals.get(name, torch.zeros_like(value)) + value * (not is_spare)
+            guard.check(position)
+        guard.settle()
+        means = (self.ranks.strategy.sum(torch.stack([*totals.values()])) / num_val).tolist()
+        figures = dict(zip(totals, means, strict=True))
+        if not all(map(math.isfinite, means)):
+            message = "training has diverged: a figure of the validation set is not finite"
+            raise TrainingError(message, hint=self.options.hint)
+        if self._own.main not in figures:
+            message = f"figures() gives {', '.join(figures)}, and not `{self._own.main}`"
+            raise TrainingError(message, hint=f"main={next(reversed(figures))!r}")
+        return figures
+
+    def summary(self) -> dict[str, object]:
+        """Give the sizes of batch and sets."""
+        return {
+            "batch_size": self.options.batch_size,
+            "train_samples": len(self.train),
+            "val_samples": len(self.val),
+        }
+
+    def _load(self, data: Samples, order: Iterable[list[int]]) -> Iterator[tuple[Pair, list[int]]]:
+        """Give the samples of each list as one pair on the device."""
+        order = list(order)
+        loader: DataLoader[Any] = DataLoader(
+            cast("Dataset[Any]", data),
+            batch_sampler=order,
+            num_workers=self.options.workers,
+            pin_memory=self.device.type == "cuda",
+            # Its own draw would move the generator that dropout draws from.
+            generator=torch.Generator().manual_seed(self.options.seed),
+        )
+        for (inputs, targets), samples in zip(loader, order, strict=True):
+            pair = (
+                inputs.to(self.device, non_blocking=True),
+                targets.to(self.device, non_blocking=True),
+            )
+            yield pair, samples

@@ -1,0 +1,158 @@
+"""Says how a classifier of pictures trains: random crops, cross entropy, top-1 and top-5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+from trainer.common.metrics import MainFigure
+from trainer.common.position import Position
+from trainer.common.schedule import Schedule
+from trainer.common.sharding import rank_batches
+from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+from trainer.pytorch.evaluation import evaluate
+from trainer.pytorch.guard import Guard
+from trainer.pytorch.labels import LOSSES, mix
+from trainer.pytorch.loader import Batch, Source, normalise
+from trainer.pytorch.loop import Loss, Part, Task
+from trainer.pytorch.picture_data import Data, PictureOptions, require_full_batch
+
+OptionsT = TypeVar("OptionsT", bound=PictureOptions)
+
+
+class PictureTask(Task[OptionsT, Batch]):
+    """Pictures of class folders as batches of crops; a program says which data and which network."""
+
+    main_figure = MainFigure(split="val", name="top1", goal="max")
+
+    data: Data
+
+    def prepare(self) -> None:
+        """Open the data; raises TrainingError where it fills no batch of all ranks."""
+        self.data = self.open_data()
+        require_full_batch(
+            self.data.num_train,
+            batch_per_rank=self.options.batch_per_rank * self.num_parts,
+            world_size=self.ranks.world.size,
+        )
+
+    def open_data(self) -> Data:
+        """Give the pictures; a collective."""
+        raise NotImplementedError
+
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate of every step."""
+        raise NotImplementedError
+
+    @property
+    def train_source(self) -> Source:
+        """The batches that the part that trains takes."""
+        return self.data.train
+
+    @property
+    def val_source(self) -> Source:
+        """The same of the validation set."""
+        return self.data.val
+
+    def sees(self, images: Tensor) -> Tensor:
+        """Turn a batch's pictures into what the part that trains takes."""
+        return normalise(images)
+
+    @property
+    def batch_size(self) -> int:
+        """Pictures a step, over all ranks and parts together."""
+        return self.options.batch_per_rank * self.num_parts * self.ranks.world.size
+
+    @property
+    def num_parts(self) -> int:
+        """Batches of a rank that make a step."""
+        return self.options.accumulate
+
+    @property
+    def average_decay(self) -> float | None:
+        """Decay of the weights' moving average (Polyak and Juditsky 1992), as the options say."""
+        return self.options.ema
+
+    @property
+    def num_batches(self) -> int:
+        """Steps of one epoch; the pictures of a last, smaller batch come in another epoch."""
+        return self.data.num_train // self.batch_size
+
+    def facts(self) -> dict[str, object]:
+        """Give the sizes of batch and set."""
+        return {
+            "batch_size": self.batch_size,
+            "num_classes": len(self.data.classes),
+            "num_samples": self.data.num_train,
+        }
+
+    def rate(self, position: Position) -> float:
+        """Give the schedule's rate of the step."""
+        return self.schedule.rate(position.step)
+
+    def batches(self, position: Position) -> Iterator[Part[Batch]]:
+        """Yield random crops of this rank's pictures of each full batch that is left."""
+        seed, epoch = self.options.seed, position.epoch + 1
+        mine = rank_batches(
+            self.data.num_train,
+            self.batch_size,
+            self.ranks.world,
+            seed=seed,
+            epoch=epoch,
+            shard_sizes=self.data.shard_sizes,
+            first=position.batch,
+        )
+
+        def crop_of(index: int, width: int, height: int) -> Crop:
+            return random_crop(width, height, picture_rng(seed, epoch, index))
+
+        size = self.options.batch_per_rank
+        parts = (
+            batch[start : start + size] for batch in mine for start in range(0, len(batch), size)
+        )
+        for batch in self.train_source.batches(parts, crop_of):
+            yield Part(batch=batch, samples=batch.samples, num_samples=size * self.ranks.world.size)
+
+    def loss(self, model: nn.Module, part: Part[Batch]) -> Loss:
+        """Compute the cross entropy, of labels that are smoothed and mixed as the options say."""
+        options = self.options
+        images, labels = self.sees(part.batch.images), part.batch.labels
+        if options.mixup or options.cutmix:
+            images, labels = mix(
+                images,
+                labels,
+                mixup=options.mixup,
+                cutmix=options.cutmix,
+                num_classes=len(self.data.classes),
+            )
+        mean = LOSSES[options.loss](model(images), labels, options.label_smoothing)
+        return Loss(mean=mean, total=mean.detach() * len(part.samples))
+
+    def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
+        """Give mean loss and top-1 over the validation set, top-5 of more classes."""
+        return evaluate(
+            part,
+            self.val_source,
+            num_images=self.data.num_val,
+            num_classes=len(self.data.classes),
+            batch_size=self.batch_size,
+            sees=self.sees,
+            ranks=self.ranks,
+            device=self.device,
+            precision=self.options.precision,
+            guard=guard,
+            position=position,
+            hint=self.options.hint,
+        )
+
+    def summary(self) -> dict[str, object]:
+        """Give the sizes of batch, pictures and sets."""
+        return {
+            "batch_size": self.batch_size,
+            "image_size": self.options.image_size,
+            "train_images": self.data.num_train,
+            "val_images": self.data.num_val,
+        }
