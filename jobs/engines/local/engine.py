@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from re import Pattern
@@ -225,8 +226,15 @@ class LocalEngine:
         if state is RunState.LOST:
             # Supervisor and watcher were both killed: nobody else ends what they left behind.
             kill_leftovers(None, run_dir, timeout_s=KILL_TIMEOUT_S)
+            self._remove_containers(handle)
         elif not state.is_terminal():
             supervision.ask_to_cancel(run_dir)
+
+    def _remove_containers(self, handle: RunHandle) -> None:
+        """Remove containers of a lost run: one may have begun after its client was killed."""
+        with suppress(LaunchError):  # a damaged record, or an engine that is gone
+            if is_reference(self.store.record(handle).plan.spec.image):
+                remove_orphans(find_program(os.environ))
 
     def fetch(self, handle: RunHandle, into: Path) -> Path:
         """Copy the run's results into `into`; see `Engine.fetch`."""
