@@ -16,7 +16,7 @@ LEAST_WINDOWS, MOST_WINDOWS = 5, 20
 NOISY = 0.03
 # A stretch that takes so much longer than its units do holds an evaluation or a checkpoint.
 _PAUSED = 2.0
-_CONFIDENCE = 0.95
+CONFIDENCE = 0.95
 
 
 class Steady(Struct, frozen=True, kw_only=True):
@@ -97,6 +97,6 @@ def _rank_of_bound(number: int) -> int:
     below, rank = 0.0, 0
     while True:
         below += comb(number, rank) / 2**number
-        if below > (1 - _CONFIDENCE) / 2:
+        if below > (1 - CONFIDENCE) / 2:
             return max(rank - 1, 0)
         rank += 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from math import exp
 
+from jobs.commands import bench as bench_verb
 from jobs.contracts.errors import ExitCode
 from jobs.foresight import azure, model, predict, table
 from jobs.foresight.work import Band
-from jobs.launching import foresee, speeds
+from jobs.launching import bench, foresee, speeds
+from jobs.runs import scaling, steady
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled
 from trainer.common import bandwidth, manifest, preemption, schedule
@@ -116,6 +118,16 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         ),
     ),
     "docs/foresight.md": (
+        promise("rate was steady for `--measure` ({} s)", bench_verb.MEASURE_S),
+        promise("a warm-up of {} s and the time that is measured", bench.WARM_UP_S),
+        promise("low, high | {} % interval of that median", percent(steady.CONFIDENCE)),
+        promise("At least {} windows, at most {}", steady.LEAST_WINDOWS, steady.MOST_WINDOWS),
+        promise("the windows vary by more than {} %", percent(steady.NOISY)),
+        promise(
+            "less or more than {} to {} % are said",
+            percent(1 - scaling.ADD_UP),
+            percent(1 + scaling.ADD_UP),
+        ),
         promise("Without it {}, and a wide band | | `batch", predict.USUAL_GRADIENT_MB),
         promise("samples of one GPU in a step. Without it {}, and", predict.USUAL_BATCH),
         promise("its corner rounded over {} % of t1", percent(model.SOFTNESS)),
@@ -162,6 +174,7 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
     ),
     "docs/foresight.md": (
         NoPromise(r"4 bytes a parameter in fp32", "of fp32"),
+        NoPromise(r"\$ launch bench train\.yaml.*?scaling\.svg", "an example"),
         NoPromise(r"20 ms for three rows and six questions; 1 s for 157 rows", _MEASURED),
         NoPromise(r"## Against published rates .*?## The forecast of a job", _MEASURED),
         NoPromise(r"Here the runs before are the published rates.*?is 3405\.", "an example"),
