@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Generic, TypeVar
 
 from trainer.common.agreement import require_saved
@@ -30,7 +30,8 @@ class CheckpointKeeper(ABC, Generic[R]):
 
     `restore`, `save` and `save_last` are collectives: every rank calls them at the same step. Rank
     0 writes, all ranks read the same folder. `recipe` is what the steps depend on
-    (trainer.common.position), `rate` the learning rate of the step that begins at a position. A framework says what its state is and how its ranks talk.
+    (trainer.common.position), `rate` the learning rate of the step that begins at a position. A framework
+    says what its state is and how its ranks talk.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class CheckpointKeeper(ABC, Generic[R]):
         self._every = options.checkpoint_every
         self._seed = options.seed
         self._recipe = dict(recipe)
+        self._defaults = {each.name: each.default for each in fields(options)}
         self._saver: Saver | None = None
         self._resumed_from: int | None = None
         self._begun_step: int | None = None
@@ -214,7 +216,7 @@ class CheckpointKeeper(ABC, Generic[R]):
         try:
             found = folder.newest(warn)
             if found is not None:
-                require_same(found.about, self._recipe, found.name)
+                require_same(found.about, self._recipe, found.name, defaults=self._defaults)
                 require_within(found.about, num_epochs, found.name)
         except TrainingError as error:
             return None, error

@@ -39,14 +39,23 @@ class TakenStep:
     samples: Sequence[int] = ()
 
 
-def require_same(about: Mapping[str, Any], recipe: Mapping[str, Any], name: str) -> None:
+def require_same(
+    about: Mapping[str, Any],
+    recipe: Mapping[str, Any],
+    name: str,
+    *,
+    defaults: Mapping[str, Any],
+) -> None:
     """Raises TrainingError where going on from the checkpoint would be another training.
 
-    `recipe` is what the steps depend on: program, data, seed, the batch over all ranks.
+    `recipe` is what the steps depend on: program, data, seed, the batch over all ranks. What an older
+    version of the program did not know, it did as the option's default has it.
     """
-    kept = about.get("recipe")
-    kept = cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
-    recipe = json.loads(json.dumps(dict(recipe)))  # as it was kept: JSON knows no tuples
+    told = about.get("recipe")
+    told = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    # As it was kept: JSON knows no tuples.
+    recipe = json.loads(json.dumps(dict(recipe)))
+    kept = {**{key: defaults[key] for key in recipe.keys() & defaults.keys()}, **told}
     others = [key for key in recipe if kept.get(key) != recipe[key]]
     if others:
         changes = ", ".join(f"{key} {kept.get(key)} there, {recipe[key]} now" for key in others)

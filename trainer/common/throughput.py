@@ -30,6 +30,8 @@ class Throughput:
         self._samples = 0
         self._seconds = 0.0
         self._num_steps = self._num_samples = 0
+        self._waited_s: float | None = None
+        self._waited_steps = 0
 
     @contextmanager
     def training(self) -> Generator[None]:
@@ -38,6 +40,25 @@ class Throughput:
         yield
         if self._warmup_left == 0:
             self._seconds += self._now() - self._began
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Time the wait for the next batch; does not wait for the device."""
+        began_s = self._clock()
+        yield
+        self._waited_s = (self._waited_s or 0.0) + self._clock() - began_s
+
+    def take_data_wait_s(self) -> float | None:
+        """Give the seconds that a step has waited for its batch since this was asked last.
+
+        None where the wait was not timed, or no step was taken.
+        """
+        num_steps = self._num_steps - self._waited_steps
+        if self._waited_s is None or num_steps == 0:
+            return None
+        waited_s = self._waited_s / num_steps
+        self._waited_s, self._waited_steps = 0.0, self._num_steps
+        return waited_s
 
     def step(self, num_samples: int) -> None:
         """Count one optimizer step over `num_samples` of all ranks together."""

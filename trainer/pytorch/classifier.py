@@ -154,7 +154,7 @@ class Classifier(PictureTask[Options]):
 
     def facts(self) -> dict[str, object]:
         """Give the sizes of batch and set, and which network it is."""
-        return {**super().facts(), "is_own": self._build is not None}
+        return {**super().facts(), **({"is_own": True} if self._build else {})}
 
     def summary(self) -> dict[str, object]:
         """Give sizes, and the rate at which cores decode."""

@@ -283,7 +283,7 @@ class Training(Generic[OptionsT, B]):
         task = self._task
         self._model.train()
         parts = task.batches(position)
-        while group := list(itertools.islice(parts, task.num_parts)):
+        while group := self._next_parts(parts):
             total = self._take_step(group, task.rate(position))
             self.throughput.step(sum(part.num_samples for part in group))
             samples = [sample for part in group for sample in part.samples]
@@ -297,6 +297,11 @@ class Training(Generic[OptionsT, B]):
             guard.step(position, total, len(samples), taken=taken)
         guard.settle()
         return position
+
+    def _next_parts(self, parts: Iterator[Part[B]]) -> list[Part[B]]:
+        """Wait for the parts of the next step; none at the end of the epoch."""
+        with self.throughput.waiting():
+            return list(itertools.islice(parts, self._task.num_parts))
 
     def _take_step(self, parts: Sequence[Part[B]], rate: float) -> Tensor:
         """Compute the gradients of all parts, take one step; gives the sum of their losses."""

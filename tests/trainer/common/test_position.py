@@ -33,13 +33,23 @@ def test_saved_every_so_many_steps_else_each_epoch(every, expected):
 
 def test_the_same_recipe_is_the_same_training():
     recipe = {"program": "mnist", "seed": 1, "lr": 0.1}
-    require_same({"recipe": {**recipe, "more": "that an older program kept"}}, recipe, "step-1")
+    kept = {"recipe": {**recipe, "more": "that an older program kept"}}
+    require_same(kept, recipe, "step-1", defaults={})
+
+
+def test_what_an_older_program_did_not_know_it_did_by_default():
+    about = {"recipe": {"seed": 1}}
+    require_same(about, {"seed": 1, "mixup": 0.0}, "step-1", defaults={"mixup": 0.0, "seed": 9})
+    with pytest.raises(TrainingError, match=r"mixup 0\.0 there, 0\.2 now"):
+        require_same(about, {"seed": 1, "mixup": 0.2}, "step-1", defaults={"mixup": 0.0})
 
 
 def test_other_values_are_named_with_both():
     about = {"recipe": {"program": "mnist", "seed": 1, "batch_size": 64}}
     with pytest.raises(TrainingError) as refused:
-        require_same(about, {"program": "mnist", "seed": 2, "batch_size": 32}, "step-1")
+        require_same(
+            about, {"program": "mnist", "seed": 2, "batch_size": 32}, "step-1", defaults={}
+        )
     assert str(refused.value) == (
         "checkpoint step-1 is of another training: seed 1 there, 2 now, batch_size 64 there, "
         "32 now (hint: use the same values, or choose another --checkpoint-dir)"
@@ -49,11 +59,11 @@ def test_other_values_are_named_with_both():
 @pytest.mark.parametrize("about", [{}, {"recipe": {}}, {"recipe": None}, {"recipe": []}])
 def test_checkpoint_of_something_else_is_refused(about):
     with pytest.raises(TrainingError, match="is of another training: seed None there, 1 now"):
-        require_same(about, {"seed": 1}, "step-1")
+        require_same(about, {"seed": 1}, "step-1", defaults={})
 
 
 def test_lists_are_what_json_made_of_tuples():
-    require_same({"recipe": {"sizes": [1, 2]}}, {"sizes": (1, 2)}, "step-1")
+    require_same({"recipe": {"sizes": [1, 2]}}, {"sizes": (1, 2)}, "step-1", defaults={})
 
 
 def test_an_epoch_that_is_begun_counts():

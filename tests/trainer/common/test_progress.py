@@ -176,3 +176,25 @@ def test_another_rank_shows_and_writes_nothing(tmp_path):
 )
 def test_duration_is_told_in_the_unit_that_says_enough(seconds, text):
     assert duration_text(seconds) == text
+
+
+def test_the_wait_for_data_is_a_metric_beside_the_loss(tmp_path):
+    clock = Clock()
+    throughput = Throughput(num_warmup_steps=0, clock=clock)
+    with Metrics(tmp_path / "metrics.jsonl", World()) as metrics:
+        progress = Progress(
+            metrics,
+            World(),
+            throughput,
+            log_every=2,
+            num_batches=4,
+            num_epochs=1,
+            stream=io.StringIO(),
+        )
+        for step in range(1, 5):
+            with throughput.waiting():
+                clock.now += 0.25 * step
+            throughput.step(8)
+            progress.on_loss(TakenStep(step=step, epoch=1, batch=step), 1.0)
+    waits = [each[4] for each in read(tmp_path) if each[3] == "data_wait_s"]
+    assert waits == [0.375, 0.875]

@@ -66,3 +66,26 @@ def test_the_rate_of_the_moment_counts_the_block_that_is_open():
         throughput.step(64)
         assert throughput.current_per_s == 2 * 64 / 8
     assert throughput.samples_per_s == 2 * 64 / 8
+
+
+def test_the_wait_for_data_is_that_of_a_step_since_it_was_asked_for():
+    clock = Clock()
+    throughput = Throughput(num_warmup_steps=0, clock=clock)
+    assert throughput.take_data_wait_s() is None
+    for seconds in (3, 1):
+        with throughput.waiting():
+            clock.now += seconds
+        clock.now += 10
+        throughput.step(64)
+    assert throughput.take_data_wait_s() == 2.0
+    assert throughput.take_data_wait_s() is None
+    with throughput.waiting():
+        clock.now += 0.5
+    throughput.step(64)
+    assert throughput.take_data_wait_s() == 0.5
+
+
+def test_a_program_that_does_not_time_its_wait_tells_none():
+    throughput = Throughput(num_warmup_steps=0)
+    throughput.step(64)
+    assert throughput.take_data_wait_s() is None
