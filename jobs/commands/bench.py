@@ -76,9 +76,9 @@ def bench(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> int:
-    """Measure a job at several sizes, one run after the other, and report how it scales.
+    """Measure a job at several sizes, and report how it scales.
 
-    Each run is ended once its rate was steady for as long as --measure says. What was measured is kept in
+    Sizes run one after the other. Each run is ended once its rate was steady for as long as --measure says. What was measured is kept in
     the report's folder: the same command goes on where it was ended.
     """
     from jobs.commands.planning import Asked, plan_asked
