@@ -14,6 +14,7 @@ from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.loader import Batch, CropOf, Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.transfer import send
 
 BATCH = 32
 
@@ -28,7 +29,7 @@ class Features:
     def batches(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Iterator[Batch]:
         """Give the rows of these pictures; they were computed from their middle."""
         for samples in order:
-            places = torch.tensor(samples, dtype=torch.long, device=self._rows.device)
+            places = send(torch.tensor(samples, dtype=torch.long), self._rows.device)
             yield Batch(images=self._rows[places], labels=self._labels[places], samples=samples)
 
 

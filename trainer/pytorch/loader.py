@@ -6,6 +6,7 @@ processes, and no process is forked beside MPI, CUDA or a checkpoint that is bei
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import threading
@@ -26,6 +27,7 @@ from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.header import not_whole, require_decodable
 from trainer.data.pictures.read_ahead import announced, read_ahead
 from trainer.data.pictures.splits import Pictures
+from trainer.pytorch.transfer import send
 
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -53,16 +55,23 @@ class Source(Protocol):
 
 def normalise(images: Tensor) -> Tensor:
     """Turn bytes into floats as pretrained networks want them, in the same memory format."""
-    mean = torch.tensor(PIXEL_MEAN, device=images.device).mul_(255).view(1, 3, 1, 1)
-    std = torch.tensor(PIXEL_STD, device=images.device).mul_(255).view(1, 3, 1, 1)
+    mean, std = _pixel_scale(images.device)
     return images.to(torch.float32).sub_(mean).div_(std)
+
+
+@functools.cache
+def _pixel_scale(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Copy mean and deviation to the device once: a copy in each step would wait for the one before."""
+    mean, std = (torch.tensor(each).mul_(255).view(1, 3, 1, 1) for each in (PIXEL_MEAN, PIXEL_STD))
+    return mean.to(device), std.to(device)
 
 
 def num_workers(world: World, device: torch.device) -> int:
     """Give how many threads decode: a GPU's rank has its share of cores, another computes on them."""
     if device.type == "cpu":
         return world.num_threads
-    return max(1, len(os.sched_getaffinity(0)) // world.local_size)
+    # Where the launcher has given the rank cores of its own, they are not parted again.
+    return max(world.num_threads, len(os.sched_getaffinity(0)) // world.local_size)
 
 
 class DecodingThreads:
@@ -167,12 +176,10 @@ class Loader:
 
     def _finish(self, decoding: _Decoding) -> Batch:
         labels = torch.tensor([self._pictures.labels[index] for index in decoding.samples])
-        if self._device.type == "cuda":
-            labels = labels.pin_memory()
         images = decoding.images.to(self._device, non_blocking=True)
         return Batch(
             images=images.permute(0, 3, 1, 2),
-            labels=labels.to(self._device, non_blocking=True),
+            labels=send(labels, self._device),
             samples=decoding.samples,
         )
 

@@ -35,6 +35,7 @@ from trainer.pytorch.loop import Loss, Part, Task, run
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.transfer import send
 
 SYNTHETIC = "synthetic"
 NUM_CLASSES = 10
@@ -75,7 +76,7 @@ class Split:
 
     def batch(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Give the rows as normalised floats, and their labels."""
-        picked = torch.tensor(rows, dtype=torch.long, device=self.labels.device)
+        picked = send(torch.tensor(rows, dtype=torch.long), self.labels.device)
         pixels = self.images[picked].to(torch.float32).div_(255)
         return pixels.sub_(PIXEL_MEAN).div_(PIXEL_STD), self.labels[picked]
 

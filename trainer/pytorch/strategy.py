@@ -17,6 +17,12 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from trainer.common.accelerators import (
+    count_gpus,
+    place_on_gpu,
+    refuse_unusable,
+    require_one_kind,
+)
 from trainer.common.errors import TrainingError
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
@@ -25,6 +31,7 @@ from trainer.pytorch.layout import DenseViews, dense_view
 from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
+DEVICE_KEY = "trainyard/device"
 MEETING_TIMEOUT = timedelta(minutes=10)
 
 
@@ -98,16 +105,34 @@ def make_strategy(name: StrategyName | None, world: World) -> Strategy:
 
 
 def pick_device(name: DeviceName, world: World) -> torch.device:
-    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none."""
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none.
+
+    Raises TrainingError for a GPU that is there and cannot be used, or would be another rank's, too.
+    """
+    if name == "cpu":
         return torch.device("cpu")
+    num_gpus = count_gpus()
     if not torch.cuda.is_available():
+        refuse_unusable("PyTorch", why_no_cuda(), os.environ, num_gpus=num_gpus)
+        if name == "auto":
+            return torch.device("cpu")
         message = "--device cuda, but PyTorch sees no GPU here"
         raise TrainingError(message, hint="--device cpu")
-    # A launcher may show each rank its own GPU only: then that is number 0 for every rank.
-    device = torch.device("cuda", world.local_rank % torch.cuda.device_count())
+    number = place_on_gpu(
+        world, os.environ, num_visible=torch.cuda.device_count(), num_gpus=num_gpus
+    )
+    device = torch.device("cuda", number)
     torch.cuda.set_device(device)
     return device
+
+
+def why_no_cuda() -> str:
+    """Give PyTorch's own words for why it can use no GPU."""
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).partition("\n")[0]
+    return "it sees none"
 
 
 def average_buffers(network: nn.Module, strategy: Strategy, world: World) -> None:
@@ -184,6 +209,9 @@ class Horovod:
             )
             raise TrainingError(message, hint="start it with `launcher: horovod` or `mpi`")
         self._hvd = hvd
+        is_gpu = torch.tensor(int(device.type == "cuda"), dtype=torch.uint8)
+        is_gpu_0 = hvd.broadcast(is_gpu, root_rank=0, name="device").item()
+        require_one_kind(device.type, "cuda" if is_gpu_0 else "cpu", world.rank)
 
     def wrap(
         self, model: nn.Module, optimizer: Optimizer, *, num_backwards: int = 1
@@ -245,9 +273,13 @@ class Ddp:
             message = "--dist-backend nccl is for GPUs, and this rank computes on the CPU"
             raise TrainingError(message, hint="--dist-backend gloo, or --device cuda")
         try:
+            meeting = _meeting(world)
+            # Before the first collective: over two backends it would never end.
+            if "store" in meeting:
+                _agree_on_device(meeting["store"], device, world)
             distributed.init_process_group(
                 backend,
-                **_meeting(world),
+                **meeting,
                 rank=world.rank,
                 world_size=world.size,
                 timeout=timedelta(seconds=world.collective_timeout_s),
@@ -323,6 +355,14 @@ def _meeting(world: World) -> dict[str, Any]:
         message = f"rank {world.rank} cannot meet the others at {world.url}: no such folder"
         raise TrainingError(message, hint="a folder that all ranks share")
     return {"init_method": world.url}
+
+
+def _agree_on_device(store: distributed.Store, device: torch.device, world: World) -> None:
+    """Raise TrainingError on a rank whose kind of device is not that of rank 0."""
+    if world.is_main:
+        store.set(DEVICE_KEY, device.type)
+    else:
+        require_one_kind(device.type, store.get(DEVICE_KEY).decode(), world.rank)
 
 
 def _open_store(world: World, url: str) -> distributed.Store:

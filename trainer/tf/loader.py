@@ -51,7 +51,8 @@ def num_workers(world: World, device: DeviceName) -> int:
     """Give how many threads decode: a GPU's rank has its share of cores, another computes on them."""
     if device == "cpu":
         return world.num_threads
-    return max(1, len(os.sched_getaffinity(0)) // world.local_size)
+    # Where the launcher has given the rank cores of its own, they are not parted again.
+    return max(world.num_threads, len(os.sched_getaffinity(0)) // world.local_size)
 
 
 class Loader:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
+from trainer.common.accelerators import count_gpus, place_on_gpu, refuse_unusable
 from trainer.common.errors import TrainingError
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
@@ -74,14 +76,16 @@ def pick_device(name: DeviceName, world: World) -> DeviceName:
     tf.config.threading.set_intra_op_parallelism_threads(world.num_threads)
     tf.config.threading.set_inter_op_parallelism_threads(world.num_threads)
     gpus = [] if name == "cpu" else tf.config.list_physical_devices("GPU")
+    if name != "cpu" and not gpus:
+        why = "it could not load CUDA or cuDNN, or has none; its lines above say which"
+        refuse_unusable("TensorFlow", why, os.environ, num_gpus=count_gpus())
     if name == "cuda" and not gpus:
         message = "--device cuda, but TensorFlow sees no GPU here"
         raise TrainingError(message, hint="--device cpu")
     if not gpus:
         tf.config.set_visible_devices([], "GPU")
         return "cpu"
-    # A launcher may show each rank its own GPU only: then that is number 0 for every rank.
-    gpu = gpus[world.local_rank % len(gpus)]
+    gpu = gpus[place_on_gpu(world, os.environ, num_visible=len(gpus), num_gpus=count_gpus())]
     tf.config.set_visible_devices(gpu, "GPU")
     tf.config.experimental.set_memory_growth(gpu, enable=True)
     return "cuda"

@@ -1,0 +1,68 @@
+"""GPUs that are there: counted by their files, never passed over in silence, never shared unasked."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer.common.accelerators import (
+    count_gpus,
+    place_on_gpu,
+    refuse_unusable,
+    require_one_kind,
+)
+from trainer.common.errors import TrainingError
+from trainer.common.world import World
+
+
+def test_gpus_are_counted_by_their_device_files(tmp_path):
+    for name in ("nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "nvidia-caps", "null"):
+        (tmp_path / name).touch()
+    assert count_gpus(tmp_path) == 2
+    assert count_gpus(tmp_path / "missing") == 0
+
+
+def test_a_gpu_that_cannot_be_used_ends_the_rank_with_the_frameworks_words():
+    with pytest.raises(
+        TrainingError, match=r"4 GPUs are here, and PyTorch can use none: too old"
+    ) as error:
+        refuse_unusable("PyTorch", "too old", {}, num_gpus=4)
+    assert "--device cpu" in (error.value.hint or "")
+    with pytest.raises(TrainingError, match=r"1 GPU is here"):
+        refuse_unusable("TensorFlow", "no cuDNN", {"CUDA_VISIBLE_DEVICES": "0"}, num_gpus=1)
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_hidden_gpus_and_none_at_all_are_no_error(hidden):
+    refuse_unusable("PyTorch", "hidden", {"CUDA_VISIBLE_DEVICES": hidden}, num_gpus=4)
+    refuse_unusable("PyTorch", "none", {}, num_gpus=0)
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "num_visible", "num_gpus", "environ", "number"),
+    [
+        (3, 4, 4, {}, 3),
+        (0, 4, 0, {}, 0),
+        # A launcher that shows each rank its own.
+        (3, 1, 4, {"CUDA_VISIBLE_DEVICES": "3"}, 0),
+        (3, 1, 4, {}, 0),
+        # Told to share.
+        (3, 2, 2, {"CUDA_VISIBLE_DEVICES": "0,1"}, 1),
+    ],
+)
+def test_each_rank_has_a_gpu_of_its_own(local_rank, num_visible, num_gpus, environ, number):
+    world = World(rank=local_rank, size=4, local_rank=local_rank, local_size=4)
+    assert place_on_gpu(world, environ, num_visible=num_visible, num_gpus=num_gpus) == number
+
+
+def test_ranks_that_would_share_a_gpu_unasked_are_refused():
+    world = World(rank=0, size=8, local_rank=0, local_size=8)
+    with pytest.raises(TrainingError, match=r"8 ranks of this node would share 4 of its GPUs"):
+        place_on_gpu(world, {}, num_visible=4, num_gpus=4)
+    with pytest.raises(TrainingError, match=r"would share 1"):
+        place_on_gpu(World(size=2, local_size=2), {}, num_visible=1, num_gpus=1)
+
+
+def test_ranks_on_another_kind_of_device_than_rank_0_are_named():
+    require_one_kind("cuda", "cuda", 3)
+    with pytest.raises(TrainingError, match="rank 3 computes on the CPU, rank 0 on the GPU"):
+        require_one_kind("cpu", "cuda", 3)

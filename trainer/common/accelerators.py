@@ -1,0 +1,59 @@
+"""Compares the GPUs of this machine with those that a framework can use."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainer.common.errors import TrainingError
+from trainer.common.world import World
+
+DEVICES = Path("/dev")
+# Tells CUDA which GPUs a process sees; a launcher that gives each rank its own sets it.
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+NONE_VISIBLE = ("", "-1", "none", "NoDevFiles")
+_WORDS = {"cpu": "CPU", "cuda": "GPU"}
+
+
+def count_gpus(devices: Path = DEVICES) -> int:
+    """Count this machine's NVIDIA GPUs by their device files, whether or not they can be used."""
+    try:
+        return sum(bool(re.fullmatch(r"nvidia\d+", name)) for name in os.listdir(devices))  # noqa: PTH208
+    except OSError:
+        return 0
+
+
+def refuse_unusable(framework: str, why: str, environ: Mapping[str, str], *, num_gpus: int) -> None:
+    """Raise TrainingError where there are GPUs, not hidden, and the framework can use none.
+
+    A training on the CPU of a GPU node would take hundreds of times as long, and cost as much.
+    """
+    if num_gpus and environ.get(VISIBLE) not in NONE_VISIBLE:
+        there = "1 GPU is" if num_gpus == 1 else f"{num_gpus} GPUs are"
+        message = f"{there} here, and {framework} can use none: {why}"
+        hint = "`nvidia-smi` tells whether the driver works; --device cpu trains without them"
+        raise TrainingError(message, hint=hint)
+
+
+def require_one_kind(mine: str, of_rank_0: str, rank: int) -> None:
+    """Raise TrainingError where a rank computes on another kind of device than rank 0."""
+    if mine != of_rank_0:
+        message = f"rank {rank} computes on the {_WORDS[mine]}, rank 0 on the {_WORDS[of_rank_0]}"
+        raise TrainingError(message, hint="--device cpu, or nodes whose GPUs all work")
+
+
+def place_on_gpu(
+    world: World, environ: Mapping[str, str], *, num_visible: int, num_gpus: int
+) -> int:
+    """Give the number of this rank's GPU among the visible ones.
+
+    Raises TrainingError where ranks of this node would share one, unless CUDA_VISIBLE_DEVICES is set:
+    a launcher then shows each rank its own, as number 0, or somebody wants them to share.
+    """
+    if world.local_size > max(num_visible, num_gpus) and VISIBLE not in environ:
+        message = f"{world.local_size} ranks of this node would share {num_visible} of its GPUs"
+        hint = f"`processes_per_node: gpu`; or set {VISIBLE} where they are to share"
+        raise TrainingError(message, hint=hint)
+    return world.local_rank % num_visible
