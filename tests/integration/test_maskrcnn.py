@@ -161,6 +161,20 @@ def test_one_rank_trains_and_goes_on_from_its_first_step_to_the_bit(zygote, tmp_
     assert len(again.curve("train", "loss")) == 1
 
 
+def test_a_set_without_validation_pictures_trains_where_nothing_evaluates(zygote, shapes, tmp_path):
+    folder = tmp_path / "coco"
+    (folder / "annotations").mkdir(parents=True)
+    (folder / "train2017").symlink_to(shapes / "train2017")
+    annotations = folder / "annotations" / "instances_train2017.json"
+    annotations.write_bytes((shapes / "annotations" / annotations.name).read_bytes())
+    arguments = (
+        *("--data", str(folder), *SMALL, "--image-size", "64", "--max-steps", "1"),
+        *("--backbone-weights", "none", "--no-evaluate"),
+    )
+    trained = train(zygote, MODULE, *arguments, folder=tmp_path / "run", strategy="single")
+    assert (trained.summary["steps"], trained.summary["val_images"]) == (1, 0)
+
+
 @pytest.mark.faults
 class TestResume:
     @pytest.fixture(scope="class")

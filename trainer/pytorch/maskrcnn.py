@@ -31,7 +31,7 @@ from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import shard
-from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits
+from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits, read_split
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import num_workers
@@ -133,7 +133,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     folder: Path
     design: Design
     training: Sequence[CocoPicture]
-    validation: CocoSplit
+    validation: CocoSplit | None = None
 
     def set_up_cuda(self) -> None:
         """Choose TF32; pictures of many sizes would have kernels tried without end."""
@@ -143,7 +143,10 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         """Open the splits."""
         options = self.options
         self.folder = find_data(options.data, self.ranks.run_dir, seed=options.seed)
-        training, self.validation = open_splits(self.folder)
+        if options.evaluate:
+            training, self.validation = open_splits(self.folder)
+        else:
+            training = read_split(self.folder, "train2017")
         self.design = Design(
             backbone=options.backbone, image_size=options.image_size, classes=training.classes
         )
@@ -260,7 +263,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
         """Give COCO's figures on rank 0, where they are asked for."""
-        if not self.options.evaluate:
+        if self.validation is None:
             return {}
         figures = evaluate(
             part,
@@ -285,7 +288,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
             "image_size": options.image_size,
             "batch_size": self.batch_size,
             "train_images": len(self.training),
-            "val_images": len(self.validation.pictures),
+            "val_images": len(self.validation.pictures) if self.validation else 0,
             "boxes_per_image": sum(len(each.objects) for each in self.training)
             / len(self.training),
         }

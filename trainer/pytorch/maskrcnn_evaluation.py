@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import time
@@ -18,9 +19,9 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch import Tensor, nn
 
-from trainer.common.sharding import shard
 from trainer.data.pictures.coco import CocoPicture, CocoSplit
-from trainer.pytorch.maskrcnn_loading import read_image
+from trainer.pytorch.loader import num_workers
+from trainer.pytorch.maskrcnn_loading import Reader, read_image
 from trainer.pytorch.strategy import Ranks, Strategy
 
 # In the order of COCOeval.stats: precision over IoU 0.50 to 0.95, at 0.50, at 0.75, and by area;
@@ -69,24 +70,27 @@ def evaluate(
     """Give COCO's figures over the whole split, on rank 0; nothing on the others. A collective.
 
     Each rank looks at one picture after the other, so that what is found in one does not depend on
-    the number of ranks. `check` is called equally often on all.
+    the number of ranks; the next ones are read meanwhile. `check` is called equally often on all.
     """
     network.eval()
-    num_pictures = len(split.pictures)
+    world, num_pictures = ranks.world, len(split.pictures)
     results: list[dict[str, Any]] = []
     said_s = time.monotonic()
-    for start in range(0, num_pictures, ranks.world.size):
-        beside = list(range(start, min(start + ranks.world.size, num_pictures)))
-        for index in shard(beside, ranks.world):  # one, or none at the end
-            picture = split.pictures[index]
-            found = find_objects(network, read_image(picture), device)
-            results += coco_results(found, picture, split.category_ids)
-        check()
-        if time.monotonic() - said_s >= SAY_EVERY_S:
-            said_s = time.monotonic()
-            say(f"evaluated {start + len(beside)} of {num_pictures} pictures")
-    gathered = gather_results(results, ranks.strategy, device)
-    return coco_figures(split.annotations, gathered) if ranks.world.is_main else {}
+    # Of each turn this rank has one picture, or none at the end.
+    starts = range(0, num_pictures, world.size)
+    own = [split.pictures[start : start + world.size][world.rank :][:1] for start in starts]
+    reads = ([functools.partial(read_image, picture) for picture in mine] for mine in own)
+    with Reader(num_workers(world, device)) as reader:
+        for turn, (mine, images) in enumerate(zip(own, reader.batches(reads), strict=True), 1):
+            for picture, image in zip(mine, images, strict=True):
+                found = find_objects(network, image, device)
+                results += coco_results(found, picture, split.category_ids)
+            check()
+            if time.monotonic() - said_s >= SAY_EVERY_S:
+                said_s = time.monotonic()
+                say(f"evaluated {min(turn * world.size, num_pictures)} of {num_pictures} pictures")
+    gathered = gather_results(results, ranks.strategy, device, is_main=world.is_main)
+    return coco_figures(split.annotations, gathered) if world.is_main else {}
 
 
 def coco_results(
@@ -111,15 +115,20 @@ def coco_results(
 
 
 def gather_results(
-    results: Sequence[dict[str, Any]], strategy: Strategy, device: torch.device
+    results: Sequence[dict[str, Any]], strategy: Strategy, device: torch.device, *, is_main: bool
 ) -> list[dict[str, Any]]:
-    """Give the results of all ranks, in the order of ranks; they travel as JSON. A collective."""
+    """Give rank 0 the results of all, in the order of ranks; they travel as JSON. A collective.
+
+    The other ranks get none: of COCO's 5,000 pictures they are some gigabytes as Python's objects.
+    """
     data = torch.frombuffer(bytearray(json.dumps(results).encode()), dtype=torch.uint8)
     sizes = strategy.gather(torch.tensor([len(data)], dtype=torch.int64, device=device))
     num_bytes = [int(size.item()) for size in sizes]
     padded = torch.zeros(max(num_bytes), dtype=torch.uint8, device=device)
     padded[: len(data)] = data.to(device)
     parts = strategy.gather(padded)
+    if not is_main:
+        return []
     return [
         result
         for part, size in zip(parts, num_bytes, strict=True)

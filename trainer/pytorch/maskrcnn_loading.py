@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ NUM_SYNTHETIC_TRAIN, NUM_SYNTHETIC_VAL = 320, 60
 # COCO's pictures have at most 0.4 million pixels, and some dozens of objects.
 MOST_MASK_BYTES = 1 << 30
 
+R = TypeVar("R")
 Masks = np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]
 
 
@@ -124,9 +125,9 @@ class Reader:
     def __init__(self, num_threads: int) -> None:
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="coco")
 
-    def batches(self, batches: Iterable[Sequence[Callable[[], Sample]]]) -> Iterator[list[Sample]]:
-        """Give each batch's samples, in order; some batches are read ahead."""
-        begun: deque[list[Future[Sample]]] = deque()
+    def batches(self, batches: Iterable[Sequence[Callable[[], R]]]) -> Iterator[list[R]]:
+        """Give what each batch's readers give, in order; some batches are read ahead."""
+        begun: deque[list[Future[R]]] = deque()
         for batch in batches:
             begun.append([self._pool.submit(read) for read in batch])
             if len(begun) > NUM_AHEAD:
