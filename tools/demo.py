@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
-from jobs.engines.local.gpus import DEVICES, ON_THE_CPU, count_gpus, horovod_lacks_nccl
+from jobs.engines.local.gpus import ON_THE_CPU, horovod_lacks_nccl
 from jobs.host import console
 from jobs.host.cache import run_logged
+from jobs.host.gpus import DEVICES, count_gpus
 from jobs.images.runtimes import runtime_python
 from tools.phases import Phases
 from tools.project import Project, this_project

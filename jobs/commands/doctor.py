@@ -11,7 +11,7 @@ from jobs.host import console
 from jobs.host.pulumi_command import as_typed_here
 
 if TYPE_CHECKING:
-    from jobs.stacks.doctor import Check
+    from jobs.stacks.checks import Check
 
 
 def doctor(*, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None) -> int:
@@ -20,7 +20,8 @@ def doctor(*, json: options.Json = False, stack: options.Stack, env: options.Env
     Also checks the stack. Prints the command that installs each missing part. The exit code is 1 if
     a required part is missing.
     """
-    from jobs.stacks.doctor import Health, diagnose
+    from jobs.stacks.checks import Health
+    from jobs.stacks.doctor import diagnose
 
     checks: list[Check] = []
     for check in diagnose(stack, env):

@@ -15,16 +15,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound, hint_for_file
 from jobs.contracts.spec import Environment
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
+from jobs.stacks.checks import Check, Health
 
 OLDEST_PYTHON, FIRST_UNTRIED_PYTHON = (3, 11), (3, 13)
 # A runtime's packages take 6 GB, Pulumi's build 2 GB; a run writes megabytes.
@@ -42,23 +42,6 @@ PACKAGES = {
     "c++": {"apt-get": "g++", "dnf": "gcc-c++", "apk": "g++", "brew": "gcc"},
     "go": {"apt-get": "golang-go", "dnf": "golang"},
 }
-
-
-class Health(StrEnum):
-    """Result of a check; only `missing` makes the doctor end with 1."""
-
-    OK = "ok"
-    NOTE = "note"
-    MISSING = "missing"
-
-
-class Check(Struct, frozen=True, kw_only=True):
-    """A checked part, the finding, and the exact command that corrects it."""
-
-    part: str
-    health: Health
-    found: str
-    mend: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +130,11 @@ def check_azurite(project: Project) -> Check:
 
 
 def check_runtimes(project: Project) -> Iterator[Check]:
-    """Check every image of the project; those of set-up have to be installed here."""
+    """Check every image of the project, and whether GPUs fit them; those of set-up have to be here."""
     from jobs.images import runtimes as images
+    from jobs.stacks.doctor_gpus import check_gpus
 
+    installed: dict[str, Path] = {}
     for name in images.list_images(project.root):
         try:
             root = images.runtime_root(name, project.root)
@@ -159,10 +144,12 @@ def check_runtimes(project: Project) -> Iterator[Check]:
             continue
         if images.is_finished(root):
             yield _ok(f"image {name}", str(root))
+            installed[name] = root
             continue
         health = Health.MISSING if name in images.OF_SET_UP else Health.NOTE
         mend = f"launch image install {name}"
         yield Check(part=f"image {name}", health=health, found="not installed here", mend=mend)
+    yield from check_gpus(installed)
 
 
 def check_containers() -> Check:

@@ -24,7 +24,8 @@ from jobs.host.cache import exclusive, run_logged
 from jobs.host.private import make_folder
 from jobs.runs.store import RunStore
 from jobs.stacks import doctor
-from jobs.stacks.doctor import Check, Health, Project
+from jobs.stacks.checks import Check, Health
+from jobs.stacks.doctor import Project
 from tests.security.test_02_environment_file import Store
 from tools import project as set_up
 from tools.local_stack import write_wrapper

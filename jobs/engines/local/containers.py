@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import JobSpec, Launcher
-from jobs.engines.local.gpus import count_gpus
+from jobs.host.gpus import count_gpus
 from jobs.host.processes import MARK
 from jobs.images.engines import find_runner
 from jobs.images.references import is_reference

@@ -32,13 +32,14 @@ from jobs.engines.local.containers import (
     notes_on_containers,
     remove_orphans,
 )
-from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
+from jobs.engines.local.gpus import refuse_horovod_without_nccl
 from jobs.engines.local.launchers import gang_request
 from jobs.engines.local.layers import find_pip, layer_folder, make_layer
 from jobs.engines.local.loopback import rank_library, why_unguarded
 from jobs.engines.local.runs import LocalRuns, has_record
 from jobs.engines.local.submission import inherited_environment, submit_run
 from jobs.host import console
+from jobs.host.gpus import count_gpus
 from jobs.host.processes import kill_leftovers, send, supervisors_of
 from jobs.host.project import sources_folder
 from jobs.images.references import is_reference

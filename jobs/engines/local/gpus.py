@@ -1,29 +1,17 @@
-"""Counts this machine's GPUs, and refuses a Horovod that cannot use them."""
+"""Refuses a Horovod that cannot use this machine's GPUs."""
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.contracts.errors import Refused
 
-DEVICES = Path("/dev")
 # What a Horovod with NCCL calls; the one without carries only the question whether it has it.
 NCCL_SYMBOL = b"ncclAllReduce"
 # What hides the GPUs from a job's ranks, as words of `launch run`.
 ON_THE_CPU = ("--set", "env.CUDA_VISIBLE_DEVICES=-1")
-
-
-def count_gpus(devices: Path = DEVICES) -> int:
-    """Count the GPUs of this machine by their device files."""
-    try:
-        names = os.listdir(devices)  # noqa: PTH208 (names are all that is needed)
-    except OSError:
-        return 0
-    return sum(1 for name in names if re.fullmatch(r"nvidia\d+", name))
 
 
 def horovod_lacks_nccl(interpreter: Path) -> bool:

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import Environment, JobSpec
-from jobs.engines.local.gpus import count_gpus
 from jobs.engines.local.launchers import GangRequest, share_cpus, share_gpus
 from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
+from jobs.host.gpus import count_gpus
 from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.rank.world import RankJob

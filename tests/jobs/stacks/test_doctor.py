@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from jobs.stacks import doctor
-from jobs.stacks.doctor import Check, Health, Project
+from jobs.stacks.checks import Check, Health
+from jobs.stacks.doctor import Project
 from jobs.stacks.reachability import PartCheck
 from tests.fakes.scripted_server import answer, scripted_server
 

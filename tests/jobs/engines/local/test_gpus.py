@@ -10,7 +10,8 @@ import pytest
 
 from jobs.contracts.errors import ExitCode, Refused
 from jobs.engines.local.engine import LocalEngine
-from jobs.engines.local.gpus import count_gpus, refuse_horovod_without_nccl
+from jobs.engines.local.gpus import refuse_horovod_without_nccl
+from jobs.host.gpus import count_gpus
 from tests.fakes.gangs import make_environment, make_spec
 from tests.fakes.runtimes import make_runtime
 
