@@ -272,6 +272,7 @@ class Bench:
             **_rates(found, per_unit),
             unit=unit,
             step_s=step_s,
+            batch=per_unit if step_s is not None and unit == "sample" else None,
             data_wait_s=waits.get("data_wait_s"),
             host_s=waits.get("host_s"),
         )
@@ -332,6 +333,9 @@ def say_scaled(found: Scaled) -> None:
         console.out(
             "\n" + console.table(["STEP", *(part.upper() for part in PARTS), "TOGETHER"], cells)
         )
+    remarks = [f"{row.point.size}: {each}" for row in found.rows for each in row.notes]
+    if remarks:
+        console.say("\n" + "\n".join(remarks))
     console.say(f"\nreport: {Path(found.folder, PAGE)}, {CSV}, {PICTURE}")
 
 

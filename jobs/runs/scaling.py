@@ -47,7 +47,7 @@ class Point(Struct, frozen=True, kw_only=True):
     """What was measured at a size; without a rate `why` says what is missing.
 
     Rates are in `unit`s a second of all ranks, with the interval of the median's 95 %; `step_s` is
-    the time of a step, `data_wait_s` and `host_s` the parts of it that the program told itself.
+    the time of a step, `batch` its samples of all ranks, `data_wait_s` and `host_s` the parts of it that the program told itself.
     `disturbed` names what else the machine did meanwhile.
     """
 
@@ -62,6 +62,7 @@ class Point(Struct, frozen=True, kw_only=True):
     num_windows: int = 0
     warm_up_s: float = 0.0
     step_s: float | None = None
+    batch: float | None = None
     data_wait_s: float | None = None
     host_s: float | None = None
     predicted: float | None = None
@@ -102,6 +103,7 @@ class Row(Struct, frozen=True, kw_only=True):
     ideal: float | None
     efficiency: float | None
     shares: Shares | None
+    notes: tuple[str, ...] = ()
 
 
 def rows_of(points: Sequence[Point]) -> list[Row]:
@@ -117,22 +119,42 @@ def _smallest(points: Sequence[Point], scaling: Scaling) -> Point | None:
 
 def _row(point: Point, first: Point | None) -> Row:
     if point.rate is None or first is None or first.rate is None:
-        return Row(point=point, ideal=None, efficiency=None, shares=None)
+        notes = tuple(notes_of(point))
+        return Row(point=point, ideal=None, efficiency=None, shares=None, notes=notes)
     ideal = first.rate * point.size.ranks / first.size.ranks
     return Row(
-        point=point, ideal=ideal, efficiency=point.rate / ideal, shares=_shares(point, first)
+        point=point,
+        ideal=ideal,
+        efficiency=point.rate / ideal,
+        shares=_shares(point, first),
+        notes=(*notes_of(point), *_batch_notes(point, first)),
     )
+
+
+def _batch_notes(point: Point, first: Point) -> list[str]:
+    """Say where a program keeps the batch of all ranks, so that more of them share one step."""
+    is_kept = point.batch is not None and point.batch == first.batch
+    if point.size.scaling == "strong" or point.size.ranks == first.size.ranks or not is_kept:
+        return []
+    return [f"the batch of all ranks stays {point.batch:g}: this is strong scaling"]
+
+
+def _rank_share(point: Point, first: Point) -> float:
+    """Compare what a rank computes in a step with what it does at the smallest size."""
+    if point.batch and first.batch:
+        return (point.batch / point.size.ranks) / (first.batch / first.size.ranks)
+    return first.size.ranks / point.size.ranks if point.size.scaling == "strong" else 1.0
 
 
 def _shares(point: Point, first: Point) -> Shares | None:
     """Part a step: compute is that of the smallest size, less what is no compute there.
 
-    What a step takes longer than there, beyond its own waits, is the exchange that nothing hides. In
-    strong scaling a rank computes less, so that its part of the smallest size's compute counts.
+    What a step takes longer than there, beyond its own waits, is the exchange that nothing hides.
+    Where a rank has fewer samples in a step than there, its compute is as much less.
     """
     if not point.step_s or not first.step_s:
         return None
-    share = first.size.ranks / point.size.ranks if point.size.scaling == "strong" else 1.0
+    share = _rank_share(point, first)
     compute_s = (first.step_s - (first.data_wait_s or 0.0) - (first.host_s or 0.0)) * share
     told_s = (point.data_wait_s or 0.0) + (point.host_s or 0.0)
     exchange_s = max(point.step_s - compute_s - told_s, 0.0)
@@ -168,7 +190,7 @@ def csv_text(rows: Sequence[Row]) -> str:
                 _figure(point.step_s),
                 *map(_figure, (shares[part] for part in PARTS)),
                 point.run or "",
-                "; ".join(notes_of(point)),
+                "; ".join(row.notes),
             ]
         )
     return text.getvalue()
@@ -189,7 +211,7 @@ def markdown(title: str, about: Sequence[str], rows: Sequence[Row], picture: str
         head = ["size", *PARTS, "together"]
         lines += ["", "Parts of a step:", "", _line(head), _line(["---"] * len(head))]
         lines += [_line([str(row.point.size), *share_cells(row)]) for row in rows if row.shares]
-    remarks = [f"- {row.point.size}: {each}" for row in rows for each in notes_of(row.point)]
+    remarks = [f"- {row.point.size}: {each}" for row in rows for each in row.notes]
     return "\n".join([*lines, *([""] if remarks else []), *remarks]) + "\n"
 
 

@@ -60,6 +60,20 @@ def test_a_rank_of_strong_scaling_computes_its_part():
     assert known == pytest.approx({"compute": 0.8, "exchange": 0.2})
 
 
+def test_a_program_that_keeps_the_batch_of_all_ranks_is_said_to_scale_strongly():
+    first = point(1, 640.0, step_s=0.100, batch=64.0)
+    kept, grown = (
+        point(2, 512.0, step_s=0.125, batch=64.0),
+        point(2, 1024.0, step_s=0.125, batch=128.0),
+    )
+    rows = rows_of([first, kept, grown])
+    assert [each.shares.of["compute"] for each in rows if each.shares] == pytest.approx(
+        [1, 0.4, 0.8]
+    )
+    told = "the batch of all ranks stays 64: this is strong scaling"
+    assert [each.notes for each in rows] == [(), (told,), ()]
+
+
 def test_a_step_that_is_shorter_than_its_compute_is_said_to_be_no_account():
     rows = rows_of([point(1, 100.0, step_s=0.100), point(2, 250.0, step_s=0.080)])
     page = markdown("Scaling", [], rows, "scaling.svg")
