@@ -99,6 +99,7 @@ class Bench:
         self._wish = wish
         self._key = _key(planned)
         self._points = self._read_state()
+        self._error: LaunchError | None = None
 
     def run(self) -> Scaled:
         """Ask once, measure what is not measured, write the report; gives it."""
@@ -109,11 +110,15 @@ class Bench:
             self._measure(each)
             self._write_report()
         if not any(point.rate for point in self._points.values()):
-            why = next(iter(self._points.values())).why or "no run told its progress"
-            message = f"no size was measured: {why}"
-            raise LaunchError(message, hint=_TELL_PROGRESS)
+            raise self._error or self._nothing_measured()
         self._write_report()
         return Scaled(folder=str(self._wish.folder), rows=self._rows())
+
+    def _nothing_measured(self) -> LaunchError:
+        """Tell why the first size has no rate."""
+        point = next(iter(self._points.values()))
+        hint = f"`launch logs {point.run}` shows what it printed; {_TELL_PROGRESS}"
+        return LaunchError(f"no size was measured: {point.why}", hint=hint)
 
     def _rows(self) -> list[Row]:
         found = [self._points.get(each.size, Point(size=each.size)) for each in self._planned]
@@ -161,21 +166,23 @@ class Bench:
             handle = self._handle_of(point)
             if handle is None:
                 point = self._foreseen(each)
-                if isinstance(engine, Attended):
-                    engine.check_quota(each.plan)
-                handle = engine.submit(each.plan, self._secrets)
+                handle = self._submit(each.plan)
                 point = replace(point, run=handle.id)
                 self._keep(point)
             console.say(f"{each.size}: {handle.id}")
             self._watch(handle)
+            measured = self._measured(point, handle)
         except KeyboardInterrupt:
             self._keep(replace(point, run=None))
             raise
         except LaunchError as error:
-            self._keep(replace(point, why=error.message))
+            self._error = self._error or error
             console.warn(f"{each.size}: {error.message}")
+            if point.run is not None:
+                console.warn(
+                    f"{point.run} may go on: the same command follows it, `launch cancel {point.run}` ends it"
+                )
             return
-        measured = self._measured(point, handle)
         if engine.environment.workspace.is_folder:
             ranks = each.plan.spec.nodes * each.plan.spec.processes_per_node
             why = disturbance(before, read_cpu_times(), num_ranks=ranks)
@@ -184,6 +191,17 @@ class Bench:
         remember(engine, handle)
         if measured.why:
             console.warn(f"{each.size}: {measured.why}")
+
+    def _submit(self, plan: Plan) -> RunHandle:
+        """Start a run as `launch run` does: quota looked at, local inputs pushed."""
+        engine = self._engine
+        if isinstance(engine, Attended):
+            engine.check_quota(plan)
+        if any(each.source for each in plan.spec.inputs.values()):
+            from jobs.launching.local_inputs import push_inputs
+
+            plan = push_inputs(plan, engine)
+        return engine.submit(plan, self._secrets)
 
     def _handle_of(self, point: Point) -> RunHandle | None:
         """Find the run that a bench before has begun for a size; None where it has to begin anew."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Plan, RunHandle, RunState, RunStatus
 from jobs.engines import ENGINES
 from jobs.runs.store import RunStore
@@ -24,6 +25,7 @@ script: train.py
 args: {batch: 64}
 processes_per_node: 1
 """
+NO_DISK = "the disk is full"
 BEGAN_S = 1_000_000_000.0
 
 
@@ -150,6 +152,36 @@ def test_a_run_is_ended_once_its_rate_was_measured_for_long_enough(bench, monkey
     assert typed.code == 0, typed.err
     assert len(Telling.cancelled) == 1
     assert rows(bench.folder)[0]["windows"] == "7"
+
+
+def test_a_run_that_cannot_be_started_ends_the_bench_with_its_own_error(bench, monkeypatch):
+    def refused(*_: object) -> RunHandle:
+        raise EnvironmentFailure(NO_DISK, hint="free some space")
+
+    monkeypatch.setattr(Telling, "submit", refused)
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2")
+    assert typed.code == 1
+    assert f"error: {NO_DISK}\n\nhint: free some space" in typed.err
+    assert "may go on" not in typed.err
+    assert not (bench.folder / "bench-mine").exists()
+
+
+def test_a_run_that_is_lost_sight_of_is_named_and_followed_by_the_next_bench(bench, monkeypatch):
+    def unread(*_: object) -> None:
+        raise EnvironmentFailure(NO_DISK)
+
+    monkeypatch.setattr("jobs.engines.local.runs.LocalRuns.bring", unread)
+    typed = bench.type("bench", "job.yaml", "--nodes", "1")
+    assert typed.code == 1
+    (run,) = (each.id for each in bench.runs())
+    assert (
+        f"{run} may go on: the same command follows it, `launch cancel {run}` ends it" in typed.err
+    )
+    monkeypatch.undo()
+    monkeypatch.setitem(ENGINES, "local", f"{__name__}:Telling")
+    monkeypatch.chdir(bench.folder)
+    assert bench.type("bench", "job.yaml", "--nodes", "1").code == 0
+    assert [each.id for each in bench.runs()] == [run]
 
 
 def test_money_is_asked_for_once_for_all_sizes(bench):
