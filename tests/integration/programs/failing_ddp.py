@@ -1,5 +1,8 @@
 """Trains with DDP without end; one rank fails.    failing_ddp.py WAY RANK"""
 
+import os
+import sys
+
 import failing
 
 failing.sign_of_life()
@@ -22,3 +25,6 @@ for step in range(1_000_000):
     if not go_on:
         break
 print("done")
+dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # torch 2.9 over Gloo aborts now and then while the interpreter ends
