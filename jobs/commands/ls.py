@@ -71,7 +71,7 @@ def list_runs(
 def _look_ahead(
     runs: Sequence[RunStatus], store: Runs, environment: Environment
 ) -> dict[str, Ahead]:
-    """Look ahead for the runs that are on, by id; those of a store out of reach are left out."""
+    """Look ahead for the runs that are on, by id; those that cannot be read are left out."""
     on = [run for run in runs if run.state.value == "running"]
     if not on:
         return {}
@@ -83,11 +83,16 @@ def _look_ahead(
     from jobs.stacks.prices import with_list_prices
 
     look = partial(look_at, store, environment=with_list_prices(environment))
-    try:
-        return dict(zip([run.id for run in on], parallel(look, on), strict=True))
-    except LaunchError as error:
-        console.warn(f"without progress: {error.message}")
-        return {}
+
+    def look_or_fail(run: RunStatus) -> Ahead | LaunchError:
+        try:
+            return look(run)
+        except LaunchError as error:
+            return error
+
+    found = dict(zip([run.id for run in on], parallel(look_or_fail, on), strict=True))
+    console.warn_damaged([each for each in found.values() if isinstance(each, LaunchError)])
+    return {run: each for run, each in found.items() if not isinstance(each, LaunchError)}
 
 
 def _as_json(run: RunStatus, ahead: Mapping[str, Ahead]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import exp, hypot, log, log2, sqrt
+from statistics import geometric_mean
 
 import msgspec
 
@@ -61,6 +62,15 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     fitted: Posterior
     place: Place
     noise: float
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold a rate, and how much slower or faster it may be, as logarithms."""
+
+    rate: float
+    slower: float
+    faster: float
+    why_wide: str | None = None
 
 
 class Predictor:
@@ -187,6 +197,34 @@ def _load(row: Row, base: Base, free: list[float], place: Place) -> Load:
 
 
 def _predict(row: Row, calibration: Calibration, base: Base) -> Prediction:
+    own = [each.rate for each in calibration.rows if each.rate and _is_same(each, row, base)]
+    found = _measured(own, calibration.noise) if own else _modelled(row, calibration, base)
+    return Prediction(
+        series=row.series,
+        gpus=row.gpus,
+        rate=found.rate,
+        low=found.rate / exp(found.slower),
+        high=found.rate * exp(found.faster),
+        binds=_binding(row, calibration, base)[0],
+        why_wide=found.why_wide,
+    )
+
+
+def _is_same(measured: Row, row: Row, base: Base) -> bool:
+    def size(of: Row) -> tuple[object, ...]:
+        gradient_mb, batch = of.gradient_mb or base.gradient_mb, of.batch_per_gpu or base.batch
+        return of.series, of.gpus, of.gpus_per_node, gradient_mb, batch
+
+    return size(measured) == size(row)
+
+
+def _measured(rates: Sequence[float], noise: float) -> _Found:
+    """Give the rate of a size that was measured itself."""
+    spread = NINE_OF_TEN * noise
+    return _Found(rate=geometric_mean(rates), slower=spread, faster=spread)
+
+
+def _modelled(row: Row, calibration: Calibration, base: Base) -> _Found:
     fitted, place = calibration.fitted, calibration.place
     source = random.Random(7)
     is_own = row.series in place.gradient
@@ -208,15 +246,7 @@ def _predict(row: Row, calibration: Calibration, base: Base) -> Prediction:
         missing = max(log(LEAST_WIDE) / (faster + slower), 1.0)
         faster, slower = faster * missing, slower * missing
     rate = row.gpus * (row.batch_per_gpu or base.batch) / exp(middle)
-    return Prediction(
-        series=row.series,
-        gpus=row.gpus,
-        rate=rate,
-        low=rate / exp(slower),
-        high=rate * exp(faster),
-        binds=_binding(row, calibration, base)[0],
-        why_wide=why,
-    )
+    return _Found(rate=rate, slower=slower, faster=faster, why_wide=why)
 
 
 def _binding(row: Row, calibration: Calibration, base: Base) -> tuple[Term, float]:

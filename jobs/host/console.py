@@ -204,6 +204,11 @@ def count_text(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
+def figure_text(value: float) -> str:
+    """Write a measured figure in three digits or more: 0.0123, 12.3, 1,580."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def size_text(num_bytes: int) -> str:
     """Write a number of bytes in decimal units: 812 B, 3.4 kB, 1.2 GB."""
     if num_bytes < 1000:

@@ -8,7 +8,7 @@ from math import isfinite
 from jobs.contracts.spec import Cluster, JobSpec
 from jobs.foresight.choose import Choice
 from jobs.foresight.work import Band, Forecast
-from jobs.host.console import count_text, duration_text
+from jobs.host.console import count_text, duration_text, figure_text
 from jobs.launching.foresee import Foreseen
 from jobs.stacks.cost import money_text
 
@@ -22,10 +22,12 @@ def forecast_pairs(found: Foreseen, spec: JobSpec, cluster: Cluster) -> list[tup
     is_endless = one.time_s is not None and not isfinite(one.time_s.middle)
     more = found.twice_the_nodes
     if more and isfinite(more.dearer) and not is_endless:
+        is_dearer = more.dearer >= 1
+        times = figure_text(more.dearer if is_dearer else 1 / more.dearer)
         change = (
-            f"{more.dearer:.3g}x dearer" if more.dearer >= 1 else f"{1 / more.dearer:.3g}x cheaper"
+            f"{figure_text(more.faster)}x faster, {times}x {'dearer' if is_dearer else 'cheaper'}"
         )
-        pairs.append(("twice", f"with {2 * one.nodes} nodes: {more.faster:.3g}x faster, {change}"))
+        pairs.append(("twice", f"with {2 * one.nodes} nodes: {change}"))
     if one.restarts and not is_endless:
         kept = f", `retry.max` is {spec.retry.max}"
         pairs.append(("restarts", f"{one.restarts:.1f} expected of low-priority nodes{kept}"))
@@ -34,7 +36,7 @@ def forecast_pairs(found: Foreseen, spec: JobSpec, cluster: Cluster) -> list[tup
 
 
 def _figures_text(one: Forecast, found: Foreseen, cluster: Cluster) -> str:
-    parts = [f"{_band(one.rate, _number)} {found.unit}s/s"]
+    parts = [f"{_band(one.rate, figure_text)} {found.unit}s/s"]
     if one.time_s is None:
         parts.append("time not known: no run before told how much work it is")
     elif not isfinite(one.time_s.middle):
@@ -45,17 +47,13 @@ def _figures_text(one: Forecast, found: Foreseen, cluster: Cluster) -> str:
             parts.append(_band(one.cost, lambda each: money_text(each, cluster.currency)))
         hours, what = (one.gpu_hours, "GPU") if one.gpu_hours else (one.node_hours, "node")
         if hours:
-            parts.append(f"{_number(hours.middle)} {what}-hours")
+            parts.append(f"{figure_text(hours.middle)} {what}-hours")
     return ", ".join(parts)
 
 
 def _band(band: Band, text: Callable[[float], str]) -> str:
     low, middle, high = text(band.low), text(band.middle), text(band.high)
     return middle if low == high else f"{middle} ({low} to {high})"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _binds_text(found: Foreseen) -> str:

@@ -20,7 +20,8 @@ from jobs.foresight.work import Band, Checkpoints, Forecast, Place, Takeover, Tw
 from jobs.jobfile.resolve import process_slots, size_on
 from jobs.launching.speeds import Speeds
 from jobs.runs.forecast_file import KeptForecast, write_forecast
-from jobs.runs.past import PastRun, Unit, epochs_of, job_key
+from jobs.runs.lengths import Unit, lengths_of
+from jobs.runs.past import PastRun, job_key
 
 MOST_TRIED = 64  # nodes one by one; beyond them doublings
 NUM_NAMED = 3  # runs that a forecast names
@@ -123,7 +124,7 @@ class Outlook:
         )
 
     def _epochs_share(self, spec: JobSpec, whole: PastRun) -> float:
-        epochs = epochs_of(spec.command)
+        epochs = lengths_of(spec.command).get("epoch")
         return epochs / whole.epochs if epochs and whole.epochs else 1.0
 
     def _evaluation_s(self, whole: PastRun) -> float:
@@ -293,4 +294,8 @@ def _input_bytes(spec: JobSpec) -> tuple[float, float]:
 def _checkpoints(whole: PastRun) -> Checkpoints | None:
     if not whole.checkpoint_every_s:
         return None
-    return Checkpoints(every_s=whole.checkpoint_every_s, bytes=whole.checkpoint_bytes)
+    return Checkpoints(
+        every_s=whole.checkpoint_every_s,
+        bytes=whole.checkpoint_bytes,
+        blocking_s=whole.checkpoint_blocking_s,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from jobs.host.console import count_text, duration_text
+from jobs.host.console import count_text, duration_text, figure_text
 from jobs.runs.progress import Progress, Unit
 
 # Between two looks at a run on Azure, results come every 10 s.
@@ -74,7 +74,7 @@ def progress_text(view: Outlook) -> str:
     if view.left_s is not None:
         parts.append(f"about {left_text(view)} left")
     if view.samples_per_s is not None:
-        parts.append(f"{view.samples_per_s:,.3g} samples/s")
+        parts.append(f"{figure_text(view.samples_per_s)} samples/s")
     if view.silent_s is not None:
         parts.append(f"no progress for {duration_text(view.silent_s)}")
     return ", ".join(parts)

@@ -5,11 +5,10 @@ One line a run in `past-runs.jsonl` of the workspace's folder (docs/run-director
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -17,15 +16,12 @@ from msgspec import Meta, Struct
 from jobs.contracts.spec import Cluster, JobSpec
 from jobs.host.files import write_file
 from jobs.host.untrusted import parse_json, read_small
+from jobs.runs.lengths import Unit, without_epochs
 from jobs.runs.store import RUN_ID
 
 FILE = "past-runs.jsonl"
 MOST_RUNS = 500
 MOST_BYTES = 1 << 20
-# Options that say how long a training is, not how fast it goes.
-_EPOCHS = re.compile(r"--(?:num[-_]|max[-_])?(?:train[-_])?epochs(?:=(?P<value>.*))?")
-
-Unit = Literal["sample", "step", "epoch"]
 # Of what is smaller the products of two are no figures any more.
 Figure = Annotated[float, Meta(ge=1e-15, le=1e15)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
@@ -62,6 +58,7 @@ class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     evaluation_s: Seconds = 0.0
     num_evaluations: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     checkpoint_every_s: Figure | None = None
+    checkpoint_blocking_s: Seconds = 0.0
     checkpoint_bytes: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
 
     @property
@@ -86,31 +83,9 @@ def job_key(spec: JobSpec) -> Key:
     datasets = sorted(each.dataset.name for each in spec.inputs.values())
     # Variables may set threads, or the way of an exchange.
     variables = sorted(f"{name}={value}" for name, value in spec.env.items())
-    words = _without_epochs(spec.command)
+    words = without_epochs(spec.command)
     parts = [spec.name, image, spec.launcher, *words, "\0", *datasets, "\0", *variables]
     return content_key(parts)
-
-
-def epochs_of(command: Sequence[str]) -> float | None:
-    """Read the number of epochs of a command; None where it names none."""
-    for place, word in enumerate(command):
-        if found := _EPOCHS.fullmatch(word):
-            following = command[place + 1 : place + 2]
-            value = found["value"] if found["value"] is not None else "".join(following)
-            if value.isascii() and value.isdecimal() and 0 < len(value) < 10 and int(value):
-                return float(value)
-    return None
-
-
-def _without_epochs(command: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    is_value = False
-    for word in command:
-        found = _EPOCHS.fullmatch(word)
-        if not found and not is_value:
-            kept.append(word)
-        is_value = found is not None and found["value"] is None
-    return kept
 
 
 def read_past_runs(workspace: Path) -> list[PastRun]:

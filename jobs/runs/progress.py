@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from jobs.host.untrusted import parse_json, read_small
 from jobs.rank.places import HISTORY, MOST_BYTES, PROGRESS
+from jobs.runs.lengths import Unit, lengths_of
 from jobs.runs.pace import Pace, Place, pace_of
 
 METRICS = "metrics.jsonl"
@@ -25,13 +26,6 @@ MOST_HISTORY_BYTES = 1 << 20
 # Of a long metrics file its beginning and its end tell the pace.
 _METRICS_BYTES = 1 << 16
 _MOST = 1e15
-# Arguments of a job that say how far its training goes, as scripts call them.
-_TOTALS: dict[str, Unit] = {
-    **dict.fromkeys(("epochs", "num-epochs", "max-epochs", "num-train-epochs"), "epoch"),
-    **dict.fromkeys(("steps", "num-steps", "max-steps", "total-steps"), "step"),
-}
-
-Unit = Literal["step", "epoch", "sample"]
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -161,7 +155,8 @@ def _from_metrics(run_dir: Path) -> Progress | None:
         changed_s = path.stat().st_mtime
     except OSError:
         return None
-    totals = _totals_of(run_dir)
+    spec = _spec_of(run_dir)
+    totals = lengths_of(spec.command) if spec is not None else {}
     axes: list[Unit] = [*totals, "step", "epoch"]
     for axis in axes:
         places = list(_places(lines, axis))
@@ -215,22 +210,6 @@ def _seconds(ts: object) -> float | None:
 def _in_order(places: Sequence[Place]) -> list[Place]:
     is_ordered = all(before.time_s <= after.time_s for before, after in pairwise(places))
     return list(places) if is_ordered else []
-
-
-def _totals_of(run_dir: Path) -> dict[Unit, float]:
-    """Find how far the job's arguments say that it goes, by unit; steps, which end it, first."""
-    spec = _spec_of(run_dir)
-    words = spec.command if spec is not None else ()
-    found: dict[Unit, float] = {}
-    for at, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        name, equals, value = word.removeprefix("--").replace("_", "-").partition("=")
-        unit = _TOTALS.get(name)
-        value = value if equals else "".join(words[at + 1 : at + 2])
-        if unit is not None and value.isdecimal() and 0 < int(value[:16]) < _MOST:
-            found[unit] = float(value[:16])
-    return dict(sorted(found.items(), key=lambda each: each[0] != "step"))
 
 
 def _begins_at_zero(run_dir: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from jobs.host.console import table
+from jobs.host.console import figure_text, table
 from jobs.runs.steady import NOISY
 
 Scaling = Literal["weak", "strong"]
@@ -256,7 +256,7 @@ def _cells(row: Row) -> list[str]:
     point = row.point
     figures = [_shown(each) for each in (point.rate, *_known(point, point.low, point.high))]
     efficiency = "" if row.efficiency is None else f"{row.efficiency:.0%}"
-    cost = "" if point.cost_per_million is None else f"{point.cost_per_million:.3g}"
+    cost = "" if point.cost_per_million is None else figure_text(point.cost_per_million)
     note = "noisy" if point.is_noisy else "not measured" if point.rate is None else ""
     predicted, ideal = _shown(point.predicted), _shown(row.ideal)
     size = str(point.size)
@@ -268,9 +268,7 @@ def _known(point: Point, *figures: float) -> list[float | None]:
 
 
 def _shown(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return "" if value is None else figure_text(value)
 
 
 def _figure(value: float | None) -> str:

@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from jobs.contracts.spec import Cluster, JobSpec, RunState
 from jobs.runs.checkpoints import whole_checkpoints
+from jobs.runs.lengths import Unit, lengths_of
 from jobs.runs.metrics import Curve, read_curves
 from jobs.runs.outcome import attempts_of, parse_time
-from jobs.runs.past import PastRun, Unit, epochs_of, job_key
+from jobs.runs.past import PastRun, job_key
 from jobs.runs.progress import Progress, read_progress
 from jobs.runs.report import number_of, read_summary
 from jobs.runs.store import RunEvent
@@ -39,7 +40,7 @@ def sum_up(
 ) -> PastRun:
     """Sum up a run that is over; one that tells no rate is a row without one."""
     summary = read_summary(run_dir / "summary.json")
-    epochs = _number(summary, "epochs") or epochs_of(spec.command)
+    epochs = _number(summary, "epochs") or lengths_of(spec.command).get("epoch")
     progress = read_progress(run_dir)
     pace = _pace(summary, read_curves(run_dir / "metrics.jsonl"), progress, epochs)
     if pace is None:
@@ -47,7 +48,7 @@ def sum_up(
     pauses = progress.pace if progress is not None else None
     evaluation_s, num_evaluations = (pauses.pause_s, pauses.num_pauses) if pauses else (0.0, 0)
     prepare_s, ran_s = _times(run, events)
-    is_whole = ran_s is not None and spec.resume is None and events[-1].state is RunState.COMPLETED
+    is_whole = spec.resume is None and events[-1].state is RunState.COMPLETED
     total = pace.total if is_whole else None
     start_s = None
     if total and ran_s is not None:
@@ -74,6 +75,7 @@ def sum_up(
         "evaluation_s": evaluation_s,
         "num_evaluations": num_evaluations,
         "checkpoint_every_s": ran_s / saved if saved and ran_s else None,
+        "checkpoint_blocking_s": _number(summary, "checkpoint_blocking_s") or 0.0,
         "checkpoint_bytes": float(newest[0].bytes) if newest else 0.0,
     }
     try:

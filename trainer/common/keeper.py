@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from statistics import fmean
 from typing import Generic, TypeVar
 
 from trainer.common.agreement import require_saved
@@ -52,6 +54,7 @@ class CheckpointKeeper(ABC, Generic[R]):
         self._saver: Saver | None = None
         self._resumed_from: int | None = None
         self._begun_step: int | None = None
+        self._blocked_s: list[float] = []
         root = options.checkpoint_dir or run_dir.checkpoints
         self._folder: CheckpointFolder | None = None
         if root is not None:
@@ -104,9 +107,11 @@ class CheckpointKeeper(ABC, Generic[R]):
         if not self.is_on:
             return
         self._begun_step = position.step
+        began_s = time.perf_counter()
         ranks = self._gather_ranks()
         if self._saver is None:
             return
+        gathered_s = time.perf_counter() - began_s
         self._saver.wait()  # before the copy is made, or there would be two
         about = {
             "recipe": self._recipe,
@@ -114,7 +119,10 @@ class CheckpointKeeper(ABC, Generic[R]):
             "position": asdict(position),
             **({"rate": self._rate(position)} if self._rate else {}),
         }
-        self._saver.save(position.step, self._copy(ranks), about)
+        began_s = time.perf_counter()
+        copy = self._copy(ranks)
+        self._blocked_s.append(gathered_s + time.perf_counter() - began_s)
+        self._saver.save(position.step, copy, about)
 
     def save_last(self, position: Position) -> bool:
         """Save unless that is done or under way; blocks. Tells all ranks whether it is kept."""
@@ -135,12 +143,17 @@ class CheckpointKeeper(ABC, Generic[R]):
         require_saved(self._count(self.failure), self._begun_step or 0, hint=hint)
 
     def figures(self) -> dict[str, object]:
-        """Give the summary's figures of checkpoints."""
+        """Give the summary's figures of checkpoints.
+
+        `checkpoint_blocking_s` is how long training stands still for one, but for the one before.
+        """
         saver = self._saver
+        blocked_s = round(fmean(self._blocked_s), 6) if self._blocked_s else None
         return {
             "resumed_from_step": self._resumed_from,
             "checkpoints_saved": saver.num_saved if saver else 0,
             "checkpoints_failed": saver.num_failed if saver else 0,
+            "checkpoint_blocking_s": blocked_s,
         }
 
     def close(self) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunState
 from jobs.host import console
 from jobs.runs.forecast_file import KeptForecast, write_forecast
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.store import RunEvent, RunStore, append_event
 from jobs.runs.supervision import take_lock
 
 NOW_S = 1_790_000_000.0
@@ -88,6 +89,21 @@ def test_ls_shows_share_and_time_left_of_runs_that_are_on(launching, on):
         "updated_s": NOW_S,
         "silent_s": None,
     }
+
+
+def test_a_run_whose_progress_cannot_be_read_hides_no_other(launching, on, monkeypatch):
+    runs = [on(STEPS, places=PLACES, name="known"), on(STEPS, places=PLACES, name="lost")]
+    progress = RunStore.progress
+
+    def lost(self, handle):
+        if handle.id == runs[1]:
+            raise LaunchError("the store gave no answer")
+        return progress(self, handle)
+
+    monkeypatch.setattr(RunStore, "progress", lost)
+    typed = launching.type("ls")
+    assert typed.err == "warning: the store gave no answer\n"
+    assert ["36 %" in line for line in typed.out.splitlines()] == [False, False, True]
 
 
 def test_ls_of_runs_that_are_over_has_no_such_columns(launching, on):

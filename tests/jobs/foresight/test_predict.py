@@ -68,6 +68,16 @@ def test_rows_that_hide_the_exchange_give_a_wide_band():
     assert between.why_wide is None
 
 
+def test_a_size_that_was_measured_is_as_fast_as_it_was():
+    odd = size("middle", 16, rate=0.8 * (made("middle", 16).rate or 0), gradient_mb=100)
+    measured = [*ONES, made("large", 8), made("large", 16), odd]
+    [same, between] = predict(measured, [size("middle", 16), size("middle", 12)])
+    assert same.rate == pytest.approx(odd.rate)
+    assert same.low < odd.rate < same.high
+    assert (same.why_wide, band(same) < 1.5) == (None, True)
+    assert between.rate < odd.rate
+
+
 def test_a_loss_that_does_not_grow_is_no_exchange():
     rates = {1: 100, 2: 184, 4: 368, 8: 736, 16: 1472, 64: 5888}
     rows = [size("a", gpus, rate=rate, gradient_mb=100) for gpus, rate in rates.items()]

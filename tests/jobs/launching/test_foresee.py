@@ -3,6 +3,7 @@
 import random
 from math import exp, isfinite, sqrt
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from jobs.contracts.spec import (
 )
 from jobs.foresight.work import Limit
 from jobs.host.console import duration_text
+from jobs.launching import known_runs
 from jobs.launching.forecast_text import chosen_text, forecast_pairs, none_text
 from jobs.launching.foresee import Foreseen, choose_layout, foresee
 from jobs.launching.known_runs import exchange
@@ -200,13 +202,24 @@ def test_a_download_is_a_part_of_the_start_that_was_measured():
     assert found.time_s.middle == pytest.approx(7500, rel=0.01)
 
 
+def test_checkpoints_take_the_time_that_training_stood_still_for_them():
+    def seconds(**told):
+        found = foresee(SPEC, CLOUD, [past(checkpoint_every_s=60.0, **told)]).forecast
+        assert found is not None
+        assert found.time_s is not None
+        return found.time_s.middle
+
+    share = seconds(checkpoint_blocking_s=6.0) / seconds()
+    assert share == pytest.approx(1.1, abs=0.01)
+
+
 def test_the_text_names_figures_bands_limit_and_source():
     found = foresee(SPEC, CLOUD, [past()])
     pairs = dict(forecast_pairs(found, SPEC, GPUS))
     assert list(pairs) == ["forecast", "binds", "twice", "known by"]
-    assert pairs["forecast"].startswith("1,002 (935 to 1,072) samples/s, 2 h 4 min (")
-    assert ", 24.96 USD (" in pairs["forecast"]
-    assert pairs["forecast"].endswith("), 8.32 GPU-hours")
+    assert pairs["forecast"].startswith("1,000 (945 to 1,059) samples/s, 2 h 5 min (")
+    assert ", 25.00 USD (" in pairs["forecast"]
+    assert pairs["forecast"].endswith("), 8.33 GPU-hours")
     more = found.twice_the_nodes
     assert pairs["twice"] == f"with 2 nodes: {more.faster:.3g}x faster, {more.dearer:.3g}x dearer"
     assert pairs["known by"] == f"1 run of this job, the newest {RUN.format(1)}"
@@ -328,6 +341,15 @@ def test_runs_are_shared_through_the_store(tmp_path):
     requests = len(store.requests)
     exchange(store, there, key)
     assert len(store.requests) == requests + 1  # the listing alone
+
+
+def test_the_newest_of_many_shared_runs_are_brought(tmp_path, monkeypatch):
+    monkeypatch.setattr(known_runs, "MOST_SHARED", 3)
+    store, key = MemoryStore(), job_key(SPEC)
+    for number in range(9):
+        name = f"past-runs/{key}/{RUN.format(number)}.json"
+        store.blobs[name] = msgspec.json.encode(past(number))
+    assert exchange(store, tmp_path, key) == [past(number) for number in (8, 7, 6)]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[" * 99_999, b"x" * 10**6, b'{"run": "../x"}'])

@@ -13,7 +13,6 @@ from jobs.runs.past import (
     MOST_RUNS,
     PastRun,
     add_past_runs,
-    epochs_of,
     job_key,
     read_past_runs,
 )
@@ -70,7 +69,8 @@ def write_progress(run_dir, **given):
 
 def test_a_run_is_summed_up_by_its_summary_and_its_progress(tmp_path):
     write_progress(tmp_path)
-    found = summed_up(tmp_path, summary=SUMMARY | {"parameters": 25e6, "checkpoints_saved": 4})
+    kept = {"checkpoints_saved": 4, "checkpoint_blocking_s": 1.5}
+    found = summed_up(tmp_path, summary=SUMMARY | {"parameters": 25e6} | kept)
     assert found == PastRun(
         run=RUN,
         key=KEY,
@@ -88,6 +88,7 @@ def test_a_run_is_summed_up_by_its_summary_and_its_progress(tmp_path):
         evaluation_s=5.0,
         num_evaluations=2,
         checkpoint_every_s=50.0,
+        checkpoint_blocking_s=1.5,
     )
 
 
@@ -118,14 +119,19 @@ def test_without_any_rate_the_times_of_steps_or_epochs_make_one(tmp_path, axis, 
     "change",
     [
         {"events": [*EVENTS[:-1], RunEvent(ts=at(240), state=RunState.FAILED)]},
-        {"events": [*EVENTS[:3], RunEvent(ts=at(99), state=RunState.PREPARING), *EVENTS[2:]]},
         {"spec": replace(SPEC, resume={"run": RUN, "step": 3})},
     ],
-    ids=["failed", "restarted", "resumed"],
+    ids=["failed", "resumed"],
 )
 def test_a_run_that_did_not_do_all_of_it_tells_its_rate_alone(tmp_path, change):
     found = summed_up(tmp_path, summary=SUMMARY, **change)
     assert (found.rate, found.total, found.start_s) == (50.0, None, None)
+
+
+def test_a_run_that_was_restarted_tells_its_work_and_no_start(tmp_path):
+    events = [*EVENTS[:3], RunEvent(ts=at(99), state=RunState.PREPARING), *EVENTS[2:]]
+    found = summed_up(tmp_path, summary=SUMMARY, events=events)
+    assert (found.rate, found.total, found.start_s) == (50.0, 6000.0, None)
 
 
 @pytest.mark.parametrize(
@@ -223,21 +229,3 @@ def test_runs_of_another_size_or_length_are_of_one_job(change):
 )
 def test_runs_of_other_programs_are_of_other_jobs(change):
     assert job_key(replace(SPEC, **change)) != KEY
-
-
-@pytest.mark.parametrize(
-    ("words", "epochs"),
-    [
-        ("--epochs 12", 12),
-        ("--epochs=12 x", 12),
-        ("--num_train_epochs 3", 3),
-        ("--max-epochs 3", 3),
-        ("--warmup-epochs 3", None),
-        ("--epochs", None),
-        ("--epochs 0", None),
-        ("--epochs 9999999999", None),
-        ("--epochs ²", None),
-    ],
-)
-def test_the_epochs_of_a_command_are_read(words, epochs):
-    assert epochs_of(words.split()) == epochs

@@ -65,6 +65,7 @@ def test_the_last_step_is_saved_once_and_resumed(tmp_path):
     assert first.save_last(Position(step=2, batch=2))
     assert first.save_last(Position(step=3, epoch=1))
     assert (first.copies, first.figures()["checkpoints_saved"]) == (2, 2)
+    assert 0 < first.figures()["checkpoint_blocking_s"] < 1
 
     again = keeper(tmp_path, World(rank=0, size=2))
     again.num_others = 1
