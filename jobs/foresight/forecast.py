@@ -46,6 +46,7 @@ def forecast(work: Work, place: Place, nodes: int, speed: Speed) -> Forecast:
         binds=_binding(work, place, nodes, rates, speed),
         restarts=restarts,
         why_wide=speed.why_wide,
+        source=speed.source,
     )
 
 

@@ -46,13 +46,15 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the rate of a training that nothing keeps waiting for data.
 
-    `relieved` is the rate if the term that binds took half its time.
+    `relieved` is the rate if the term that binds took half its time, `source` whose rates tell of the
+    exchange between nodes where no run of the job does.
     """
 
     rate: Band
     binds: Term
     relieved: float
     why_wide: str | None = None
+    source: str | None = None
 
 
 SpeedAt = Callable[[int], Speed]  # of a number of nodes
@@ -134,3 +136,4 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     binds: Limit
     restarts: float
     why_wide: str | None
+    source: str | None = None

@@ -71,6 +71,8 @@ def _source_text(found: Foreseen) -> str:
     text = f"{count_text(found.num_runs, 'run')} of this job, the newest {found.runs[0]}"
     if not found.is_measured:
         text += "; none of this size"
+    if found.forecast.source:
+        text += f"; the exchange between nodes by {found.forecast.source}"
     if found.forecast.why_wide:
         text += f"; wide band: {found.forecast.why_wide}"
     return text

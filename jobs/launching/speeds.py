@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from jobs.contracts.spec import Cluster
 from jobs.foresight.predict import NINE_OF_TEN, Predictor
+from jobs.foresight.published import SOURCE, published_rows
 from jobs.foresight.rows import Row
 from jobs.foresight.work import Band, Speed
 from jobs.runs.past import PastRun
@@ -64,7 +65,11 @@ class Speeds:
         parameters = next((each.parameters for each in runs if each.parameters), None)
         self._gradient_mb = 4 * parameters / 1e6 if parameters else None
         self.sharing = _sharing(self.measured, self._cores, self._noise)
-        self._predictor = Predictor([self._row(each) for each in self._nearest()])
+        has_across = any(each.nodes > 1 for each in self.measured)
+        published = [] if has_across or not self._has_gpus else published_rows(cluster.size)
+        self._fabric = published[0].fabric if published else ""
+        own = [self._row(each) for each in self._nearest()]
+        self._predictor = Predictor([*own, *published])
 
     def at(self, nodes: int) -> Speed:
         """Predict the speed on so many nodes."""
@@ -81,6 +86,7 @@ class Speeds:
             binds=found.binds,
             relieved=found.rate * self._predictor.relief(row),
             why_wide=why or found.why_wide,
+            source=SOURCE if self._fabric and nodes > 1 else None,
         )
 
     def has_measured(self, nodes: int) -> bool:
@@ -122,6 +128,7 @@ class Speeds:
             rate=rate,
             gradient_mb=self._gradient_mb,
             batch_per_gpu=self._batch(each, world, units),
+            fabric=self._fabric,
         )
 
     def _asked(self, nodes: int) -> Row:
@@ -133,6 +140,7 @@ class Speeds:
             gpus_per_node=self._processes if self._has_gpus else 1,
             gradient_mb=self._gradient_mb,
             batch_per_gpu=self._batch(self._nearest()[0], world, units),
+            fabric=self._fabric,
         )
 
     def _batch(self, like: Measured, world: int, units: int) -> float | None:

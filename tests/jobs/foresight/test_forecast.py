@@ -270,6 +270,7 @@ def test_a_forecast_has_all_figures_with_their_bands():
         "binds": "compute",
         "restarts": 0.0,
         "why_wide": None,
+        "source": None,
     }
 
 

@@ -2,6 +2,9 @@
 
 from statistics import fmean
 
+import pytest
+
+from jobs.foresight.published import published_rows
 from tests.bench.foresight import CHOICES, ETHERNET, RDMA, near, points, sizes, width
 
 
@@ -33,6 +36,19 @@ def test_no_choice_of_rows_is_far_below_the_best():
             these = [each for each in found if each.published.fabric == fabric]
             assert near(these) >= 0.88
             assert fmean(each.miss for each in these) <= 0.06
+
+
+@pytest.mark.parametrize("size", ["Standard_NC24rs_v3", "standard_nc24s_v3"])
+def test_the_rows_of_the_package_are_published_ones(size):
+    rows = {(each.series, each.gpus, each.gradient_mb, each.rate) for each in published_rows(size)}
+    source = {
+        (" ".join(each.series.split()[:2]), each.gpus, each.gradient_mb, each.rate)
+        for each in sizes()
+        if each.fabric == (RDMA if "rs" in size else ETHERNET)
+    }
+    assert len(rows) in (5, 6)
+    assert rows <= source
+    assert published_rows("Standard_ND96isr_H100_v5") == []
 
 
 def test_a_choice_takes_three_rows_of_a_fabric_at_most():
