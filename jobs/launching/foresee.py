@@ -69,12 +69,15 @@ class Outlook:
         cluster: str,
         processes: int,
         runs: Sequence[PastRun],
+        *,
+        checks: Sequence[PastRun],
     ) -> None:
         is_local = environment.workspace.is_folder
         self.runs = runs
         self.unit: Unit = runs[0].unit
         self.prepare_s = median([each.prepare_s for each in runs if each.prepare_s] or [0.0])
-        self.speeds = Speeds(runs, environment.clusters[cluster], processes, spec.command)
+        nodes = environment.clusters[cluster]
+        self.speeds = Speeds(runs, nodes, processes, spec.command, checks)
         self.place = _place(environment, cluster, processes)
         self.work = self._work(spec, LOCAL_START_S if is_local else CLOUD_START_S)
 
@@ -168,6 +171,12 @@ def runs_like(
     return [each for each in found if each.unit == found[0].unit]
 
 
+def checks_of(environment: Environment, cluster: str, past: Sequence[PastRun]) -> list[PastRun]:
+    """Choose the checks of the network between nodes like a cluster's, newest first."""
+    nodes = environment.clusters[cluster]
+    return [each for each in past if each.bus_gb_per_s and each.nodes > 1 and each.is_on(nodes)]
+
+
 def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) -> Foreseen:
     """Foresee a planned job."""
     runs = runs_like(spec, environment, spec.cluster, past)
@@ -175,7 +184,8 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
     if not runs:
         why = f"not known: no run of this job on {cluster.size} has told its rate"
         return Foreseen(unknown=f"{why}; run it once, e.g. with --nodes 1")
-    outlook = Outlook(spec, environment, spec.cluster, spec.processes_per_node, runs)
+    checks = checks_of(environment, spec.cluster, past)
+    outlook = Outlook(spec, environment, spec.cluster, spec.processes_per_node, runs, checks=checks)
     if spec.launcher != "none":
         return outlook.all_of(spec.nodes, cluster.max_nodes)
     if not outlook.speeds.has_measured(spec.nodes):
@@ -239,7 +249,8 @@ def choose_layout(
         _, processes = size_on(job, cluster)
         if not runs or processes > process_slots(cluster):
             continue
-        outlook = Outlook(spec, environment, name, processes, runs)
+        checks = checks_of(environment, name, past)
+        outlook = Outlook(spec, environment, name, processes, runs, checks=checks)
         counts = [num_nodes] if num_nodes else _counts(cluster.max_nodes)
         if job.launcher == "none":  # nobody knows how processes share work that nothing connects
             counts = filter(outlook.speeds.has_measured, counts)

@@ -32,11 +32,13 @@ Text = Annotated[str, Meta(max_length=200)]
 
 
 class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a finished run tells; without a rate it tells nothing, and is not looked at again.
+    """What a finished run tells; one that tells nothing is not looked at again.
 
     `rate` is in units a second of all ranks, `total` the units of the whole run, `batch` the samples
     of a step of all ranks. `prepare_s` is the time before the ranks start, `start_s` theirs before
-    the first step and after the last one, `evaluation_s` that of each of the `num_evaluations`.
+    the first step and after the last one, `evaluation_s` that of each of the `num_evaluations`. A
+    check of the network has no rate, but the bus bandwidth of an all-reduce over all ranks and over those of a
+    node, in GB/s.
     """
 
     run: RunId
@@ -60,6 +62,9 @@ class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint_every_s: Figure | None = None
     checkpoint_blocking_s: Seconds = 0.0
     checkpoint_bytes: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
+    bus_gb_per_s: Figure | None = None
+    node_bus_gb_per_s: Figure | None = None
+    latency_s: Seconds | None = None
 
     @property
     def world_size(self) -> int:

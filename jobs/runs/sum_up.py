@@ -6,6 +6,7 @@ Whatever a program wrote there may be wrong: a figure that cannot be is left out
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,16 @@ def sum_up(
     epochs = _number(summary, "epochs") or lengths_of(spec.command).get("epoch")
     progress = read_progress(run_dir)
     pace = _pace(summary, read_curves(run_dir / "metrics.jsonl"), progress, epochs)
-    if pace is None:
+    network = _network(summary)
+    if pace is None and not network:
         return PastRun(run=run)
     pauses = progress.pace if progress is not None else None
     evaluation_s, num_evaluations = (pauses.pause_s, pauses.num_pauses) if pauses else (0.0, 0)
     prepare_s, ran_s = _times(run, events)
     is_whole = spec.resume is None and events[-1].state is RunState.COMPLETED
-    total = pace.total if is_whole else None
+    total = pace.total if pace and is_whole else None
     start_s = None
-    if total and ran_s is not None:
+    if pace and total and ran_s is not None:
         start_s = max(ran_s - total / pace.rate - evaluation_s * num_evaluations, 0.0)
     saved = _number(summary, "checkpoints_saved")
     newest = whole_checkpoints(run_dir)[:1]
@@ -63,9 +65,7 @@ def sum_up(
         "cores_per_node": cluster.cpus_per_node,
         "nodes": spec.nodes,
         "processes_per_node": spec.processes_per_node,
-        "unit": pace.unit,
-        "rate": pace.rate,
-        "total": total,
+        **({"unit": pace.unit, "rate": pace.rate, "total": total} if pace else {}),
         "epochs": epochs,
         "batch": _number(summary, "batch_size"),
         "parameters": _number(summary, "parameters"),
@@ -77,6 +77,7 @@ def sum_up(
         "checkpoint_every_s": ran_s / saved if saved and ran_s else None,
         "checkpoint_blocking_s": _number(summary, "checkpoint_blocking_s") or 0.0,
         "checkpoint_bytes": float(newest[0].bytes) if newest else 0.0,
+        **network,
     }
     try:
         return msgspec.convert(found, PastRun)
@@ -123,6 +124,19 @@ def _times(run: str, events: Sequence[RunEvent]) -> tuple[float | None, float | 
     ran_s = (parse_time(attempts[0].ended) - began).total_seconds()
     is_odd = prepare_s < 0 or ran_s <= 0
     return (None, None) if is_odd else (prepare_s, ran_s)
+
+
+def _network(summary: dict[str, Any]) -> dict[str, float | None]:
+    """Give what a check of the network found; empty for other programs."""
+    bus, latency_us = _number(summary, "bus_gb_per_s"), _number(summary, "latency_us")
+    if bus is None or latency_us is None:
+        return {}
+    told: object = summary.get("nodes_gb_per_s")
+    inside = None
+    with suppress(msgspec.ValidationError):
+        nodes = msgspec.convert(told, list[float])
+        inside = min((each for each in nodes if 0 < each <= MOST), default=None)
+    return {"bus_gb_per_s": bus, "node_bus_gb_per_s": inside, "latency_s": latency_us / 1e6}
 
 
 def _number(summary: dict[str, Any], name: str) -> float | None:

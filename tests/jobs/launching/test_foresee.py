@@ -48,7 +48,7 @@ def past(number=1, **given):
     usual = {"nodes": 1, "processes_per_node": 4, "rate": 1000.0, "total": 3.6e6, "epochs": 1.0}
     usual |= {"size": SIZE, "gpus_per_node": 4, "cores_per_node": 24, "batch": 256.0}
     usual |= {"prepare_s": 240.0, "start_s": 60.0, "parameters": 25e6, "key": job_key(SPEC)}
-    return PastRun(run=RUN.format(number), **usual | given)
+    return PastRun(**{"run": RUN.format(number)} | usual | given)
 
 
 def on_cpus(processes, rate, **given):
@@ -97,6 +97,37 @@ def test_published_rates_tell_of_links_that_no_run_has_used():
     assert unknown.rate.high / unknown.rate.low > 5
     [own] = [Speeds([one, past(nodes=2, rate=1900.0, batch=512.0)], GPUS, 4, command).at(8)]
     assert own.source is None
+
+
+def check(bus_gb_per_s, **given):
+    usual = {"rate": None, "total": None, "epochs": None, "nodes": 2, "latency_s": 1e-4}
+    return past(9, bus_gb_per_s=bus_gb_per_s, **usual | {"node_bus_gb_per_s": 20.0} | given)
+
+
+def test_a_check_of_the_network_tells_of_links_that_no_run_has_used():
+    one, command = past(processes_per_node=1, rate=350.0, batch=64.0), ["--batch-per-rank", "64"]
+    [slow, fast] = [Speeds([one], GPUS, 4, command, [check(bus)]).at(8) for bus in (0.5, 20.0)]
+    assert slow.source == fast.source == f"the check of the network {RUN.format(9)}"
+    # 100 MB at 0.5 GB/s twice over take 0.4 s; 64 samples 0.18 s.
+    assert slow.rate.middle == pytest.approx(32 * 64 / 0.5, rel=0.15)
+    assert fast.rate.low > 0.8 * 32 * 350
+    for found in (slow, fast):
+        assert (found.why_wide, found.rate.high / found.rate.low < 1.4) == (None, True)
+
+
+def test_a_forecast_takes_the_newest_check_between_such_nodes():
+    environment = make_cloud_environment(clusters={"gpu": GPUS})
+    other = check(1.0, size="Standard_X", run=RUN.format(12))
+    alone = check(1.0, nodes=1, run=RUN.format(11))
+    newest = check(1.0, run=RUN.format(10))
+    one = past(processes_per_node=1, rate=350.0, batch=64.0)
+    spec = replace(SPEC, nodes=2)
+    found = foresee(spec, environment, [other, alone, newest, check(9.0), one])
+    assert found.forecast is not None
+    assert found.forecast.source == f"the check of the network {RUN.format(10)}"
+    assert dict(forecast_pairs(found, spec, GPUS))["known by"].endswith(
+        f"; none of this size; the exchange between nodes by {found.forecast.source}"
+    )
 
 
 def test_processes_that_share_cores_are_faster_by_a_power_that_runs_tell():

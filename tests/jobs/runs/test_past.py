@@ -128,6 +128,20 @@ def test_a_run_that_did_not_do_all_of_it_tells_its_rate_alone(tmp_path, change):
     assert (found.rate, found.total, found.start_s) == (50.0, None, None)
 
 
+def test_a_check_of_the_network_tells_its_bandwidths_without_a_rate(tmp_path):
+    told = {"bus_gb_per_s": 12.5, "latency_us": 30.0, "nodes_gb_per_s": [90.0, 80.0]}
+    found = summed_up(tmp_path, summary=told)
+    assert (found.rate, found.bus_gb_per_s, found.node_bus_gb_per_s) == (None, 12.5, 80.0)
+    assert (found.latency_s, found.nodes) == (pytest.approx(30e-6), SPEC.nodes)
+
+
+@pytest.mark.parametrize("nodes", ["fast", [None], [-1.0], {"a": 1}, []])
+def test_figures_of_nodes_that_are_none_are_left_out(tmp_path, nodes):
+    told = {"bus_gb_per_s": 12.5, "latency_us": 30.0, "nodes_gb_per_s": nodes}
+    assert summed_up(tmp_path, summary=told).node_bus_gb_per_s is None
+    assert summed_up(tmp_path, summary=told | {"bus_gb_per_s": -1}) == PastRun(run=RUN)
+
+
 def test_a_run_that_was_restarted_tells_its_work_and_no_start(tmp_path):
     events = [*EVENTS[:3], RunEvent(ts=at(99), state=RunState.PREPARING), *EVENTS[2:]]
     found = summed_up(tmp_path, summary=SUMMARY, events=events)
