@@ -19,6 +19,7 @@ STEPS = 25
 LITTLE = 1e-3  # of the cost: a step that gains less is the last
 MOST_WEIGHT = 0.05  # of one draw among all
 DIFFERENCE = 1e-4
+RIDGE = (1.0, 2.5)
 OUTLIER = 3.0  # standard deviations from which a measurement loses weight
 
 
@@ -58,14 +59,20 @@ def fit(
 ) -> Posterior:
     """Find the best numbers, climbing from each start; `noise` is the deviation of a miss.
 
-    Draws come from the Gaussians around the optima and are weighted by how well they fit, so that
-    two explanations of the same rows both count, and none that a row rules out.
+    Draws come from Gaussians around the optima, and around the best points where the first number is
+    less by RIDGE: rows may fit nearly as well there. They are weighted by how well they fit, so that two
+    explanations of the same rows both count, and none that a row rules out.
     """
 
     def residuals(at: list[float]) -> list[float]:
         return [each / noise for each in misses(at)]
 
     hills = [_descend(residuals, prior, start) for start in starts]
+    best = min(hills, key=lambda each: each.cost).best
+    for apart in RIDGE:
+        first = best[0] - apart
+        held = [(first, apart / 2), *prior[1:]]
+        hills.append(_descend(residuals, held, [first, *best[1:]]))
     source = random.Random(20)
     points = [_drawn(hills[index % len(hills)], source) for index in range(num_draws)]
     heights = [-_cost(residuals(each), each, prior) / 2 - _density(hills, each) for each in points]
@@ -75,7 +82,7 @@ def fit(
     weights = [min(each, most) for each in weights]
     total = sum(weights)
     return Posterior(
-        best=min(hills, key=lambda each: each.cost).best,
+        best=best,
         draws=[Draw(each, weight / total) for each, weight in zip(points, weights, strict=True)],
     )
 

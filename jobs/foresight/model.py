@@ -1,4 +1,4 @@
-"""Compute the seconds of one training step on N GPUs from six constants of a fabric.
+"""Compute the seconds of one training step on N GPUs from seven constants of a fabric.
 
 docs/foresight.md explains each term. All functions are pure and need the standard library alone.
 """
@@ -12,6 +12,8 @@ import msgspec
 
 # Width, as a part of the step of one GPU, over which a hidden exchange becomes a visible one.
 SOFTNESS = 0.03
+# Part of a gradient that comes last at most: what is small is sent in few pieces.
+LAST = 0.5
 # An exchange's fixed cost in one node, as so many of what each doubling of the nodes adds.
 FIXED_HOPS = 5
 HIDDEN_BELOW = -30.0  # widths; the exponential of less is nothing
@@ -30,9 +32,10 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the constants of one fabric."""
 
     s_per_mb: float  # of the ring's slowest link
-    small_mb: float  # gradient that takes as long as the fixed cost of an exchange of two nodes
+    fixed_s: float  # of an exchange between two nodes, however little it moves
     inside: float  # time of an exchange inside a node, as a part of one between nodes
     overlap: float  # part of a one-GPU step in which an exchange is hidden
+    last_mb: float  # ready with the end of a step, which hides none of it
     sync: float  # loss from two GPUs on that does not grow, as a part of a one-GPU step
     growth: float  # loss for each doubling of the nodes, as a part of a one-GPU step
 
@@ -57,7 +60,9 @@ def step_s(load: Load, constants: Constants) -> float:
         return load.step_s
     room = constants.overlap * load.step_s
     width = SOFTNESS * load.step_s
-    visible = _soft_positive((exchange_s(load, constants) - room) / width) * width
+    exchange = exchange_s(load, constants)
+    last = exchange * min(LAST, constants.last_mb / load.gradient_mb)
+    visible = last + _soft_positive((exchange - last - room) / width) * width
     return load.step_s + visible + sync_s(load, constants)
 
 
@@ -65,8 +70,8 @@ def exchange_s(load: Load, constants: Constants) -> float:
     """Compute the seconds of an all-reduce by rings, hidden or not."""
     part = 2 * (load.gpus - 1) / load.gpus
     level = constants.inside if load.nodes == 1 else 1.0
-    small_mb = constants.small_mb * (FIXED_HOPS + log2(load.nodes)) / (FIXED_HOPS + 1)
-    return part * level * (load.gradient_mb + small_mb) * constants.s_per_mb
+    fixed_s = constants.fixed_s * (FIXED_HOPS + log2(load.nodes)) / (FIXED_HOPS + 1)
+    return part * level * (load.gradient_mb * constants.s_per_mb + fixed_s)
 
 
 def sync_s(load: Load, constants: Constants) -> float:
@@ -102,20 +107,22 @@ def from_free(free: list[float]) -> Constants:
     """Make constants of numbers without bounds: logarithms, and the overlap's log-odds."""
     return Constants(
         s_per_mb=exp(free[0]),
-        small_mb=exp(free[1]),
+        fixed_s=exp(free[1]),
         inside=exp(free[2]),
         overlap=1 / (1 + exp(-free[3])),
         sync=exp(free[4]),
         growth=exp(free[5]),
+        last_mb=exp(free[6]),
     )
 
 
 # Middle and standard deviation of each number of `from_free` before anything was measured.
 PRIOR = (
     (log(0.3e-3), 2.0),
-    (log(8.0), 0.8),
+    (log(2e-3), 0.8),
     (log(0.07), 1.3),
     (0.3, 0.3),
     (log(0.03), 0.6),
     (log(0.003), 0.8),
+    (log(3.0), 1.0),
 )

@@ -23,6 +23,7 @@ from tests.bench.starts import start_rows
 from tests.bench.streams import stream_rows
 from tests.bench.table import Row, table_text
 from tests.bench.tf_rates import tensorflow_rows
+from tests.bench.throttled import throttled_rows
 from tests.bench.transfers import push_rows
 from tests.bench.up import up_rows
 
@@ -137,13 +138,17 @@ PAGES = {
     ),
     "foresight": Page(
         title="Foresight against published rates",
-        benchmarks={"foresight": foresight_rows},
+        benchmarks={"foresight": foresight_rows, "throttled": throttled_rows},
         notes=(
             "- `ratio` is the part of the rates that are predicted within 10 %, or that their band "
             "holds; for widths the median high / low.",
             "- A choice is three rows a fabric, beside the rows of one GPU: `CHOICES` of "
             "tests/bench/foresight.py. They were picked from some 140 random ones (see "
             "docs/foresight.md), and the constants' priors were set while looking at this table.",
+            "- Throttled links: ranks of DDP over Gloo in network namespaces behind token buckets, each "
+            "layer paced as on a device of a sixth of a core's speed; measured by `python -m "
+            "tests.bench.throttled` into tests/bench/throttled_links.csv (2 cores of AMD EPYC, "
+            "2026-11-23), predicted from the rates of one rank and three of a probe.",
             "- Left out: three rows that are wrong in the source (ResNet-152 over RDMA at 16 GPUs on "
             "P40, P100, V100), and the K80 over Ethernet.",
         ),

@@ -6,7 +6,9 @@ from jobs.foresight.model import Constants, Load, Term, binding, step_s
 from jobs.foresight.predict import predict
 from jobs.foresight.rows import Row
 
-TRUE = Constants(s_per_mb=5e-4, small_mb=6, inside=0.1, overlap=0.5, sync=0.02, growth=0.002)
+TRUE = Constants(
+    s_per_mb=5e-4, fixed_s=3e-3, last_mb=2, inside=0.1, overlap=0.5, sync=0.02, growth=0.002
+)
 NETWORKS = {"small": (14, 0.1), "middle": (100, 0.2), "large": (550, 0.45)}
 BATCH = 64
 
@@ -56,7 +58,9 @@ def test_one_row_of_one_gpu_alone_gives_a_wide_band():
 
 
 def test_rows_that_hide_the_exchange_give_a_wide_band():
-    fast = Constants(s_per_mb=1e-5, small_mb=6, inside=0.1, overlap=0.5, sync=0.005, growth=1e-4)
+    fast = Constants(
+        s_per_mb=1e-5, fixed_s=3e-3, last_mb=2, inside=0.1, overlap=0.5, sync=0.005, growth=1e-4
+    )
     measured = [made(network, gpus, fast) for network in ("small", "large") for gpus in (1,)]
     measured += [made("small", 16, fast), made("small", 32, fast)]
     [other, beyond, between] = predict(
