@@ -32,6 +32,8 @@ VERBS = {
     "ls": "List runs, newest first.",
     "show": "Show a run's state, attempts, ranks and figures.",
     "logs": "Print the log lines of all ranks, merged by time.",
+    "stacks": "Show all ranks' Python stacks, grouped by identical ones.",
+    "exec": "Run a command beside a rank, in its folder, variables and image.",
     "wait": "Wait for the end of a run.",
     "cancel": "End runs.",
     "fetch": "Download a run's outputs and logs.",

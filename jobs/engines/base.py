@@ -287,6 +287,30 @@ class Engine(Protocol):
         ...
 
 
+class Beside(Struct, frozen=True, kw_only=True):
+    """A command to start beside a rank: its words, variables (secrets among them) and folder."""
+
+    argv: tuple[str, ...]
+    environ: dict[str, str]
+    folder: str
+
+
+@runtime_checkable
+class Reachable(Protocol):
+    """An engine whose ranks are processes of this machine."""
+
+    def command_processes(self, handle: RunHandle) -> Mapping[int, int]:
+        """Give the process of each rank's command, of the ranks whose command runs."""
+        ...
+
+    def beside(self, handle: RunHandle, rank: int, words: Sequence[str]) -> Beside:
+        """Describe a command in the folder, with the variables and in the image of a rank's.
+
+        Raises Refused where the run has no such rank, or its command does not run.
+        """
+        ...
+
+
 @runtime_checkable
 class Attended(Protocol):
     """An engine whose runs nobody looks after but an attached `launch`, and that are paid for."""

@@ -124,6 +124,8 @@ def next_commands(
             ("what is known", ["show", status.id]),
             ("outputs and logs", ["fetch", status.id]),
         ]
+        if error is not None and error.cause == "hang":
+            branches.insert(1, ("where all ranks stood", ["stacks", status.id]))
         if has_preparation and status.started is None:
             branches[0] = ("how it was prepared", ["logs", status.id, "--preparation"])
         if checkpoint_step is not None:

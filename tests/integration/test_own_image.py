@@ -20,6 +20,7 @@ from jobs.contracts.spec import RunState
 from jobs.engines.local.containers import ContainerProgram, remove_orphans
 from jobs.host.processes import read_table, read_words, supervisors_of
 from jobs.images.runtimes import PROJECT
+from jobs.launching.stacks import living_stacks
 from tests import needs
 from tests.fakes.gangs import Gangs, make_environment
 from tests.fakes.podman import containers, podman, podman_storage
@@ -97,6 +98,26 @@ def test_the_engine_keeps_no_secret_and_no_argv_has_one(image: str, gangs: Gangs
     gangs.engine.cancel(handle)
     assert gangs.wait(handle, TIMEOUT_S).state is RunState.CANCELLED
     assert containers() == []
+
+
+def test_a_command_and_the_stacks_beside_a_rank(image: str, gangs: Gangs) -> None:
+    handle = gangs.python(WAIT, image=image, secrets={"TOKEN": "a-secret-of-many-characters"})
+    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    program = (
+        "import os; print(os.environ['RANK'], os.environ['TOKEN'], os.getcwd(), os.nice(0), "
+        "os.path.exists('/run/.containerenv'))"
+    )
+    beside = gangs.engine.beside(handle, 1, ["python3", "-c", program])
+    assert "a-secret" not in " ".join(beside.argv)
+    said = subprocess.check_output(beside.argv, env=beside.environ, cwd=beside.folder, text=True)
+    folder = f"{handle.run_dir}/nodes/0"
+    assert said == f"1 a-secret-of-many-characters {folder} 19 True\n"
+    stacks = living_stacks(handle, gangs.engine.command_processes(handle))
+    assert [(each.ranks, each.threads[0].frames[-1].line) for each in stacks.groups] == [
+        ((0, 1), 1)
+    ]
+    gangs.engine.cancel(handle)
+    assert gangs.wait(handle, TIMEOUT_S).state is RunState.CANCELLED
 
 
 def test_the_exit_code_of_a_rank_is_the_runs(image: str, gangs: Gangs) -> None:

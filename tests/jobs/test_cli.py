@@ -84,6 +84,8 @@ EVERY_COMMAND = [
         "ls",
         "show",
         "logs",
+        "stacks",
+        "exec",
         "wait",
         "cancel",
         "fetch",

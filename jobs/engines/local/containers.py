@@ -48,6 +48,14 @@ _TAKE_ENVIRONMENT = (
     "import json, os, sys; os.environ.update(json.load(sys.stdin)); "
     "os.execvp(sys.argv[1], sys.argv[1:])"
 )
+# Beside a container's rank: it takes that one's folder and environment, and becomes its arguments.
+_BESIDE = (
+    "import os, sys; os.chdir(f'/proc/{sys.argv[1]}/cwd'); os.nice(19); "
+    "told = open(f'/proc/{sys.argv[1]}/environ', 'rb').read().split(b'\\0'); "
+    "environ = dict(each.split(b'=', 1) for each in told if b'=' in each); "
+    f"environ.pop(b'{MARK}', None); "
+    "os.execvpe(sys.argv[2], sys.argv[2:], environ)"
+)
 _TRIAL = "import sys; sys.exit(0 if sys.version_info >= (3, 9) else 'Python ' + sys.version)"
 
 
@@ -121,6 +129,16 @@ def gpu_options(program: str, num_gpus: int) -> list[str]:
     return ["--device=nvidia.com/gpu=all"] if program == "podman" else ["--gpus=all"]
 
 
+def exec_argv(
+    program: ContainerProgram, run_dir: Path, rank: int, pid: int, words: Sequence[str]
+) -> list[str]:
+    """Give the command that runs `words` in a rank's container, as the rank's command `pid` is run."""
+    options = ["--interactive", *(["--tty"] if os.isatty(0) and os.isatty(1) else [])]
+    name = _name(run_dir, str(rank))
+    command = [program.path, "exec", *options, name, PYTHON, "-I", "-S", "-c", _BESIDE]
+    return [*command, str(pid), *words]
+
+
 def rank_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """Give the part of the supervisor's environment that ranks in containers get."""
     # The user may be unknown to the image, and then has no home in it.
@@ -148,7 +166,7 @@ class Containers:
 
         `files` are readable inside.
         """
-        name = f"trainyard-{self._run_dir.name}-{label}"
+        name = _name(self._run_dir, label)
         self._names.append(name)
         command = run_argv(
             self._program,
@@ -187,6 +205,10 @@ class Containers:
 
     def _environ(self) -> dict[str, str]:
         return {**os.environ, **self._program.environ}
+
+
+def _name(run_dir: Path, label: str) -> str:
+    return f"trainyard-{run_dir.name}-{label}"
 
 
 def find_program(environ: Mapping[str, str]) -> ContainerProgram:

@@ -24,6 +24,8 @@ from jobs.contracts.spec import (
     RunState,
 )
 from jobs.datasets.records import DatasetRecord
+from jobs.engines.base import Beside
+from jobs.engines.local.beside import beside, command_processes
 from jobs.engines.local.containers import (
     PYTHON,
     find_program,
@@ -33,7 +35,7 @@ from jobs.engines.local.containers import (
     remove_orphans,
 )
 from jobs.engines.local.gpus import refuse_horovod_without_nccl
-from jobs.engines.local.launchers import gang_request
+from jobs.engines.local.launchers import gang_request, read_request
 from jobs.engines.local.layers import find_pip, layer_folder, make_layer
 from jobs.engines.local.loopback import rank_library, why_unguarded
 from jobs.engines.local.runs import LocalRuns, has_record
@@ -208,6 +210,17 @@ class LocalEngine:
         run_dir = Path(handle.run_dir)
         ending = partial(is_over, run_dir) if follow else None
         return read_logs(run_dir, ranks, since=since, tail=tail, grep=grep, is_over=ending)
+
+    def command_processes(self, handle: RunHandle) -> Mapping[int, int]:
+        """Give the process of each rank's command, of the ranks whose command runs."""
+        return command_processes(handle, read_request(self.store.record(handle).plan))
+
+    def beside(self, handle: RunHandle, rank: int, words: Sequence[str]) -> Beside:
+        """Describe a command in the folder, with the variables and in the image of a rank's.
+
+        Raises Refused where the run has no such rank, or its command does not run.
+        """
+        return beside(handle, read_request(self.store.record(handle).plan), rank, words)
 
     def cancel(self, handle: RunHandle) -> None:
         """End the run; silent when it is over; see `Engine.cancel`.
