@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,15 @@ class StepGuard:
         self._hint = hint
         self._position = Position()
         self._pending: _Pending | None = None
+        self._host_s = self._read_s = 0.0
+
+    def take_host_s(self) -> float:
+        """Give the seconds of this host's own work on agreements since this was asked last.
+
+        That is the report, the verdict and `on_loss`: neither the wait for others, nor checkpoints.
+        """
+        host_s, self._host_s = self._host_s, 0.0
+        return host_s
 
     def settle(self) -> None:
         """Settle the last step; before anything is saved or evaluated.
@@ -64,8 +74,10 @@ class StepGuard:
         """Settle the previous step, begin to agree on this one, and save if `position` is due."""
         self._position = position
         # The previous step comes first: no rank may begin what others have left for good.
+        began_s, self._read_s = time.perf_counter(), 0.0
         are_leaving = self._are_leaving()
         self._pending = _Pending(taken=taken, is_step=True, read=begin())
+        self._host_s += time.perf_counter() - began_s - self._read_s
         if are_leaving:
             self._leave()
         if self._keeper.is_due(position):
@@ -88,8 +100,11 @@ class StepGuard:
         pending, self._pending = self._pending, None
         if pending is None:
             return False
+        began_s = time.perf_counter()
+        sums = pending.read()
+        self._read_s += time.perf_counter() - began_s
         try:
-            loss = judge(pending.read(), pending.taken, rank=self._world.rank, hint=self._hint)
+            loss = judge(sums, pending.taken, rank=self._world.rank, hint=self._hint)
         except Preempted:
             return True
         if pending.is_step:

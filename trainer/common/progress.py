@@ -66,8 +66,7 @@ class Progress:
         if taken.step % self._log_every == 0:
             epoch = taken.step / self._num_batches
             mean = sum(self._losses) / len(self._losses)
-            waited_s = self._throughput.take_data_wait_s()
-            told = {} if waited_s is None else {"data_wait_s": waited_s}
+            told = self._throughput.take_parts()
             self._metrics.log(step=taken.step, epoch=epoch, split="train", loss=mean, **told)
             self._losses.clear()
         now_s = self._clock()

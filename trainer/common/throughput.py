@@ -30,8 +30,8 @@ class Throughput:
         self._samples = 0
         self._seconds = 0.0
         self._num_steps = self._num_samples = 0
-        self._waited_s: float | None = None
-        self._waited_steps = 0
+        self._parts: dict[str, float] = {}
+        self._told_steps = 0
 
     @contextmanager
     def training(self) -> Generator[None]:
@@ -46,19 +46,23 @@ class Throughput:
         """Time the wait for the next batch; does not wait for the device."""
         began_s = self._clock()
         yield
-        self._waited_s = (self._waited_s or 0.0) + self._clock() - began_s
+        self._add("data_wait_s", self._clock() - began_s)
 
-    def take_data_wait_s(self) -> float | None:
-        """Give the seconds that a step has waited for its batch since this was asked last.
+    def add_host(self, seconds: float) -> None:
+        """Count what the host did for a step while the device had nothing of it to do."""
+        self._add("host_s", seconds)
 
-        None where the wait was not timed, or no step was taken.
-        """
-        num_steps = self._num_steps - self._waited_steps
-        if self._waited_s is None or num_steps == 0:
-            return None
-        waited_s = self._waited_s / num_steps
-        self._waited_s, self._waited_steps = 0.0, self._num_steps
-        return waited_s
+    def _add(self, part: str, seconds: float) -> None:
+        self._parts[part] = self._parts.get(part, 0.0) + seconds
+
+    def take_parts(self) -> dict[str, float]:
+        """Give the parts of a step that were timed, in seconds of a step since this was asked last."""
+        num_steps = self._num_steps - self._told_steps
+        if num_steps == 0:
+            return {}
+        told = {part: seconds / num_steps for part, seconds in self._parts.items()}
+        self._parts, self._told_steps = {}, self._num_steps
+        return told
 
     def step(self, num_samples: int) -> None:
         """Count one optimizer step over `num_samples` of all ranks together."""

@@ -295,6 +295,7 @@ class Training(Generic[OptionsT, B]):
             )
             position = position.after_batch(task.num_batches)
             guard.step(position, total, len(samples), taken=taken)
+            self.throughput.add_host(guard.take_host_s())
         guard.settle()
         return position
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +36,7 @@ from trainer.tf.job import (
     require_finite,
     write_results,
 )
+from trainer.tf.loader import Batch
 from trainer.tf.program import run_program
 
 PROGRAM = "trainer.tf.resnet50"
@@ -90,7 +91,8 @@ def train_epoch(
     job: Job, position: Position, guard: Guard, throughput: Throughput, step: Step
 ) -> Position:
     """Take one step per global batch that is left of the epoch; each rank computes its part."""
-    for batch in job.train_batches(position):
+    batches = job.train_batches(position)
+    while batch := _next(batches, throughput):
         job.optimizer.learning_rate = job.schedule.rate(position.step)
         sums = step(batch.images, batch.labels, guard.flags())
 
@@ -103,8 +105,14 @@ def train_epoch(
         )
         position = position.after_batch(job.num_batches)
         guard.step(position, sums, taken=taken)
+        throughput.add_host(guard.take_host_s())
     guard.settle()
     return position
+
+
+def _next(batches: Iterator[Batch], throughput: Throughput) -> Batch | None:
+    with throughput.waiting():
+        return next(batches, None)
 
 
 def make_step(job: Job, guard: Guard) -> Step:

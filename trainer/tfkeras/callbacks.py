@@ -106,6 +106,7 @@ class Protocol(keras.callbacks.Callback):
         flags = tf.constant(self._guard.flags())
         sums = self._guard.add_up(num_images * self._loss.last, num_images, flags)
         self._guard.step(self.position, sums, taken=taken)
+        self._throughput.add_host(self._guard.take_host_s())
 
 
 class Evaluation(keras.callbacks.Callback):

@@ -68,24 +68,25 @@ def test_the_rate_of_the_moment_counts_the_block_that_is_open():
     assert throughput.samples_per_s == 2 * 64 / 8
 
 
-def test_the_wait_for_data_is_that_of_a_step_since_it_was_asked_for():
+def test_the_parts_of_a_step_are_those_since_they_were_asked_for():
     clock = Clock()
     throughput = Throughput(num_warmup_steps=0, clock=clock)
-    assert throughput.take_data_wait_s() is None
+    assert throughput.take_parts() == {}
     for seconds in (3, 1):
         with throughput.waiting():
             clock.now += seconds
         clock.now += 10
         throughput.step(64)
-    assert throughput.take_data_wait_s() == 2.0
-    assert throughput.take_data_wait_s() is None
+        throughput.add_host(0.5)
+    assert throughput.take_parts() == {"data_wait_s": 2.0, "host_s": 0.5}
+    assert throughput.take_parts() == {}
     with throughput.waiting():
         clock.now += 0.5
     throughput.step(64)
-    assert throughput.take_data_wait_s() == 0.5
+    assert throughput.take_parts() == {"data_wait_s": 0.5}
 
 
-def test_a_program_that_does_not_time_its_wait_tells_none():
+def test_a_program_that_times_no_part_tells_none():
     throughput = Throughput(num_warmup_steps=0)
     throughput.step(64)
-    assert throughput.take_data_wait_s() is None
+    assert throughput.take_parts() == {}

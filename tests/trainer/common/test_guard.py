@@ -1,0 +1,57 @@
+"""The guard's account of time: its own work on a step, without waits for others."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.common.test_keeper import keeper
+from trainer.common.guard import ReadSums, StepGuard
+from trainer.common.position import Position, TakenStep
+from trainer.common.preemption import Notice
+from trainer.common.world import World
+
+SUMS = [2.0, 8.0, 0.0, 0.0, 0.0, 0.0]
+
+
+class Alone(StepGuard):
+    """A rank whose report takes 1 s, and whose peers answer after 10 s."""
+
+    def __init__(self, folder: Path, clock: list[float]) -> None:
+        super().__init__(World(), Notice(), keeper(folder, World()), on_loss=self.note, hint="none")
+        self.losses: list[float] = []
+        self.clock = clock
+
+    def note(self, taken: TakenStep, loss: float) -> None:
+        self.losses.append(loss)
+        self.clock[0] += 2.0
+
+    def step(self, number: int) -> None:
+        taken = TakenStep(step=number, epoch=1, batch=number)
+        # No checkpoint is due at an odd step.
+        self._after_step(Position(step=2 * number + 1, batch=1), taken, self.begin)
+
+    def begin(self) -> ReadSums:
+        self.clock[0] += 1.0
+        return self.read
+
+    def read(self) -> list[float]:
+        self.clock[0] += 10.0
+        return SUMS
+
+
+def test_the_hosts_part_of_a_step_holds_no_wait_for_other_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    guard = Alone(tmp_path, clock)
+    told: list[float] = []
+    for number in range(3):
+        guard.step(number)
+        told.append(guard.take_host_s())
+    assert told == [1.0, 3.0, 3.0]
+    assert guard.losses == [0.25, 0.25]
+    assert guard.take_host_s() == 0.0
