@@ -10,7 +10,7 @@ from msgspec import Struct
 _THREAD = re.compile(
     r"^(Current thread|Thread) 0x[0-9a-f]+ (?:\[(?P<name>[^\]]*)\] )?\(most recent"
 )
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)')
 
 
 class Frame(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ def parse_traceback(text: str) -> tuple[Thread, ...]:
         if head := _THREAD.match(line):
             heads.append(head["name"] or "")
             frames.append([])
-        elif frames and (found := _FRAME.match(line)):
+        elif frames and (found := _FRAME.fullmatch(line)):
             frames[-1].append(
                 Frame(function=found["function"], file=found["file"], line=int(found["line"][:9]))
             )

@@ -118,7 +118,13 @@ def test_batches_that_add_up_take_the_steps_of_a_large_one(zygote, stripes, tmp_
     two = run(zygote, stripes, tmp_path / "two", *small, *more, strategy=strategy, size=2)
     assert (two.summary["batch_size"], two.summary["steps"]) == (24, 4)
     assert len(set(two.summary["weights_sha256"])) == 1
-    one = run(zygote, stripes, tmp_path / "one", "--batch-per-rank", "24", *more, size=1)
+    profiled = (*more, "--profile", "1")
+    one = run(zygote, stripes, tmp_path / "one", "--batch-per-rank", "24", *profiled, size=1)
+    profile = tmp_path / "one" / "outputs" / "profile"
+    assert json.loads((profile / "trace.json").read_text())["traceEvents"]
+    head, *table = (profile / "kernels.txt").read_text().splitlines()
+    assert head == "1 step"
+    assert len([line for line in table if "%" in line and "Self CPU %" not in line]) == 10
     for split in ("train", "val"):
         losses = [[value for _, value in each.curve(split, "loss")] for each in (one, two)]
         assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -30,6 +30,7 @@ from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.precision import autocast, make_scaler, take_step
+from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
 
@@ -236,6 +237,13 @@ class Training(Generic[OptionsT, B]):
             num_warmup_steps=task.num_warmup_steps, synchronise=waiter(task.device)
         )
         self.num_steps = 0
+        self._profiler = Profiler(
+            ranks.run_dir,
+            task.device,
+            num_steps=options.profile if ranks.world.is_main else 0,
+            num_warmup_steps=task.num_warmup_steps,
+            say=task.say,
+        )
 
     def run(self) -> dict[str, float]:
         """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
@@ -252,6 +260,7 @@ class Training(Generic[OptionsT, B]):
                 trackers=trackers,
                 main=task.main_figure,
             ) as metrics,
+            self._profiler,
         ):
             progress = Progress(
                 metrics,
@@ -296,6 +305,7 @@ class Training(Generic[OptionsT, B]):
             position = position.after_batch(task.num_batches)
             guard.step(position, total, len(samples), taken=taken)
             self.throughput.add_host(guard.take_host_s())
+            self._profiler.step()
         guard.settle()
         return position
 

@@ -26,6 +26,9 @@ class TorchOptions(TrainingOptions):
     ] = "fp32"
     epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
     clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
+    profile: Annotated[
+        int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE
+    ] = 0
     dist_backend: Annotated[
         Backend | None, "backend by which DDP's ranks communicate", MAY_CHANGE
     ] = None
@@ -40,6 +43,7 @@ class TorchOptions(TrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "clip_norm")
+        self.require_at_least(0, "profile")
 
     @property
     def hint(self) -> str:
