@@ -128,6 +128,14 @@ def test_batches_that_add_up_take_the_steps_of_a_large_one(zygote, stripes, tmp_
     for split in ("train", "val"):
         losses = [[value for _, value in each.curve(split, "loss")] for each in (one, two)]
         assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    # What was kept is evaluated again, by its model and by its checkpoint, and nothing is learnt.
+    (model,) = (tmp_path / "one" / "outputs" / "model").iterdir()
+    kept = ("--evaluate-only", "--ema", "0.5", "--clip-norm", "0.5", "--batch-per-rank", "24")
+    by_model = run(zygote, stripes, tmp_path / "kept", *kept, "--model", str(model), size=1)
+    by_steps = run(zygote, stripes, tmp_path / "one", *kept, size=1)
+    for each in (by_model, by_steps):
+        assert each.summary["val_loss"] == pytest.approx(one.summary["val_loss"], rel=1e-6)
+    assert not (tmp_path / "kept" / "outputs" / "model").exists()
     # The average is what is evaluated and kept: the last weights are elsewhere.
     plain = run(zygote, stripes, tmp_path / "plain", "--batch-per-rank", "24", *more[:2], size=1)
     assert plain.curve("train", "loss") == one.curve("train", "loss")

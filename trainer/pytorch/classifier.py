@@ -132,6 +132,11 @@ class Classifier(PictureTask[Options]):
             load_pretrained(network, options.weights, say=self.say)
         return network
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the network begins with weights that were learnt."""
+        return super().has_weights or self.options.weights is not None
+
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make the optimizer; batch norms and biases do not decay."""
         options = self.options

@@ -23,10 +23,11 @@ def write_results(
     figures: Mapping[str, object],
     *,
     program: str,
+    is_trained: bool,
     began_s: float,
     hint: str,
 ) -> None:
-    """Write model and summary (`figures` and what all programs tell); a collective.
+    """Write the model that `is_trained`, and the summary (`figures` and what all programs tell); a collective.
 
     After it all is on disk. `began_s` is of time.perf_counter. Raises TrainingError, on all ranks,
     where a checkpoint that had to be written was not, or ranks ended with different weights.
@@ -37,8 +38,9 @@ def write_results(
         raise Diverged(message, hint=hint)
     digests = gather_digests(network, ranks.strategy, device)
     if ranks.world.is_main:
-        name = program.rpartition(".")[2]
-        save_weights(network, ranks.run_dir.output("model") / f"{name}.safetensors")
+        if is_trained:
+            name = program.rpartition(".")[2]
+            save_weights(network, ranks.run_dir.output("model") / f"{name}.safetensors")
         ranks.run_dir.write_summary(
             {
                 "program": program,

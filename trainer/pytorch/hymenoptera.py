@@ -144,11 +144,14 @@ class Transfer(PictureTask[Options]):
         """Make the network and load its weights."""
         options = self.options
         is_made = options.data == SYNTHETIC
-        weights = find_weights(options.weights, self.folder, option="--weights", is_made=is_made)
+        has_model = options.model is not None
+        weights = find_weights(
+            options.weights, self.folder, option="--weights", is_made=is_made or has_model
+        )
         self.network = build_resnet(options.network, len(self.data.classes))
         if weights is not None:
             load_pretrained(self.network, weights, say=self.say)
-        elif self.is_frozen and self.ranks.world.is_main:
+        elif self.is_frozen and not has_model and self.ranks.world.is_main:
             warn("without --weights the frozen backbone is random")
         return self.network
 

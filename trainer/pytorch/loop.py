@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
 from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import recipe_of
@@ -29,6 +30,7 @@ from trainer.common.trackers import open_trackers
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.networks import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
@@ -114,6 +116,11 @@ class Task(ABC, Generic[OptionsT, B]):
         return model
 
     @property
+    def has_weights(self) -> bool:
+        """Whether the network begins with weights that were learnt."""
+        return self.options.model is not None
+
+    @property
     def num_parts(self) -> int:
         """Parts of a step on each rank, whose gradients add up."""
         return 1
@@ -174,7 +181,10 @@ def run(task: Task[OptionsT, B]) -> None:
     options, ranks = task.options, task.ranks
     task.prepare()
     torch.manual_seed(options.seed)
-    training = Training(task, task.build().to(task.device, memory_format=torch.channels_last))
+    network = task.build()
+    if options.model is not None:
+        load_model(network, options.model)
+    training = Training(task, network.to(task.device, memory_format=torch.channels_last))
     began_s = time.perf_counter()
     figures = training.run()
     if ranks.world.is_main:
@@ -196,6 +206,7 @@ def run(task: Task[OptionsT, B]) -> None:
             **{f"{split}_{name}": value for name, value in figures.items()},
         },
         program=task.program,
+        is_trained=not options.evaluate_only,
         began_s=began_s,
         hint=options.hint,
     )
@@ -274,8 +285,10 @@ class Training(Generic[OptionsT, B]):
             guard = Guard(
                 ranks, task.device, self.keeper, on_loss=progress.on_loss, hint=options.hint
             )
+            if options.evaluate_only:
+                self._require_weights(position)
             while True:
-                is_over = position.step >= task.num_steps
+                is_over = options.evaluate_only or position.step >= task.num_steps
                 if is_over or (position.epoch and not position.batch):
                     average_buffers(self._part, ranks.strategy, ranks.world)
                     figures = task.evaluate(self._part, guard, position)
@@ -286,6 +299,12 @@ class Training(Generic[OptionsT, B]):
                     return figures
                 with self.throughput.training():
                     position = self._train_epoch(position, guard)
+
+    def _require_weights(self, position: Position) -> None:
+        """Raise TrainingError where an evaluation would be of random weights."""
+        if not position.step and not self._task.has_weights:
+            message = "--evaluate-only found no checkpoint, and no --model is given"
+            raise TrainingError(message, hint="--model FILE, or `launch rerun RUN --resume`")
 
     def _train_epoch(self, position: Position, guard: Guard) -> Position:
         """Take one step per global batch that is left of the epoch; each rank computes its part."""

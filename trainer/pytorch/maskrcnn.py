@@ -165,13 +165,18 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         options = self.options
         return make_network(
             self.design,
-            weights=options.weights,
+            weights=options.weights or options.model,
             backbone_weights=options.backbone_weights,
             folder=self.folder,
             is_made=options.data == SYNTHETIC,
             regions_per_image=options.regions_per_image,
             say=self.say,
         )
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the network begins with weights that were learnt."""
+        return super().has_weights or self.options.weights is not None
 
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make SGD of what is not frozen."""

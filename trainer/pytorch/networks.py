@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from torch import nn
+from torch import Tensor, nn
 from torchvision import models
 from torchvision.models import ResNet, get_model, list_models
 
@@ -98,11 +98,22 @@ def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None
             say(f"`{path}` is for {num_classes} classes, not {len(wanted[matrix])}: a new head")
             weights = {key: value for key, value in weights.items() if not key.startswith(head)}
             weights |= {key: value for key, value in wanted.items() if key.startswith(head)}
+    _load(network, weights, path, hint="the network's own weights, as torchvision names them")
+
+
+def load_model(network: nn.Module, path: Path) -> None:
+    """Load a model that a training of the same network wrote; raises TrainingError for another one."""
+    hint = "the model of a run with the same options: outputs/model"
+    _load(network, load_weights(path), path, hint=hint)
+
+
+def _load(network: nn.Module, weights: Mapping[str, Tensor], path: Path, *, hint: str) -> None:
+    wanted = network.state_dict()
     odd = sorted(set(weights) ^ set(wanted))
     odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
     if odd:
         message = f"`{path}` holds weights of another network: {odd[0]} does not fit"
-        raise TrainingError(message, hint="the network's own weights, as torchvision names them")
+        raise TrainingError(message, hint=hint)
     network.load_state_dict(weights)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -26,6 +27,12 @@ class TorchOptions(TrainingOptions):
     ] = "fp32"
     epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
     clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
+    model: Annotated[
+        Path | None, "begin from the model that this program wrote into this file", MAY_CHANGE
+    ] = None
+    evaluate_only: Annotated[
+        bool, "evaluate the newest checkpoint, else --model; do not train", MAY_CHANGE
+    ] = False
     profile: Annotated[
         int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE
     ] = 0
