@@ -116,7 +116,7 @@ class TestDigits:
             *("trainer.pytorch.mnist", "horovod", 2, "cpu", 8, 64, 1)
         ]
         assert (summary["train_images"], summary["test_images"]) == (1442, 355)
-        assert summary["test_accuracy"] >= 0.97
+        assert 0.97 <= summary["test_accuracy"] < summary["test_top5"] <= 1
         assert summary["images_per_s"] > 0
 
     def test_both_ranks_end_with_the_same_weights_and_the_model_holds_them(

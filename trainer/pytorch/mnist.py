@@ -38,7 +38,7 @@ from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.transfer import send
 
 SYNTHETIC = "synthetic"
-NUM_CLASSES = 10
+NUM_CLASSES, NUM_TOP = 10, 5
 EVALUATION_BATCH = 1024  # of all ranks together
 # Mean and standard deviation of MNIST's training pixels, as its examples use them.
 PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
@@ -92,6 +92,7 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
 
     program = "trainer.pytorch.mnist"
     main_figure = MainFigure(split="test", name="accuracy", goal="max")
+    shown = ("loss", "accuracy")
 
     training: Split
     testing: Split
@@ -150,9 +151,10 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
 
     @torch.no_grad()
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
-        """Give mean loss and accuracy over the whole test set, each picture counted once."""
+        """Give mean loss, accuracy and top-5 over the whole test set, each picture counted once."""
         part.eval()
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)  # losses, right ones
+        # Losses, right ones, in the top 5.
+        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         num_images = len(self.testing.labels)
         for start in range(0, num_images, EVALUATION_BATCH):
             batch = list(range(start, min(start + EVALUATION_BATCH, num_images)))
@@ -161,13 +163,18 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
                 scores = part(images).float()
             totals[0] += functional.cross_entropy(scores, labels, reduction="sum")
             totals[1] += (scores.argmax(dim=1) == labels).sum()
+            totals[2] += (scores.topk(NUM_TOP).indices == labels[:, None]).sum()
             guard.check(position)
         guard.settle()
-        loss_total, num_right = self.ranks.strategy.sum(totals).tolist()
+        loss_total, num_right, num_in_top = self.ranks.strategy.sum(totals).tolist()
         if not math.isfinite(loss_total):
             message = "training has diverged: the loss of the test set is not finite"
             raise TrainingError(message, hint=self.options.hint)
-        return {"loss": loss_total / num_images, "accuracy": num_right / num_images}
+        return {
+            "loss": loss_total / num_images,
+            "accuracy": num_right / num_images,
+            "top5": num_in_top / num_images,
+        }
 
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets."""
