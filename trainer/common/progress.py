@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from trainer.common.world import World
 TERMINAL_EVERY_S = 0.2
 LOG_EVERY_S = 10.0
 FILE_EVERY_S = 1.0
+SHOWN_WAIT = 0.02  # of a step
 
 
 class Progress:
@@ -55,6 +57,7 @@ class Progress:
         self._shown_s = self._began_s
         self._first_step: int | None = None
         self._losses: list[float] = []
+        self._waited_s = 0.0
         self._file_s: float | None = None
         self._is_written = self._is_shown
 
@@ -67,6 +70,7 @@ class Progress:
             epoch = taken.step / self._num_batches
             mean = sum(self._losses) / len(self._losses)
             told = self._throughput.take_parts()
+            self._waited_s = told.get("data_wait_s", 0.0)
             self._metrics.log(step=taken.step, epoch=epoch, split="train", loss=mean, **told)
             self._losses.clear()
         now_s = self._clock()
@@ -141,6 +145,9 @@ class Progress:
         rate = self._throughput.current_per_s
         if rate is not None:
             parts.append(f"{rate:,.0f} images/s")
+            waiting = self._waited_s * rate / (self._throughput.samples_per_step or math.inf)
+            if waiting >= SHOWN_WAIT:
+                parts.append(f"{min(waiting, 1):.0%} waiting for data")
         num_done = taken.step - first_step
         num_left = self._num_steps - taken.step
         if num_done:

@@ -181,6 +181,7 @@ def test_duration_is_told_in_the_unit_that_says_enough(seconds, text):
 def test_the_wait_for_data_is_a_metric_beside_the_loss(tmp_path):
     clock = Clock()
     throughput = Throughput(num_warmup_steps=0, clock=clock)
+    stream = io.StringIO()
     with Metrics(tmp_path / "metrics.jsonl", World()) as metrics:
         progress = Progress(
             metrics,
@@ -189,12 +190,17 @@ def test_the_wait_for_data_is_a_metric_beside_the_loss(tmp_path):
             log_every=2,
             num_batches=4,
             num_epochs=1,
-            stream=io.StringIO(),
+            stream=stream,
+            clock=clock,
         )
-        for step in range(1, 5):
-            with throughput.waiting():
-                clock.now += 0.25 * step
-            throughput.step(8)
-            progress.on_loss(TakenStep(step=step, epoch=1, batch=step), 1.0)
+        with throughput.training():
+            for step in range(1, 5):
+                with throughput.waiting():
+                    clock.now += 0.25 * step
+                clock.now += 8
+                throughput.step(8)
+                progress.on_loss(TakenStep(step=step, epoch=1, batch=step), 1.0)
     waits = [each[4] for each in read(tmp_path) if each[3] == "data_wait_s"]
     assert waits == [0.375, 0.875]
+    # 0.375 of 8.4 s, as far as was known when the line was drawn.
+    assert "   4% waiting for data   " in stream.getvalue()
