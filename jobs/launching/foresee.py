@@ -18,6 +18,7 @@ from jobs.foresight.forecast import forecast, takeover, twice
 from jobs.foresight.predict import NINE_OF_TEN
 from jobs.foresight.work import Band, Checkpoints, Forecast, Place, Takeover, Twice, Work
 from jobs.jobfile.resolve import process_slots, size_on
+from jobs.launching.links import neighbours_of
 from jobs.launching.speeds import Speeds
 from jobs.runs.forecast_file import KeptForecast, write_forecast
 from jobs.runs.lengths import Unit, lengths_of
@@ -70,14 +71,14 @@ class Outlook:
         processes: int,
         runs: Sequence[PastRun],
         *,
-        checks: Sequence[PastRun],
+        neighbours: Sequence[PastRun],
     ) -> None:
         is_local = environment.workspace.is_folder
         self.runs = runs
         self.unit: Unit = runs[0].unit
         self.prepare_s = median([each.prepare_s for each in runs if each.prepare_s] or [0.0])
         nodes = environment.clusters[cluster]
-        self.speeds = Speeds(runs, nodes, processes, spec.command, checks)
+        self.speeds = Speeds(runs, nodes, processes, spec.command, neighbours)
         self.place = _place(environment, cluster, processes)
         self.work = self._work(spec, LOCAL_START_S if is_local else CLOUD_START_S)
 
@@ -171,12 +172,6 @@ def runs_like(
     return [each for each in found if each.unit == found[0].unit]
 
 
-def checks_of(environment: Environment, cluster: str, past: Sequence[PastRun]) -> list[PastRun]:
-    """Choose the checks of the network between nodes like a cluster's, newest first."""
-    nodes = environment.clusters[cluster]
-    return [each for each in past if each.bus_gb_per_s and each.nodes > 1 and each.is_on(nodes)]
-
-
 def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) -> Foreseen:
     """Foresee a planned job."""
     runs = runs_like(spec, environment, spec.cluster, past)
@@ -184,8 +179,9 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
     if not runs:
         why = f"not known: no run of this job on {cluster.size} has told its rate"
         return Foreseen(unknown=f"{why}; run it once, e.g. with --nodes 1")
-    checks = checks_of(environment, spec.cluster, past)
-    outlook = Outlook(spec, environment, spec.cluster, spec.processes_per_node, runs, checks=checks)
+    others = neighbours_of(cluster, past)
+    processes = spec.processes_per_node
+    outlook = Outlook(spec, environment, spec.cluster, processes, runs, neighbours=others)
     if spec.launcher != "none":
         return outlook.all_of(spec.nodes, cluster.max_nodes)
     if not outlook.speeds.has_measured(spec.nodes):
@@ -249,8 +245,8 @@ def choose_layout(
         _, processes = size_on(job, cluster)
         if not runs or processes > process_slots(cluster):
             continue
-        checks = checks_of(environment, name, past)
-        outlook = Outlook(spec, environment, name, processes, runs, checks=checks)
+        others = neighbours_of(cluster, past)
+        outlook = Outlook(spec, environment, name, processes, runs, neighbours=others)
         counts = [num_nodes] if num_nodes else _counts(cluster.max_nodes)
         if job.launcher == "none":  # nobody knows how processes share work that nothing connects
             counts = filter(outlook.speeds.has_measured, counts)

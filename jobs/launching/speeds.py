@@ -8,13 +8,12 @@ from itertools import pairwise
 from math import exp, hypot, log, sqrt
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from jobs.contracts.spec import Cluster
 from jobs.foresight.predict import NINE_OF_TEN, Predictor
-from jobs.foresight.published import SOURCE, published_rows
 from jobs.foresight.rows import Row
 from jobs.foresight.work import Band, Speed
+from jobs.launching.links import links_of
 from jobs.runs.past import PastRun
 
 NEWEST = 5  # runs of one size that count
@@ -25,8 +24,6 @@ NOISE, CPU_NOISE, NOISE_RUNS = 0.02, 0.05, 4
 # middle and standard deviation before anything was measured. 0 is a process that uses all cores
 # well, 1 one that uses a single core.
 SHARING, SHARING_SPREAD = 0.3, 0.35
-# A check of the network as a training: an exchange of so much, and next to no computing.
-CHECK_MB, LEAST_STEP_S = 100.0, 1e-5
 _PER_RANK = re.compile(r"per[-_](rank|gpu|device|replica|worker|process)")
 
 
@@ -49,8 +46,8 @@ class Speeds:
     """Speeds of a job with so many processes on each node, on any number of nodes.
 
     `runs` are of one job, on nodes of the cluster's kind, newest first, each with a rate in one
-    unit. Steps are counted as those of one rank: a step of more ranks does more. `checks` are checks
-    of the network between such nodes, newest first; they count until a run has used it.
+    unit. Steps are counted as those of one rank: a step of more ranks does more. `neighbours`
+    are other jobs' runs on such nodes, newest first; they count until a run has used the links.
     """
 
     def __init__(
@@ -59,7 +56,7 @@ class Speeds:
         cluster: Cluster,
         processes_per_node: int,
         command: Sequence[str],
-        checks: Sequence[PastRun] = (),
+        neighbours: Sequence[PastRun] = (),
     ) -> None:
         self.unit = runs[0].unit
         self._has_gpus = cluster.gpus_per_node > 0
@@ -74,7 +71,7 @@ class Speeds:
         others: list[Row] = []
         self._source: str | None = None
         if self._has_gpus and not has_across:
-            others, self._source = _links(cluster.size, checks)
+            others, self._source = links_of(cluster.size, neighbours)
         self._fabric = others[0].fabric if others else ""
         own = [self._row(each) for each in self._nearest()]
         self._predictor = Predictor([*own, *others])
@@ -174,37 +171,6 @@ class Speeds:
         count = nearest.processes_per_node
         why = f"processes share the cores of a node, and only {count} on one were measured"
         return self.sharing.deviation * apart, why
-
-
-def _links(size: str, checks: Sequence[PastRun]) -> tuple[list[Row], str | None]:
-    """Find rows that tell of the links of a VM size without a run of the job, and whose they are."""
-    if checks:
-        return _rows_of_check(checks[0]), f"the check of the network {checks[0].run}"
-    rows = published_rows(size)
-    return rows, SOURCE if rows else None
-
-
-def _rows_of_check(check: PastRun) -> list[Row]:
-    """Make rows of a training that does nothing but exchange, as fast as a check found it."""
-    one = Row(
-        series="check",
-        gpus=1,
-        gpus_per_node=check.processes_per_node,
-        rate=1 / LEAST_STEP_S,
-        gradient_mb=CHECK_MB,
-        batch_per_gpu=1,
-        fabric="checked",
-    )
-    found = [one]
-    pairs = (
-        (check.world_size, check.bus_gb_per_s),
-        (check.processes_per_node, check.node_bus_gb_per_s),
-    )
-    for gpus, bus in pairs:
-        if bus and gpus > 1:
-            seconds = 2 * (gpus - 1) / gpus * CHECK_MB / 1e3 / bus + (check.latency_s or 0.0)
-            found.append(replace(one, gpus=gpus, rate=gpus / (LEAST_STEP_S + seconds)))
-    return found
 
 
 class Sharing(Struct, frozen=True, kw_only=True):

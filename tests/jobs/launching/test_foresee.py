@@ -101,6 +101,7 @@ def test_published_rates_tell_of_links_that_no_run_has_used():
 
 def check(bus_gb_per_s, **given):
     usual = {"rate": None, "total": None, "epochs": None, "nodes": 2, "latency_s": 1e-4}
+    usual |= {"key": "c" * 16}
     return past(9, bus_gb_per_s=bus_gb_per_s, **usual | {"node_bus_gb_per_s": 20.0} | given)
 
 
@@ -113,6 +114,35 @@ def test_a_check_of_the_network_tells_of_links_that_no_run_has_used():
     assert fast.rate.low > 0.8 * 32 * 350
     for found in (slow, fast):
         assert (found.why_wide, found.rate.high / found.rate.low < 1.45) == (None, True)
+
+
+def other(number, nodes, rate, **given):
+    usual = {"key": "d" * 16, "parameters": 60e6, "batch": 64.0 * 4 * nodes}
+    return past(number, nodes=nodes, rate=rate, **usual | given)
+
+
+def test_other_jobs_tell_of_links_that_no_run_has_used():
+    # 240 MB: 0.74 s of which 0.35 s are computed, at some 1.1 ms/MB.
+    others = [other(8, 2, 8 * 64 / 0.74), other(7, 1, 4 * 64 / 0.37)]
+    others += [other(6, 1, 64 / 0.35, processes_per_node=1, batch=64.0)]
+    one, command = past(processes_per_node=1, rate=350.0, batch=64.0), ["--batch-per-rank", "64"]
+    found = Speeds([one], GPUS, 4, command, others).at(2)
+    assert found.source == f"runs of other jobs, the newest {RUN.format(8)}"
+    assert (found.why_wide, found.rate.high / found.rate.low < 1.5) == (None, True)
+    # 100 MB take 0.19 to 0.22 s, of which some 0.1 s are hidden behind 0.18 s.
+    assert found.rate.middle == pytest.approx(8 * 64 / 0.29, rel=0.15)
+    both = Speeds([one], GPUS, 4, command, [check(1.0), *others]).at(2)
+    assert both.source == f"{found.source} and the check of the network {RUN.format(9)}"
+    lone = [replace(each, nodes=1, batch=256.0) for each in others]
+    told = [Speeds([one], GPUS, 4, command, each).at(2) for each in (lone, [])]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("lack", ["rate", "batch", "parameters"])
+def test_other_jobs_that_do_not_tell_all_of_it_are_left_out(lack):
+    one = past(processes_per_node=1, rate=350.0, batch=64.0)
+    found = Speeds([one], GPUS, 4, (), [replace(other(8, 2, 700.0), **{lack: None})]).at(2)
+    assert found.source == "published rates of 2018"
 
 
 def test_a_forecast_takes_the_newest_check_between_such_nodes():
