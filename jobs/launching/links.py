@@ -12,7 +12,7 @@ from jobs.foresight.rows import Row
 from jobs.runs.past import Key, PastRun
 
 FABRIC = "between nodes"
-MOST_JOBS = 4
+MOST_JOBS = 2
 # A check of the network as a training: an exchange of so much, and next to no computing.
 CHECK_MB, LEAST_STEP_S = 100.0, 1e-5
 
@@ -25,22 +25,17 @@ def neighbours_of(cluster: Cluster, past: Sequence[PastRun]) -> list[PastRun]:
 def links_of(size: str, neighbours: Sequence[PastRun]) -> tuple[list[Row], str | None]:
     """Find rows that calibrate the links of a VM size, all of one fabric, and whose they are.
 
-    `neighbours` are newest first. The newest check between nodes, and sizes of other jobs that ran on
-    several nodes; without them published rates; else nothing.
+    `neighbours` are newest first. Sizes of other jobs that ran on several nodes; without them the newest
+    check between nodes, else published rates, else nothing.
     """
-    check = next((each for each in neighbours if each.bus_gb_per_s and each.nodes > 1), None)
-    jobs = _jobs_between_nodes(neighbours)
-    rows = [row for runs in jobs for row in _rows_of_job(runs)]
-    sources: list[str] = []
-    if jobs:
-        sources.append(f"runs of other jobs, the newest {max(each.run for each in jobs[0])}")
-    if check is not None:
-        rows += _rows_of_check(check)
-        sources.append(f"the check of the network {check.run}")
-    if rows:
-        return rows, " and ".join(sources)
-    published = published_rows(size)
-    return published, SOURCE if published else None
+    if jobs := _jobs_between_nodes(neighbours):
+        rows = [row for runs in jobs for row in _rows_of_job(runs)]
+        return rows, f"runs of other jobs, the newest {jobs[0][0].run}"
+    for check in neighbours:
+        if check.bus_gb_per_s and check.nodes > 1:
+            return _rows_of_check(check), f"the check of the network {check.run}"
+    rows = published_rows(size)
+    return rows, SOURCE if rows else None
 
 
 def _jobs_between_nodes(runs: Sequence[PastRun]) -> list[list[PastRun]]:

@@ -131,8 +131,7 @@ def test_other_jobs_tell_of_links_that_no_run_has_used():
     assert (found.why_wide, found.rate.high / found.rate.low < 1.5) == (None, True)
     # 100 MB take 0.19 to 0.22 s, of which some 0.1 s are hidden behind 0.18 s.
     assert found.rate.middle == pytest.approx(8 * 64 / 0.29, rel=0.15)
-    both = Speeds([one], GPUS, 4, command, [check(1.0), *others]).at(2)
-    assert both.source == f"{found.source} and the check of the network {RUN.format(9)}"
+    assert Speeds([one], GPUS, 4, command, [check(1.0), *others]).at(2) == found
     lone = [replace(each, nodes=1, batch=256.0) for each in others]
     told = [Speeds([one], GPUS, 4, command, each).at(2) for each in (lone, [])]
     assert told[0] == told[1]
