@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complete(os.environ[COMPLETING])
     words, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     try:
-        result = _call(words)
+        result = call(words)
         sys.stdout.flush()
     except LaunchError as error:
         if debug:
@@ -199,7 +199,11 @@ def _own_options(
 ) -> None: ...
 
 
-def _call(words: list[str]) -> int:
+def call(words: list[str]) -> int:
+    """Run the verb that the words say; give its exit code.
+
+    Raises LaunchError, and whatever a mistake of ours ends with.
+    """
     try:
         launch = get_command(build_app())
         with launch.make_context("launch", words) as context:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import Any, Literal, TextIO
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, Protocol, TextIO
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 
@@ -33,14 +35,49 @@ _CODES: dict[Style, str] = {
 }
 
 
+class Listener(Protocol):
+    """Takes what a verb writes, where a program called it (trainyard)."""
+
+    def out(self, text: str) -> None:
+        """Take a line of data."""
+        ...
+
+    def out_json(self, encoded: bytes) -> None:
+        """Take the value that `--json` prints, encoded."""
+        ...
+
+    def say(self, text: str, *, is_warning: bool) -> None:
+        """Take a message."""
+        ...
+
+
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Generator[None]:
+    """Let the listener have what is written within, in place of stdout and stderr."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
 def out(text: str = "") -> None:
     """Write a line of data to stdout."""
-    _write(sys.stdout, text, "\n")
+    if listener := _LISTENER.get():
+        listener.out(text)
+    else:
+        _write(sys.stdout, text, "\n")
 
 
 def say(text: str = "") -> None:
     """Write a message to stderr."""
-    _write(sys.stderr, text, "\n")
+    if listener := _LISTENER.get():
+        listener.say(text, is_warning=False)
+    else:
+        _write(sys.stderr, text, "\n")
 
 
 def out_json(value: Any) -> None:
@@ -48,11 +85,17 @@ def out_json(value: Any) -> None:
     import msgspec
 
     encoded = msgspec.json.encode(value, enc_hook=str)
-    out(msgspec.json.format(encoded, indent=2).decode())
+    if listener := _LISTENER.get():
+        listener.out_json(encoded)
+    else:
+        out(msgspec.json.format(encoded, indent=2).decode())
 
 
 def warn(message: str) -> None:
     """Tell of something that does not stop the command."""
+    if listener := _LISTENER.get():
+        listener.say(message, is_warning=True)
+        return
     say(f"{styled('warning:', 'yellow', 'bold', stream=sys.stderr)} {message}")
 
 
@@ -99,9 +142,10 @@ def styled(text: str, *styles: Style, stream: TextIO | None = None) -> str:
 
 def confirm(question: str) -> bool:
     """Ask for a yes, default no; a refusal where nobody can answer."""
-    if not is_terminal(sys.stdin):
+    if _LISTENER.get() or not is_terminal(sys.stdin):
         message = f"{question} No terminal is there to answer"
-        raise LaunchError(message, hint="add --yes to answer every question with yes")
+        hint = "yes=True answers" if _LISTENER.get() else "add --yes to answer"
+        raise LaunchError(message, hint=f"{hint} every question with yes")
     _write(sys.stderr, f"{question} [y/N] ", "")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -67,15 +67,8 @@ def read_curves(path: Path) -> list[Curve]:
 
     A line that is not whole (the run goes on, or its disk was full) is passed over.
     """
-    try:
-        lines = read_small(path, MOST_BYTES).splitlines()
-    except OSError:
-        return []
     curves: dict[tuple[str, str], Curve] = {}
-    for line in lines:
-        metric = _parse(line)
-        if metric is None:
-            continue
+    for metric in read_metrics(path):
         key = (metric.split, metric.name)
         curve = curves.get(key)
         if curve is None:
@@ -93,6 +86,15 @@ def read_curves(path: Path) -> list[Curve]:
             curve.at.append(place)
             curve.values.append(math.nan if metric.value is None else metric.value)
     return [each for each in curves.values() if any(map(math.isfinite, each.values))]
+
+
+def read_metrics(path: Path) -> list[Metric]:
+    """Read every whole line of the metrics, as they were written; none where there is no file."""
+    try:
+        lines = read_small(path, MOST_BYTES).splitlines()
+    except OSError:
+        return []
+    return [metric for line in lines if (metric := _parse(line)) is not None]
 
 
 def _parse(line: bytes) -> Metric | None:

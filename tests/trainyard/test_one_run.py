@@ -1,0 +1,129 @@
+"""A run as an object: what it tells, how it shows itself, and that nothing in it is HTML."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas
+import pytest
+
+import trainyard
+from jobs.contracts.errors import NotFound
+from jobs.contracts.spec import LogLine
+from tests.fakes.launching import FakeEngine
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def run(launching):
+    launching.add_run(name="digits")
+    return trainyard.Run(env=launching.env_file)
+
+
+def write_metrics(run, *lines):
+    told = [{"step": 1, "epoch": 0.5, "split": "train", "name": "loss", "value": 2.0}, *lines]
+    path = Path(run.status().run_dir, "metrics.jsonl")
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in told) + '{"torn')
+
+
+def test_it_tells_its_state_lines_and_metrics(launching, run):
+    write_metrics(run)
+    assert (run.state, run.is_over) == ("completed", True)
+    assert repr(run) == f"<Run {run.id} completed>"
+    assert [each.text for each in run.logs()] == ["hello", "there"]
+    assert [each.text for each in run.logs(rank=1, follow=True)] == ["there"]
+    assert run.metrics() == [
+        {"name": "loss", "value": 2.0, "step": 1.0, "epoch": 0.5, "split": "train", "goal": None}
+    ]
+    assert run.wait(10).show()["state"] == "completed"
+    assert run.report()["runs"][0]["id"] == run.id
+    assert run.fetch(launching.folder / "results") == launching.folder / "results"
+    assert trainyard.Run(run.id[:-1], env=launching.env_file).id == run.id
+
+
+def test_its_frame_has_a_row_for_each_metric(run):
+    write_metrics(run, {"step": 2, "split": "val", "name": "top1", "value": 0.5, "goal": "max"})
+    frame = run.frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame.loc[frame["name"] == "top1", ["split", "step", "value"]].values.tolist() == [
+        ["val", 2.0, 0.5]
+    ]
+
+
+def test_a_rerun_is_another_run_of_the_same_environment(launching, run):
+    again = run.rerun(set={"env.A": "b"})
+    assert again.id != run.id
+    assert trainyard.diff(run.id, again.id, env=launching.env_file)["a"]["id"] == run.id
+
+
+def test_cancelling_reaches_the_engine(run):
+    FakeEngine.cancelled.clear()
+    assert run.cancel() is run
+    assert FakeEngine.cancelled == [run.id]
+
+
+def test_there_is_no_run_without_one(launching):
+    with pytest.raises(NotFound):
+        trainyard.Run("nope", env=launching.env_file)
+
+
+def test_it_shows_state_figures_curves_and_lines(run):
+    write_metrics(run, {"step": 2, "epoch": 1.0, "split": "train", "name": "loss", "value": 1.25})
+    page = run._repr_html_()
+    assert f"<strong>digits</strong> {run.id}" in page
+    assert "completed" in page
+    assert "1.250" in page
+    assert '<img alt="Curves of digits' in page
+    assert "data:image/png;base64,iVBOR" in page
+    assert "[0] hello\n[1] there" in page
+
+
+def test_nothing_of_a_name_a_metric_a_reason_or_a_line_is_html(launching, monkeypatch):
+    launching.add_run(name="digits", ends_as="failed", reason=SCRIPT)
+    run = trainyard.Run(env=launching.env_file)
+    write_metrics(run, {"step": 1, "split": SCRIPT, "name": f'"{SCRIPT}', "value": 1.0})
+    line = LogLine(
+        ts="2026-01-02T03:04:05.000006Z", rank=0, text=f"\x1b]0;x\x07{SCRIPT}" + "x" * 999
+    )
+    monkeypatch.setattr(FakeEngine, "logs", lambda *_, **__: iter([line]))
+
+    page = run._repr_html_()
+
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 3
+    assert "\x1b" not in page
+    assert "x" * 500 not in page
+
+
+def test_following_shows_lines_and_an_interrupt_detaches(run, monkeypatch, capsys):
+    assert run.follow() is run
+    assert capsys.readouterr().out == "[0] hello\n[1] there\n"
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(FakeEngine, "logs", interrupted)
+    run.follow()
+    assert capsys.readouterr().err == f"detached; {run.id} goes on\n"
+
+
+def test_in_a_notebook_following_shows_the_run_until_it_is_over(run, monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, value):
+            shown.append(value.state)
+
+    shell = SimpleNamespace(kernel=object())
+    display = SimpleNamespace(display=lambda value, display_id: shown.append("first") or Handle())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+
+    run.follow()
+
+    assert shown == ["first", "completed"]

@@ -1,0 +1,240 @@
+"""Every verb of `launch` is a function that takes the same and gives what `--json` prints."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+import trainyard
+from jobs.cli import VERBS
+from jobs.contracts.errors import ExitCode, LaunchError, NotFound
+from jobs.host import console
+from tests.busy import how_busy
+from tests.documents.python_stub import STUB, WRITE, stub_text
+from trainyard import verbs
+from trainyard.verbs import Word, find_command, words_of
+
+FOR_SHELLS = {"completion", "shell"}
+IMPORT = "import sys, time; began = time.process_time(); import trainyard"
+REPORT = "print(time.process_time() - began); print(*sys.modules)"
+
+
+def every_command():
+    """Each verb and member of a group, with the words to type it."""
+    for name in VERBS.keys() - FOR_SHELLS:
+        command = find_command(name)
+        group = getattr(command, "commands", None)
+        if group is None:
+            yield pytest.param([name], command, id=name)
+        for each, found in (group or {}).items():
+            yield pytest.param([name, each], found, id=f"{name} {each}")
+
+
+EVERY = list(every_command())
+
+
+def function_of(path):
+    found = getattr(trainyard, path[0], None) or getattr(trainyard, f"{path[0]}_")
+    for name in path[1:]:
+        found = getattr(found, name, None) or getattr(found, f"{name}_")
+    return found
+
+
+def sample(word: Word):
+    """A value as a program would give it, and the words that a person would type."""
+    if word.is_flag:
+        return True, [word.option]
+    if word.name == "set":
+        typed = ["args.epochs=3", "args.sizes=[1, 2]", "name=x y"]
+        named = {"args.epochs": 3, "args.sizes": [1, 2], "name": "x y"}
+        return named, [f"--set={each}" for each in typed]
+    if word.is_many:
+        texts = ["-first", "second"]
+        return texts, [f"{word.option}={each}" for each in texts] if word.option else texts
+    return "7", [f"{word.option}=7"] if word.option else ["7"]
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY)
+def test_the_words_of_a_call_are_those_that_a_person_types(path, command, monkeypatch):
+    words = [each for each in words_of(command, path[0]) if each.name != "env"]
+    samples = {word.name: sample(word) for word in words}
+    asked = []
+    monkeypatch.setattr(verbs, "call", lambda typed: asked.append(typed) or {"id": "x"})
+    monkeypatch.setattr("trainyard.one_run.Run", lambda *_, **__: "run")
+
+    value = function_of(path)(**{name: each for name, (each, _) in samples.items()})
+
+    options = [each for word in words if word.option for each in samples[word.name][1]]
+    places = [each for word in words if not word.option for each in samples[word.name][1]]
+    has_json = any(each.name == "json" for each in command.params)
+    head = [*path, *(["--json"] if has_json else [])]
+    if path[0] in verbs.STARTS:
+        head.insert(1, "--detach")
+    assert asked == [[*head, *options, *(["--", *places] if places else [])]]
+    assert value == ("run" if path[0] in verbs.STARTS else {"id": "x"})
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY)
+def test_a_function_takes_all_that_its_verb_takes(path, command):
+    left = {"json", "help", *(verbs._OF_STARTING if path[0] in verbs.STARTS else ())}
+    taken = {
+        each.opts[-1].lstrip("-").replace("-", "_")
+        for each in command.params
+        if each.name not in left
+    }
+    parameters = inspect.signature(function_of(path)).parameters
+    assert {each.rstrip("_") for each in parameters} == taken
+    assert function_of(path).__doc__.startswith((command.help or "").partition("\n")[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        (["ls"], {}),
+        (["ls"], {"state": "completed", "limit": 1}),
+        (["show"], {"run": "last"}),
+        (["logs"], {"tail": 1}),
+        (["diff"], {"a": 0, "b": 1}),
+        (["report"], {"runs": [0, 1]}),
+        (["wait"], {"timeout": "0"}),
+        (["stacks"], {}),
+        (["jobs"], {}),
+        (["plan"], {"job": "job.yaml", "set": {"env.A": "b"}}),
+        (["cluster", "ls"], {}),
+        (["env", "show"], {}),
+        (["model", "ls"], {}),
+        (["data", "ls"], {}),
+        (["schema"], {"what": "job"}),
+        (["doctor"], {}),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else None,
+)
+def test_a_function_gives_what_json_prints(launching, path, given):
+    runs = [launching.add_run(name="a"), launching.add_run(name="b")]
+    launching.write_job("name: x\nimage: none\ncommand: [python]\n")
+    given = {
+        name: runs[each] if isinstance(each, int) and name in ("a", "b") else each
+        for name, each in given.items()
+    }
+    if "runs" in given:
+        given["runs"] = [runs[each] for each in given["runs"]]
+    command = find_command(path[0])
+    command = getattr(command, "commands", {path[-1]: command})[path[-1]]
+    words = {each.name: each for each in words_of(command, path[0])}
+    typed = verbs._typed(words.values(), given)
+    has_env = "env" in words
+
+    def told():
+        """What the verb prints, or the error that it ends with."""
+        at = typed.index("--") if "--" in typed else len(typed)
+        named = ["--env", str(launching.env_file)] if has_env else []
+        done = launching.type_bare(*path, "--json", *typed[:at], *named, *typed[at:])
+        if not done.out:
+            return done.err.partition("\n")[0].removeprefix("error: ")
+        try:
+            return msgspec.json.decode(done.out)
+        except msgspec.DecodeError:
+            return [msgspec.json.decode(line) for line in done.out.splitlines()]
+
+    def value():
+        try:
+            return function_of(path)(**given, **({"env": launching.env_file} if has_env else {}))
+        except LaunchError as error:
+            return error.message
+
+    assert _steady(value()) == _steady(told())
+
+
+def _steady(value):
+    """Leave out what differs from one look to the next: ages, times and rates."""
+    if isinstance(value, dict):
+        return {name: _steady(each) for name, each in value.items() if "age" not in name}
+    return [_steady(each) for each in value] if isinstance(value, list) else value
+
+
+def test_messages_and_warnings_go_to_the_log_and_nothing_is_printed(launching, caplog, capsys):
+    caplog.set_level(logging.INFO, "trainyard")
+    launching.write_job("name: x\nimage: none\ncommand: [python]\n")
+
+    run = trainyard.run("job.yaml", env=launching.env_file)
+
+    assert run.state == "completed"
+    assert any(each.message.startswith("job       x\n") for each in caplog.records)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_question_is_an_error_that_names_the_argument(launching):
+    run = launching.add_run()
+    with pytest.raises(LaunchError) as caught:
+        trainyard.rm(run, env=launching.env_file)
+    assert caught.value.hint == "yes=True answers every question with yes"
+    assert trainyard.rm(run, yes=True, env=launching.env_file)
+    assert launching.run_folders() == []
+
+
+def test_mistakes_are_the_errors_of_launch(launching):
+    with pytest.raises(NotFound) as caught:
+        trainyard.show("nope", env=launching.env_file)
+    assert caught.value.exit_code == ExitCode.NOT_FOUND
+    with pytest.raises(LaunchError, match="has to be a whole number"):
+        trainyard.ls(limit="x", env=launching.env_file)
+    with pytest.raises(LaunchError, match="stack and env exclude each other"):
+        trainyard.ls(stack="dev", env="x.json")
+    with pytest.raises(TypeError, match=r"trainyard.data.push\(\): missing .* 'name'"):
+        trainyard.data.push("folder")
+    with pytest.raises(AttributeError, match="has no `completion`"):
+        trainyard.completion  # noqa: B018
+
+
+def test_a_bare_exit_code_is_an_error(monkeypatch):
+    def ends(words):
+        console.warn("two of three were told to end")
+        return int(ExitCode.UNFINISHED)
+
+    monkeypatch.setattr("jobs.cli.call", ends)
+    with pytest.raises(LaunchError, match="two of three") as caught:
+        trainyard.cancel("last")
+    assert caught.value.exit_code == ExitCode.UNFINISHED
+
+
+def test_a_call_within_an_event_loop_has_a_loop_of_its_own(launching, monkeypatch):
+    async def answer():
+        return "there"
+
+    def asks(words):
+        console.out(asyncio.run(answer()))
+        return 0
+
+    monkeypatch.setattr("jobs.cli.call", asks)
+
+    async def cell():
+        said = trainyard.image.path("pytorch")
+        return said, asyncio.get_running_loop() is not None
+
+    assert asyncio.run(cell()) == ("there", True)
+
+
+def test_the_module_lists_the_verbs():
+    listed = {each.rstrip("_") for each in dir(trainyard)} - {"Run", "LaunchError"}
+    assert listed == VERBS.keys() - FOR_SHELLS
+    assert isinstance(trainyard.data, SimpleNamespace)
+
+
+def test_the_stub_is_what_the_verbs_say():
+    assert STUB.read_text(encoding="utf-8") == stub_text(), f"type {WRITE}"
+
+
+def test_importing_it_is_light():
+    done = subprocess.run(
+        [sys.executable, "-c", f"{IMPORT}; {REPORT}"], capture_output=True, text=True, check=True
+    )
+    cpu_s, modules = done.stdout.splitlines()
+    assert not {"azure", "yaml", "matplotlib", "typer", "msgspec", "asyncio"} & set(modules.split())
+    assert float(cpu_s) <= 0.060 * how_busy()
