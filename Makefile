@@ -10,7 +10,10 @@ PROVE ?=
 # Whose mutants `make mutants` plants, by the beginnings of modules (jobs/rank infra); else all.
 MUTANTS ?=
 
-.PHONY: setup setup-v1 demo test check docs bench faults mutants policy prove-azure
+# The Python of `make gpu`, with the pytorch image's packages and timm; else that of its runtime.
+GPU_PYTHON ?= $$($(BIN)/launch image path pytorch)
+
+.PHONY: setup setup-v1 demo test check docs bench faults mutants policy prove-azure gpu
 
 setup:
 	@$(BARE) tools.setup
@@ -56,3 +59,6 @@ policy: setup
 
 prove-azure: setup
 	@$(BIN)/python -P -m tools.prove_azure $(PROVE)
+
+gpu:
+	@$(GPU_PYTHON) -m tests.gpu

@@ -21,15 +21,13 @@ def loader_rows(project: Path, rounds: int) -> list[Row]:
     from jobs.images.runtimes import runtime_python
     from trainer.data.disk.events import Events
     from trainer.data.pack.program import pack
-    from trainer.data.synthesize.imagenet import ImageSet, make_images
 
     python = str(runtime_python("pytorch", project))
     peers = _install_peers(project, python)
     with tempfile.TemporaryDirectory() as name:
         folder, shards = Path(name) / "images", Path(name) / "shards"
-        events = Events(as_json=False)
-        make_images(folder, ImageSet(num_train=NUM_IMAGES, num_classes=NUM_CLASSES, seed=0), events)
-        pack(folder, shards, encoding="tar", shard_bytes=32 << 20, events=events)
+        make_jpegs(folder, num_images=NUM_IMAGES)
+        pack(folder, shards, encoding="tar", shard_bytes=32 << 20, events=Events(as_json=False))
         # One thread of each worker computes: they are as many as cores.
         env = {"PYTHONPATH": f"{project}:{peers}", "OMP_NUM_THREADS": "1"}
         runs = {
@@ -53,6 +51,15 @@ def loader_rows(project: Path, rounds: int) -> list[Row]:
         _row("tar shards", "ours from shards", "webdataset", rates, limit, at_least=1.5),
         _row("shards", "ours from shards", "mosaicml-streaming", rates, limit, at_least=1.5),
     ]
+
+
+def make_jpegs(folder: Path, *, num_images: int) -> None:
+    """Make JPEGs of ImageNet's sizes in ten class folders."""
+    from trainer.data.disk.events import Events
+    from trainer.data.synthesize.imagenet import ImageSet, make_images
+
+    which = ImageSet(num_train=num_images, num_classes=NUM_CLASSES, seed=0)
+    make_images(folder, which, Events(as_json=False))
 
 
 def _row(

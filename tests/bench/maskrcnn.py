@@ -1,15 +1,11 @@
 """Times Mask R-CNN's step on a GPU against torchvision's detection reference, in turn.
 
-    python -m tests.bench.maskrcnn        with a Python that has the pytorch image's packages
-
 The peer is the reference's loop: fp32, planar layout, plain SGD, the loss read after every step.
-Both get the same pictures of COCO's size, which lie on the device. Without a GPU nothing is measured.
+Both get the same pictures of COCO's size, which lie on the device. A part of `make gpu`.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +17,6 @@ from torch import Tensor
 from trainer.pytorch.maskrcnn_model import Design, build_network
 from trainer.pytorch.precision import autocast
 
-BATCH_SIZES = (2, 4, 8, 12)
 NUM_CLASSES = 80
 # COCO's usual picture, and its objects on average.
 WIDTH, HEIGHT, NUM_BOXES = 640, 480, 7
@@ -104,39 +99,3 @@ def measure(
             if number:
                 found.append(batch_size * num_steps / (time.perf_counter() - began))
     return Rates(batch_size=batch_size, ours=median(rates[0]), peer=median(rates[1]))
-
-
-def main() -> int:
-    """Measure and print a table; 1 where there is no GPU, or the goal is missed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("error: PyTorch sees no GPU here, and nothing else is measured", file=sys.stderr)
-        return 1
-    device = torch.device("cuda", 0)
-    torch.set_float32_matmul_precision("high")
-    print(
-        f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}, {NUM_BOXES} boxes/image"
-    )
-    print("| pictures a step | ours, images/s | torchvision's reference | ratio | goal |")
-    print("| --- | --- | --- | --- | --- |")
-    best: list[float] = []
-    for batch_size in BATCH_SIZES:
-        rates = measure(
-            device,
-            batch_size=batch_size,
-            image_size=800,
-            num_steps=options.steps,
-            num_rounds=options.rounds,
-        )
-        best.append(rates.ours / rates.peer)
-        print(
-            f"| {batch_size} | {rates.ours:.1f} | {rates.peer:.1f} | {best[-1]:.2f} | >= {GOAL} |"
-        )
-    return 0 if min(best) >= GOAL else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Tries on a GPU what only a GPU can show, and writes docs/benchmarks/gpu.md: `make gpu`.
+
+    python -m tests.gpu [--only NAME ...] [--device cpu]
+
+Needs a Python with the pytorch image's packages, and timm for a peer: that of the `pytorch` runtime,
+or `make gpu GPU_PYTHON=...`. The page is written by a whole run on a GPU, goals met or not.
+`--device cpu` tries the checks themselves, without those of speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.bench.table import hardware
+from tests.gpu.findings import Check, Finding
+from tests.gpu.programs import PROJECT, Where
+
+PAGE = PROJECT / "docs" / "benchmarks" / "gpu.md"
+PACKAGES = ("torch", "torchvision", "safetensors", "timm")
+# What a check may end with: a rank's fault, a missing figure, a GPU out of memory, a library's own.
+FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+FAULTS = (*FAULTS, subprocess.SubprocessError)
+SPEED = ("resnet50", "mask-rcnn", "pictures")
+
+
+def checks() -> dict[str, Check]:
+    """Every check by its name, in the order in which they are tried."""
+    from tests.gpu import kernels, speed, trainings
+
+    return {
+        "kernels": kernels.kernels,
+        "waits": trainings.waits,
+        "compile": trainings.compiled,
+        "precisions": trainings.precisions,
+        "votes": trainings.votes,
+        "links": trainings.links,
+        **dict(zip(SPEED, (speed.resnet50, speed.mask_rcnn, speed.pictures), strict=True)),
+    }
+
+
+def main() -> int:
+    """Try the checks; 1 where one is not met, 2 where they cannot be tried here."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="try these checks alone")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    options = parser.parse_args()
+    problem = find_problem(options.device)
+    if problem is not None:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+    known = checks()
+    names = options.only or [
+        each for each in known if options.device == "cuda" or each not in SPEED
+    ]
+    unknown = [each for each in names if each not in known]
+    if unknown:
+        print(
+            f"error: no check {', '.join(unknown)}\nhint: one of {', '.join(known)}",
+            file=sys.stderr,
+        )
+        return 2
+    began_s = time.monotonic()
+    import torch
+
+    tried = {name: known[name] for name in names}
+    found = try_all(tried, options.device, num_gpus=torch.cuda.device_count())
+    if options.device == "cuda" and not options.only:
+        PAGE.write_text(page_text(found, machine(), time.monotonic() - began_s), encoding="utf-8")
+        print(f"written: {PAGE.relative_to(PROJECT)}")
+    return 0 if all(each.is_met for each in found) else 1
+
+
+def find_problem(device: str) -> str | None:
+    """Say why nothing can be tried here, and what helps; None where it can."""
+    needed = PACKAGES if device == "cuda" else PACKAGES[:-1]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        hint = (
+            "pip install them, or `make gpu GPU_PYTHON=...`, which has the pytorch image's and timm"
+        )
+        return f"not installed here: {', '.join(missing)}\nhint: {hint}"
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        hint = "`nvidia-smi` shows the driver; `launch doctor` says which image fits it"
+        return f"PyTorch {torch.__version__} sees no GPU here\nhint: {hint}"
+    return None
+
+
+def try_all(tried: Mapping[str, Check], device: str, *, num_gpus: int) -> list[Finding]:
+    """Try each check, and print what it found; one that fails does not keep the others away."""
+    found: list[Finding] = []
+    with tempfile.TemporaryDirectory(prefix="trainyard-gpu-") as name:
+        for number, (title, check) in enumerate(tried.items(), 1):
+            began_s = time.monotonic()
+            where = Where(device=device, num_gpus=num_gpus, folder=Path(name) / title)
+            where.folder.mkdir()
+            try:
+                seen = check(where)
+            except FAULTS as error:
+                seen = [Finding(what=title, seen=str(error), wanted="an end", is_met=False)]
+            print(f"{number}/{len(tried)} {title} ({time.monotonic() - began_s:.0f} s)", flush=True)
+            for each in seen:
+                print(
+                    f"  {'ok ' if each.is_met else 'NO '} {each.what}: {each.seen} ({each.wanted})"
+                )
+            found.extend(seen)
+    return found
+
+
+def machine() -> str:
+    """Say which GPUs and packages these are."""
+    import torch
+
+    names = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+    cuda = f"CUDA {torch.version.cuda}, NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
+    gpus = ", ".join(f"{names.count(each)} x {each}" for each in dict.fromkeys(names))
+    return f"{gpus}; PyTorch {torch.__version__}, {cuda}; {hardware()}"
+
+
+def page_text(found: Sequence[Finding], hardware_text: str, took_s: float) -> str:
+    """Give the page's Markdown."""
+
+    def cell(text: str) -> str:
+        return " ".join(text.split()).replace("|", "\\|")
+
+    date = datetime.datetime.now(datetime.UTC)
+    num_missed = sum(not each.is_met for each in found)
+    lines = [
+        "# On a GPU",
+        "",
+        f"Command: `make gpu`, {took_s / 60:.0f} minutes. Date: {date:%Y-%m-%d}. "
+        f"Hardware: {hardware_text}.",
+        "",
+        f"{len(found)} findings, {num_missed} of them missed. What each check does: `tests/gpu`. Rates "
+        "are medians of runs in turn; ratios are ours divided by the peer's.",
+        "",
+        "| what | seen | wanted | met |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| {cell(each.what)} | {cell(each.seen)} | {cell(each.wanted)} "
+            f"| {'yes' if each.is_met else 'NO'} |"
+            for each in found
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

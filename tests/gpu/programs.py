@@ -1,0 +1,128 @@
+"""Runs our training programs on the device, as `launch run` starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.ports import free_port
+
+PROJECT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 300
+PREEMPTED = 75
+# Starts a program by the name of its module: what follows are the program's own arguments.
+AS_LAUNCHED = ("-m",)
+_LAST_CHARACTERS = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """What a check is tried on: the device, its number of GPUs, and a folder for what it makes."""
+
+    device: str
+    num_gpus: int
+    folder: Path
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks of a check that needs several, where there are several GPUs."""
+        return self.num_gpus if self.device == "cuda" else 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A training that ended: each rank's exit code, and what rank 0 wrote."""
+
+    folder: Path
+    codes: Sequence[int]
+    output: str
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl, in order."""
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The figures of summary.json."""
+        return json.loads((self.folder / "summary.json").read_text())
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """The loss of each step that metrics tell of."""
+        return {
+            line["step"]: line["value"]
+            for line in self.metrics
+            if line["split"] == "train" and line["name"] == "loss"
+        }
+
+    def require(self, code: int = 0) -> Ended:
+        """Give this; raises RuntimeError with the last words where a rank ended otherwise."""
+        if set(self.codes) != {code}:
+            message = f"ranks ended with {list(self.codes)}: {self.output[-_LAST_CHARACTERS:]}"
+            raise RuntimeError(message)
+        return self
+
+
+def train(
+    where: Where,
+    name: str,
+    *arguments: str,
+    num_ranks: int = 1,
+    start: Sequence[str] = AS_LAUNCHED,
+    stop_after_step: int | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Ended:
+    """Train in `where.folder / name`, or go on there; `arguments` begin with the module's name.
+
+    With `stop_after_step` the last rank gets SIGTERM once metrics tell of that step.
+    """
+    folder = where.folder / name
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, *start, *arguments, "--device", where.device]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    place |= {"WORLD_SIZE": str(num_ranks), "LOCAL_WORLD_SIZE": str(num_ranks)}
+    own = {"PYTHONPATH": str(PROJECT), "TRAINYARD_RUN_DIR": str(folder)}
+    own |= {"TRAINYARD_CHECKPOINT_DIR": str(folder / "checkpoints"), **(environ or {})}
+    log = folder / "log"
+    with log.open("wb") as output:
+        ranks = [
+            subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **place, **own, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            for rank in range(num_ranks)
+        ]
+        try:
+            if stop_after_step is not None:
+                _wait_for_step(folder, stop_after_step, ranks)
+                ranks[-1].send_signal(signal.SIGTERM)
+            codes = [rank.wait(TIMEOUT_S) for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+    return Ended(folder=folder, codes=codes, output=log.read_text(errors="replace"))
+
+
+def _wait_for_step(folder: Path, step: int, ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Return once metrics tell of the step, or a rank has ended."""
+    until_s = time.monotonic() + TIMEOUT_S
+    metrics = folder / "metrics.jsonl"
+    while time.monotonic() < until_s and all(rank.poll() is None for rank in ranks):
+        if metrics.exists() and f'"step": {step},' in metrics.read_text():
+            return
+        time.sleep(0.02)

@@ -1,0 +1,72 @@
+"""Rates on the GPU beside those of peers, in turn: ResNet-50, Mask R-CNN, pictures from files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from tests.bench import maskrcnn, resnet50_gpu
+from tests.bench.loader import make_jpegs
+from tests.gpu.findings import Finding, at_least
+from tests.gpu.programs import Where, train
+
+BATCH = 256
+NUM_JPEGS = 12_800
+ROUNDS = 3
+RESNET50 = ("trainer.pytorch.resnet50", "--precision", "bf16", "--batch-per-rank", str(BATCH))
+
+
+def resnet50(where: Where) -> Sequence[Finding]:
+    """Train on noise, against Horovod's benchmark and timm's (tests/bench/resnet50_gpu.py)."""
+    name = torch.cuda.get_device_name()
+    rows = resnet50_gpu.measure(where.folder, name, batch=BATCH, rounds=ROUNDS)
+    return [
+        at_least(row.goal, row.ratio, row.at_least or 0.0, beside=f"{row.ours}; {row.peer}")
+        for row in rows
+    ]
+
+
+def mask_rcnn(where: Where) -> Sequence[Finding]:
+    """Take steps, against torchvision's reference (tests/bench/maskrcnn.py)."""
+    device = torch.device(where.device)
+    rates = [
+        maskrcnn.measure(device, batch_size=size, image_size=800, num_steps=20, num_rounds=ROUNDS)
+        for size in (2, 8)
+    ]
+    return [
+        at_least(
+            f"Mask R-CNN, {each.batch_size} pictures a step, against torchvision's reference",
+            each.ours / each.peer,
+            maskrcnn.GOAL,
+            beside=f"{each.ours:.1f} against {each.peer:.1f} images/s",
+        )
+        for each in rates
+    ]
+
+
+def pictures(where: Where) -> Sequence[Finding]:
+    """Train on JPEGs from files, against noise on the device; tell what a core decodes."""
+    folder = where.folder / "jpegs"
+    make_jpegs(folder, num_images=NUM_JPEGS)
+    noise = (*RESNET50, "--data", "random", "--num-images", str(NUM_JPEGS), "--epochs", "3")
+    from_noise = train(where, "noise", *noise).require().summary
+    from_files = train(
+        where, "jpegs-run", *RESNET50, "--data", str(folder), "--epochs", "3"
+    ).require()
+    rate = from_files.summary["images_per_s"]
+    decoded = from_files.summary["decoded_per_core_per_s"]
+    return [
+        at_least(
+            "ResNet-50 on JPEGs from files, against noise",
+            rate / from_noise["images_per_s"],
+            0.95,
+            beside=f"{rate:,.0f} against {from_noise['images_per_s']:,.0f} images/s",
+        ),
+        Finding(
+            what="pictures that a core decodes and crops",
+            seen=f"{decoded:,.0f}/s",
+            wanted="told",
+            is_met=True,
+        ),
+    ]

@@ -1,0 +1,74 @@
+"""`make gpu` says where it cannot try anything, goes on behind a check that fails, and writes a page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests import needs
+from tests.gpu.__main__ import PAGE, page_text, try_all
+from tests.gpu.findings import Finding, at_least, within
+from tests.gpu.programs import PROJECT
+
+
+def test_without_pytorch_it_says_so_and_leaves_the_page_alone():
+    before = PAGE.read_bytes()
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.gpu"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: not installed here: torch")
+    assert "hint: pip install them" in done.stderr
+    assert PAGE.read_bytes() == before
+
+
+def test_a_check_that_fails_is_a_finding_and_keeps_none_away(capsys):
+    def fails(where):
+        raise RuntimeError(f"{where.num_gpus} GPUs were too few")
+
+    def counts(where):
+        return [within("difference", 0.25, 0.5), at_least("rate", 0.4, 0.5)]
+
+    found = try_all({"first": fails, "second": counts}, "cuda", num_gpus=3)
+
+    assert [each.is_met for each in found] == [False, True, False]
+    assert "NO  first: 3 GPUs were too few" in capsys.readouterr().out
+
+
+def test_no_number_meets_no_bound():
+    assert not within("difference", float("nan"), 1.0).is_met
+    assert not at_least("rate", float("nan"), 0.0).is_met
+
+
+def test_the_page_tells_what_was_missed_in_rows_of_one_line():
+    found = [
+        Finding(what="a | b", seen="two\nlines", wanted="one", is_met=False),
+        within("difference", 0.25, 0.5),
+    ]
+
+    page = page_text(found, "1 x GPU", 600)
+
+    assert "10 minutes" in page
+    assert "Hardware: 1 x GPU." in page
+    assert "2 findings, 1 of them missed." in page
+    assert "| a \\| b | two lines | one | NO |" in page
+    assert "| difference | 0.25 | <= 0.5 | yes |" in page
+
+
+@pytest.mark.faults
+def test_every_check_but_those_of_speed_is_met_on_the_cpu():
+    command = [str(needs.runtime("pytorch")), "-m", "tests.gpu", "--device", "cpu"]
+
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6/6 links" in done.stdout
+    assert "NO " not in done.stdout

@@ -1,0 +1,152 @@
+"""Our programs on the device: what waits, what is compiled, halves, votes, and resumed trainings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from statistics import mean
+
+from tests.gpu.findings import Finding, at_least, within
+from tests.gpu.programs import PREEMPTED, Ended, Where, train
+from trainer.data.synthesize.coco import make_coco
+from trainer.data.synthesize.digits import make_default_digits
+from trainer.data.synthesize.stripes import INSECTS, make_pictures
+
+# The one place that may wait: for the sums of the step before, on a stream of their own.
+MAY_WAIT = {"guard.py"}
+# A loss of 64 pictures in eight bits of mantissa.
+MOST_APART = 0.05
+STOP_AFTER_STEP = 6
+SMALL = ("trainer.pytorch.classifier", "--network", "resnet18", "--image-size", "64")
+SMALL = (*SMALL, "--data", "synthetic", "--num-images", "512", "--batch-per-rank", "32")
+SMALL = (*SMALL, "--log-every", "1")
+
+
+@cache
+def data(folder: Path) -> dict[str, Path]:
+    """Make what the programs train on, once."""
+    make_pictures(
+        folder / "insects", num_classes=2, num_train=64, num_val=16, size=72, seed=2, names=INSECTS
+    )
+    make_coco(folder / "shapes", num_train=40, num_val=4, seed=1)
+    digits = make_default_digits(num_train=2000, num_test=100, seed=1)
+    return {"digits": digits, "insects": folder / "insects", "shapes": folder / "shapes"}
+
+
+def programs(where: Where) -> dict[str, tuple[str, ...]]:
+    """A small training of two epochs by each program."""
+    made = data(where.folder)
+    return {
+        "mnist": ("trainer.pytorch.mnist", "--data", str(made["digits"]), "--epochs", "2"),
+        "hymenoptera": (
+            *("trainer.pytorch.hymenoptera", "--data", str(made["insects"]), "--weights", "none"),
+            *("--train", "all", "--batch-per-rank", "8", "--epochs", "2", "--image-size", "64"),
+        ),
+        "resnet50": (
+            *("trainer.pytorch.resnet50", "--data", str(made["insects"]), "--precision", "bf16"),
+            *("--batch-per-rank", "8", "--epochs", "2", "--image-size", "64"),
+        ),
+        "maskrcnn": (
+            *("trainer.pytorch.maskrcnn", "--data", str(made["shapes"]), "--backbone", "resnet18"),
+            *("--backbone-weights", "none", "--image-size", "128", "--regions-per-image", "16"),
+            *("--max-steps", "20", "--no-evaluate", "--precision", "bf16"),
+        ),
+    }
+
+
+def waits(where: Where) -> Sequence[Finding]:
+    """Let PyTorch tell what waits for the device in the second epoch of each program."""
+    found: list[Finding] = []
+    for name, arguments in programs(where).items():
+        start = ("-m", "tests.gpu.synchronisations")
+        ended = train(where, f"waits-{name}", *arguments, start=start).require()
+        places: dict[str, int] = json.loads(ended.output.splitlines()[-1])
+        found.append(
+            Finding(
+                what=f"{name}: what waits for the GPU within steps",
+                seen=", ".join(f"{file} {number}x" for file, number in places.items()) or "nothing",
+                wanted="guard.py alone",
+                is_met=set(places) <= MAY_WAIT,
+            )
+        )
+    return found
+
+
+def compiled(where: Where) -> Sequence[Finding]:
+    """Train with `--compile` and without."""
+    eager, made = (
+        train(where, name, *SMALL, "--epochs", "2", *more).require()
+        for name, more in (("eager", ()), ("compiled", ("--compile",)))
+    )
+    beside = f"{made.summary['images_per_s']:,.0f} against {eager.summary['images_per_s']:,.0f}"
+    return [
+        within("`--compile`: losses, against eager ones", _losses_apart(eager, made), MOST_APART),
+        Finding(
+            what="`--compile`: pictures/s of a small network",
+            seen=beside,
+            wanted="told",
+            is_met=True,
+        ),
+    ]
+
+
+def precisions(where: Where) -> Sequence[Finding]:
+    """Train in bf16 and fp16 as in fp32; a CPU has no kernels worth the wait for fp16."""
+    halves = ("bf16", "fp16") if where.device == "cuda" else ("bf16",)
+    trained = {
+        name: train(where, name, *SMALL, "--epochs", "2", "--precision", name).require()
+        for name in ("fp32", *halves)
+    }
+    return [
+        within(
+            f"{name}: losses, against fp32's",
+            _losses_apart(trained["fp32"], trained[name]),
+            MOST_APART,
+        )
+        for name in halves
+    ]
+
+
+def votes(where: Where) -> Sequence[Finding]:
+    """Ask one rank to leave: all leave at one step, over NCCL, with a checkpoint of it; then go on."""
+    num_ranks = where.num_ranks
+    arguments = (*SMALL, "--epochs", "4", "--checkpoint-every", "1000", "--strategy", "ddp")
+    whole = train(where, "whole", *arguments, num_ranks=num_ranks).require()
+    stop = STOP_AFTER_STEP
+    left = train(where, "left", *arguments, num_ranks=num_ranks, stop_after_step=stop)
+    steps = len(left.require(PREEMPTED).losses)
+    again = train(where, "left", *arguments, num_ranks=num_ranks).require()
+    return [
+        Finding(
+            what=f"{num_ranks} ranks, one of which is asked to leave",
+            seen=f"all left after step {steps}",
+            wanted=f"with exit code {PREEMPTED}, at one step before the last",
+            is_met=stop <= steps < len(whole.losses),
+        ),
+        Finding(
+            what="the training that goes on from there",
+            seen=f"from step {again.summary['resumed_from_step']}",
+            wanted=f"from step {steps}",
+            is_met=again.summary["resumed_from_step"] == steps,
+        ),
+        within("its losses, against the whole training's", _losses_apart(whole, again), MOST_APART),
+    ]
+
+
+def links(where: Where) -> Sequence[Finding]:
+    """Measure all-reduce by `nccl-check`: between GPUs, or of one with itself."""
+    name = "trainer.pytorch.nccl_check"
+    ended = train(where, "links", name, num_ranks=where.num_ranks).require()
+    best = max(line["value"] for line in ended.metrics if line["name"] == "bus_gb_per_s")
+    return [at_least("nccl-check: bus bandwidth, GB/s", best, 0.0 if where.num_ranks == 1 else 1.0)]
+
+
+def _losses_apart(left: Ended, right: Ended) -> float:
+    """The mean difference of two trainings' losses, as a share of the first one's."""
+    steps = left.losses.keys() & right.losses.keys()
+    if len(steps) != len(left.losses):
+        raise RuntimeError(f"losses of {len(steps)} steps, of {len(left.losses)}")
+    apart = mean(abs(left.losses[step] - right.losses[step]) for step in steps)
+    return apart / mean(left.losses.values())
