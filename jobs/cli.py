@@ -19,7 +19,7 @@ from jobs.commands.usage import SETTINGS, Group, as_launch_error
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.host import console
 
-# In the order of `launch --help`. A verb is jobs/commands/<verb>.py, which holds its `app` and
+# In the order of `launch --help`. A verb is jobs/commands/<verb>.py (or _ROOMS), which holds its `app` and
 # loads only when the verb is typed.
 VERBS = {
     "run": "Run a job and follow its ranks' logs.",
@@ -43,6 +43,7 @@ VERBS = {
     "rerun": "Start a recorded run again.",
     "diff": "Show how two runs differ.",
     "report": "Show the final figures of runs and draw their curves.",
+    "ui": "Show runs, data, clusters and environments in the browser, and act on them.",
     "data": "Prepare, push, list and pull datasets.",
     "model": "Register, list, fetch and copy the models that runs wrote.",
     "env": "List, show, export, check and repair environments.",
@@ -53,6 +54,9 @@ VERBS = {
     "doctor": "Check this machine and name what is missing.",
     "completion": "Print the script by which a shell completes `launch`.",
 }
+
+# The rooms of verbs that build on others.
+_ROOMS = {"ui": "jobs.ui.command"}
 
 # Set by typer's completion scripts.
 COMPLETING = "_LAUNCH_COMPLETE"
@@ -147,7 +151,7 @@ class Verbs(Group):
         del ctx
         if cmd_name not in VERBS:
             return None
-        command = get_command(import_module(f"jobs.commands.{cmd_name}").app)
+        command = get_command(import_module(_ROOMS.get(cmd_name, f"jobs.commands.{cmd_name}")).app)
         command.help = command.help or VERBS[cmd_name]
         return command
 

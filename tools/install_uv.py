@@ -90,7 +90,7 @@ def sync_environment(project: Project, uv: Path, phases: Phases) -> None:
             shutil.rmtree(project.venv, ignore_errors=True)
             phase.note("laid anew, the last try was cut short")
         unfinished.write_text("", encoding="utf-8")
-        command: list[str | Path] = [uv, "sync", "--locked"]
+        command: list[str | Path] = [uv, "sync", "--locked", "--extra", "ui"]
         if not project.python.exists():
             command += ["--python", sys.executable]
         temporary = project.state / "tmp"  # uv never removes the lock that it takes in it

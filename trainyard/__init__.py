@@ -18,8 +18,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-# Verbs that are for a shell.
-_FOR_SHELLS = ("completion", "shell")
+# Verbs that are for a terminal.
+_FOR_SHELLS = ("completion", "shell", "ui")
 _CLASSES = {"LaunchError": "jobs.contracts.errors", "Run": "trainyard.one_run"}
 
 

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainyard.calling import call, heard
+from jobs.calling import call, heard
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from jobs.cli import build_app
 from jobs.contracts.errors import LaunchError
-from trainyard.calling import call
+from jobs.calling import call
 
 # Verbs that start a run; what is about following it is a method of Run.
 STARTS = ("run", "rerun")

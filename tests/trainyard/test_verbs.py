@@ -21,7 +21,7 @@ from tests.documents.python_stub import STUB, WRITE, stub_text
 from trainyard import verbs
 from trainyard.verbs import Word, find_command, words_of
 
-FOR_SHELLS = {"completion", "shell"}
+FOR_SHELLS = {"completion", "shell", "ui"}
 IMPORT = "import sys, time; began = time.process_time(); import trainyard"
 REPORT = "print(time.process_time() - began); print(*sys.modules)"
 

@@ -1,0 +1,88 @@
+"""Lets one browser in: a one-time token becomes a cookie; foreign hosts and origins get nothing."""
+
+from __future__ import annotations
+
+import secrets
+from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Nothing but our own files; no script or style within a page, and no page of another's around it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+# From a page of ours, so that the browser sends the cookie, which it keeps from pages of others.
+_ENTERED = '<!doctype html><title>Trainyard</title><meta http-equiv="refresh" content="0; url=/runs">'
+_HINT = "type `launch ui`, and open the address that it prints: it works once\n"
+
+
+class Guard:
+    """An ASGI application in front of the pages."""
+
+    def __init__(self, pages: ASGIApp, *, port: int, token: str) -> None:
+        self._pages = pages
+        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self._cookie = f"trainyard-{port}"  # cookies are of a host, whatever the port
+        self._token: str | None = token
+        self._session = secrets.token_urlsafe(32)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it on."""
+        if scope["type"] != "http":
+            await self._pages(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        answer = self._refusal(scope)
+        await (answer or self._pages)(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Give the answer to a request that does not get to the pages; None for one that does."""
+        headers = Headers(scope=scope)
+        if headers.get("host") not in self._hosts:
+            return PlainTextResponse("this server is for 127.0.0.1 alone\n", 421)
+        origin = headers.get("origin")
+        is_read = scope["method"] in ("GET", "HEAD")
+        if origin is not None or not is_read:
+            if origin not in {f"http://{host}" for host in self._hosts}:
+                return PlainTextResponse("from another origin\n", 403)
+        token = QueryParams(scope["query_string"]).get("token")
+        if token is not None and scope["path"] == "/":
+            return self._enter(token)
+        if not compare_digest(self._given(headers), self._session):
+            return PlainTextResponse(_HINT, 403)
+        return None
+
+    def _enter(self, token: str) -> Response:
+        if self._token is None or not compare_digest(token.encode(), self._token.encode()):
+            return PlainTextResponse(f"this address was used already\n{_HINT}", 403)
+        self._token = None
+        answer = HTMLResponse(_ENTERED)
+        answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
+        return answer
+
+    def _given(self, headers: Headers) -> str:
+        try:
+            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+        except CookieError:
+            return ""
+        given = found.value if found else ""
+        return given if given.isascii() else ""

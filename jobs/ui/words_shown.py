@@ -1,0 +1,73 @@
+"""Words values for pages, as the verbs word them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from jobs.host.console import duration_text, figure_text, masked, size_text
+from jobs.runs.outcome import parse_time
+
+
+def age(created: str) -> str:
+    """Say how long ago a time was."""
+    passed = datetime.now(UTC) - parse_time(created)
+    return " ".join(duration_text(max(passed.total_seconds(), 0)).split()[:2])
+
+
+def took(run: dict[str, Any]) -> str:
+    """Say how long a run took, or has taken so far."""
+    if run["started"] is None:
+        return ""
+    end = parse_time(run["ended"]) if run["ended"] else datetime.now(UTC)
+    return duration_text(max((end - parse_time(run["started"])).total_seconds(), 0))
+
+
+def share(progress: dict[str, Any] | None) -> str:
+    """Say how far a run is."""
+    return "" if not progress or progress["share"] is None else f"{progress['share']:.0%}"
+
+
+def left(progress: dict[str, Any] | None) -> str:
+    """Say how much time a run has left."""
+    return "" if not progress or progress["left_s"] is None else duration_text(progress["left_s"])
+
+
+def money(cost: dict[str, Any] | None) -> str:
+    """Say what a run has cost so far."""
+    if not cost:
+        return ""
+    return f"{cost['amount']:,.2f} {cost.get('currency') or ''}".strip()
+
+
+def command(words: Sequence[str]) -> str:
+    """Write words as a shell takes them."""
+    return shlex.join(words)
+
+
+def as_json(value: Any) -> str:
+    """Write a value as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
+
+
+def text(value: Any) -> str:
+    """Write a value of a table's cell; control characters as escapes."""
+    return "" if value is None else masked(str(value))
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "age": age,
+    "took": took,
+    "share": share,
+    "left": left,
+    "money": money,
+    "command": command,
+    "as_json": as_json,
+    "text": text,
+    "size": size_text,
+    "figure": figure_text,
+}
