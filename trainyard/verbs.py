@@ -14,9 +14,9 @@ from typing import Any, cast
 from typer._click.core import Command, Context, Parameter
 from typer.main import get_command
 
+from jobs.calling import call
 from jobs.cli import build_app
 from jobs.contracts.errors import LaunchError
-from jobs.calling import call
 
 # Verbs that start a run; what is about following it is a method of Run.
 STARTS = ("run", "rerun")

@@ -14,7 +14,16 @@ from jobs.ui.one_run import is_on
 from jobs.ui.reading import FILE, Reading
 
 # What a page may do, and no other verb; of two words those of a group.
-VERBS = ("run", "rerun", "cancel", "fetch", "keep", "cluster pause", "cluster resume", "cluster resize")
+VERBS = (
+    "run",
+    "rerun",
+    "cancel",
+    "fetch",
+    "keep",
+    "cluster pause",
+    "cluster resume",
+    "cluster resize",
+)
 # Those that print a value.
 _WITH_VALUE = ("run", "rerun")
 _PLANNED = ("run",)

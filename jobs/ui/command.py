@@ -33,7 +33,9 @@ def serve(
         if error.name not in ("jinja2", "starlette", "uvicorn"):
             raise
         message = f"`launch ui` needs {error.name}"
-        raise EnvironmentFailure(message, hint="make setup, or pip install 'trainyard[ui]'") from None
+        raise EnvironmentFailure(
+            message, hint="make setup, or pip install 'trainyard[ui]'"
+        ) from None
     run(port=port or 0, env_file=env, is_opened=not no_browser)
 
 

@@ -24,7 +24,10 @@ HEADERS = {
     "cache-control": "no-store",
 }
 # From a page of ours, so that the browser sends the cookie, which it keeps from pages of others.
-_ENTERED = '<!doctype html><title>Trainyard</title><meta http-equiv="refresh" content="0; url=/runs">'
+_ENTERED = (
+    '<!doctype html><html lang="en"><title>Trainyard</title><link rel="icon" href="data:,">'
+    '<meta http-equiv="refresh" content="0; url=/runs">'
+)
 _HINT = "type `launch ui`, and open the address that it prints: it works once\n"
 
 
@@ -61,9 +64,9 @@ class Guard:
             return PlainTextResponse("this server is for 127.0.0.1 alone\n", 421)
         origin = headers.get("origin")
         is_read = scope["method"] in ("GET", "HEAD")
-        if origin is not None or not is_read:
-            if origin not in {f"http://{host}" for host in self._hosts}:
-                return PlainTextResponse("from another origin\n", 403)
+        is_ours = origin in {f"http://{host}" for host in self._hosts}
+        if not is_ours and (origin is not None or not is_read):
+            return PlainTextResponse("from another origin\n", 403)
         token = QueryParams(scope["query_string"]).get("token")
         if token is not None and scope["path"] == "/":
             return self._enter(token)

@@ -32,7 +32,9 @@ def is_on(run: Mapping[str, Any]) -> bool:
 def labels_of(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     """List the figures that any of the runs has, in order."""
     names = [
-        f"{each['split']} {each['name']}".strip() for report in reports for each in report["metrics"]
+        f"{each['split']} {each['name']}".strip()
+        for report in reports
+        for each in report["metrics"]
     ]
     return list(dict.fromkeys(names))
 
@@ -50,10 +52,11 @@ def charts_of(runs: Sequence[tuple[str, Path]]) -> list[dict[str, Any]]:
     charts: dict[str, dict[str, Any]] = {}
     for name, folder in runs:
         for curve in read_curves(folder / "metrics.jsonl"):
-            empty = {"title": curve.label, "axis": curve.axis, "series": []}
+            empty: dict[str, Any] = {"title": curve.label, "axis": curve.axis, "series": []}
             chart = charts.setdefault(curve.label, empty)
             chart["series"].append({"name": name, **_points(curve)})
-    return list(charts.values())
+    # What a program takes time for comes last.
+    return sorted(charts.values(), key=lambda chart: chart["title"].endswith("_s"))
 
 
 def _points(curve: Curve) -> dict[str, list[float | None]]:

@@ -40,11 +40,11 @@ STATES = (
 )
 _FILTERS = ("name", "experiment", "tag", "state", "since")
 # What a list of runs can be sorted by; without one it is newest first.
-SORTS = {
+SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "name": lambda run: run["name"],
     "state": lambda run: run["state"],
     "cluster": lambda run: run["cluster"],
-    "cost": lambda run: -(run["cost"] or {}).get("amount", 0),
+    "cost": lambda run: -run["cost"]["amount"] if run["cost"] else 0,
     "size": lambda run: -run["world_size"],
     "oldest": lambda run: run["created"],
 }
@@ -119,8 +119,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    made.filters |= words_shown.FILTERS
-    made.globals["menu"] = MENU
+    made.filters.update(words_shown.FILTERS)  # pyright: ignore[reportUnknownMemberType]
+    made.globals.update(menu=MENU)  # pyright: ignore[reportUnknownMemberType]
     return made
 
 
@@ -245,7 +245,7 @@ class Pages:
     def jobs(self, request: Request) -> Response:
         """Jobs of the catalog, and a form that starts one of them, or a job file."""
         place = request.query_params.get("place") or next(iter(self._reading.places()), "")
-        told = self._reading.ask(place, "jobs") if place else []
+        told: Any = self._reading.ask(place, "jobs") if place else []
         return render("jobs.html", jobs=told, place=place, places=self._reading.places())
 
     def datasets(self, _: Request) -> Response:
@@ -262,7 +262,9 @@ class Pages:
             caught(place, lambda place=place: self._cluster(place))
             for place in self._reading.places()
         ]
-        return render("clusters.html", told=told, actions_of=actions.of_cluster, reading=self._reading)
+        return render(
+            "clusters.html", told=told, actions_of=actions.of_cluster, reading=self._reading
+        )
 
     def _cluster(self, place: str) -> dict[str, Any]:
         environment = self._reading.ask(place, "env", "show")
@@ -280,7 +282,9 @@ class Pages:
         place = request.path_params["place"]
         shown = caught(place, lambda: self._reading.ask(place, "env", "show"))
         is_asked = "changes" in request.query_params
-        changes = caught(place, lambda: self._reading.ask(place, "env", "check")) if is_asked else None
+        changes = (
+            caught(place, lambda: self._reading.ask(place, "env", "check")) if is_asked else None
+        )
         return render("environment.html", place=place, shown=shown, changes=changes)
 
     def doctor(self, _: Request) -> Response:

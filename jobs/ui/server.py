@@ -30,7 +30,9 @@ def run(*, port: int, env_file: Path | None, is_opened: bool) -> None:
         address = f"http://{LOOPBACK}:{port}/?token={token}"
         console.out(address)
         console.say("Ctrl-C ends it; runs go on")
-        config = uvicorn.Config(pages, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            pages, log_level="error", access_log=False, timeout_graceful_shutdown=1
+        )
         with tempfile.TemporaryDirectory(prefix="trainyard-ui-") as folder:
             if is_opened:
                 _open_browser(Path(folder), address)
@@ -47,7 +49,9 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         message = f"port {port} cannot be served: {error.strerror}"
-        raise EnvironmentFailure(message, hint="another --port, or none for any that is free") from None
+        raise EnvironmentFailure(
+            message, hint="another --port, or none for any that is free"
+        ) from None
     return listening
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
-from jobs.host.console import duration_text, figure_text, masked, size_text
+from jobs.host.console import count_text, duration_text, figure_text, masked, size_text
 from jobs.runs.outcome import parse_time
+
+MOST_FIGURES = 6
 
 
 def age(created: str) -> str:
@@ -59,7 +61,12 @@ def text(value: Any) -> str:
     return "" if value is None else masked(str(value))
 
 
-FILTERS: dict[str, Callable[..., str]] = {
+def figures(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Choose the figures that the head of a page shows: not those of time, which have curves."""
+    return [each for each in metrics if not each["name"].endswith("_s")][:MOST_FIGURES]
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
     "age": age,
     "took": took,
     "share": share,
@@ -70,4 +77,6 @@ FILTERS: dict[str, Callable[..., str]] = {
     "text": text,
     "size": size_text,
     "figure": figure_text,
+    "figures": figures,
+    "count": count_text,
 }

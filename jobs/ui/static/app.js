@@ -80,7 +80,10 @@ function drawChart(chart, width, colour) {
   plot.setAttribute("role", "img");
   plot.setAttribute("aria-label", `${chart.title} by ${chart.axis}; last ${last.join(", ")}`);
   box.append(about, plot);
-  const axis = { stroke: colour, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
+  const axis = {
+    stroke: colour, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" },
+    values: (_, places) => places.map((each) => String(Number(each.toPrecision(6)))),
+  };
   const drawn = new uPlot({
     width, height: 220,
     scales: { x: { time: false } },
