@@ -22,6 +22,7 @@ from tools.project import Project, this_project
 # Program a test runs -> the Debian package that has it.
 PACKAGES = {
     "buildah": "buildah",
+    "chromium": "chromium",
     "debootstrap": "debootstrap",
     "fish": "fish",
     "ip": "iproute2",

@@ -1,0 +1,124 @@
+"""The pages, served by a thread of the test, and a real browser that looks at them."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvicorn
+
+from jobs.engines.local.engine import LocalEngine
+from jobs.ui.pages import make_pages
+from jobs.ui.reading import Reading
+from tests.busy import how_busy
+from tests.fakes.launching import FakeEngine
+
+TOKEN = "the-one-time-token"
+START_S = 10
+
+
+class Served:
+    """The pages at a port of loopback, entered by a client that keeps its cookie."""
+
+    def __init__(self, env_file: Path, port: int = 0) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.port = self._socket.getsockname()[1]
+        self.origin = f"http://127.0.0.1:{self.port}"
+        self.address = f"{self.origin}/?token={TOKEN}"
+        self.cookie = ""
+        pages = make_pages(Reading(env_file), port=self.port, token=TOKEN)
+        config = uvicorn.Config(pages, log_level="error", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+        self._thread.start()
+        until_s = time.monotonic() + START_S * how_busy()
+        while not self._server.started and time.monotonic() < until_s:
+            time.sleep(0.01)
+
+    def ask(
+        self, path: str, *, method: str = "GET", body: str | None = None, **headers: str
+    ) -> Any:
+        """Send a request as the browser of this user; `headers` with _ for -, None leaves one out."""
+        usual = {"host": f"127.0.0.1:{self.port}", "cookie": self.cookie, "origin": None}
+        if body is not None:
+            usual |= {"content-type": "application/x-www-form-urlencoded", "origin": self.origin}
+        named = usual | {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30 * how_busy())
+        sent = {name: value for name, value in named.items() if value}
+        connection.request(method, path, body, headers=sent)
+        answer = connection.getresponse()
+        told = SimpleNamespace(
+            status=answer.status, headers=dict(answer.getheaders()), text=answer.read().decode()
+        )
+        connection.close()
+        return told
+
+    def enter(self) -> None:
+        """Exchange the token for the cookie."""
+        answer = self.ask(f"/?token={TOKEN}")
+        assert answer.status == 200, answer.text
+        self.cookie = answer.headers["set-cookie"].partition(";")[0]
+
+    def end(self) -> None:
+        """End the server, with its connections."""
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(START_S * how_busy())
+        self._socket.close()
+
+
+@pytest.fixture
+def written(launching, monkeypatch):
+    """`launch` with run folders whose lines are read as they are."""
+    monkeypatch.setattr(FakeEngine, "logs", LocalEngine.logs)
+    return launching
+
+
+@pytest.fixture
+def served(written) -> Iterator[Served]:
+    made = Served(written.env_file)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Debian's chromium, driven by Playwright."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Its own sandbox needs what a container of CI forbids; the pages are ours.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium, served) -> Iterator[Any]:
+    """A page of a browser that has entered; what it complains of fails the test."""
+    context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(5_000 * min(how_busy(), 4))
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("dialog", lambda dialog: problems.append(dialog.message) or dialog.dismiss())
+    opened.on(
+        "console",
+        lambda told: told.type == "error" and problems.append(f"{told.text} {told.location}"),
+    )
+    opened.problems = problems
+    opened.goto(served.address)
+    opened.wait_for_url("**/runs")
+    yield opened
+    context.close()
+    assert problems == []

@@ -1,0 +1,334 @@
+"""The pages in a real browser: they show, they act, they follow, and nothing in them is obeyed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from jobs.contracts.spec import RunState
+from jobs.runs.store import RunEvent, append_event
+from tests.busy import Bound
+from tests.jobs.ui.conftest import Served
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    '"><script>alert(1)</script>',
+    "'-alert(1)-'",
+    "</textarea><script>alert(1)</script>",
+    "javascript:alert(1)",
+    "{{ 7 * 7 }}{% raw %}",
+    "${alert(1)}",
+    "\x1b]0;title\x07\x1b[2J",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "\u202eevil\u2066",
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "</title><script>alert(1)</script>",
+    "<a href=javascript:alert(1)>x</a>",
+)
+SCRIPTED_SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"><script>alert(1)</script>'
+    '<image href="http://127.0.0.1:1/leak"/><rect width="9" height="9"/></svg>'
+)
+
+
+def folder_of(written, run) -> Path:
+    return Path(written.workspace, "runs", run)
+
+
+def write_metrics(written, run, *named: str, num_steps: int = 20) -> None:
+    lines = [
+        json.dumps(
+            {"step": step, "epoch": step / 10, "split": "train", "name": name, "value": 1 / step}
+        )
+        for step in range(1, num_steps + 1)
+        for name in named
+    ]
+    (folder_of(written, run) / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def add_running(written, **changes) -> str:
+    run = written.add_run(**changes)
+    events = folder_of(written, run) / "events.jsonl"
+    kept = [each for each in events.read_text().splitlines() if '"completed"' not in each]
+    events.write_text("\n".join(kept) + "\n")
+    return run
+
+
+def end(written, run) -> None:
+    append_event(
+        folder_of(written, run), RunEvent(ts=time_now(), state=RunState.COMPLETED, exit_code=0)
+    )
+
+
+def time_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+
+
+def test_from_the_list_to_a_run_its_curves_lines_and_outputs(written, page, served):
+    run = written.add_run(name="digits")
+    write_metrics(written, run, "loss", "accuracy")
+    outputs = folder_of(written, run) / "outputs"
+    (outputs / "deep").mkdir(parents=True)
+    (outputs / "picture.png").write_bytes(PIXEL)
+    (outputs / "deep" / "model.pt").write_bytes(b"weights")
+    page.reload()
+
+    page.get_by_role("link", name=run).click()
+
+    assert page.get_by_role("heading", level=1).inner_text() == f"digits {run}"
+    page.wait_for_selector(".chart canvas")
+    assert page.locator(".chart").count() == 2
+    assert page.get_by_role("img", name="train loss by epoch; last 0.05").is_visible()
+    assert page.locator("#log .line").inner_text() == "[0] hello"
+    page.get_by_text("all lines are here").wait_for()
+    picture = page.get_by_role("img", name="picture.png")
+    picture.scroll_into_view_if_needed()
+    assert picture.evaluate("each => each.decode().then(() => each.naturalWidth)") == 1
+    with page.expect_download() as download:
+        page.get_by_role("link", name="deep/model.pt").click()
+    assert Path(download.value.path()).read_bytes() == b"weights"
+
+
+def test_a_run_that_is_on_is_followed_to_its_end(written, page, served):
+    run = add_running(written, name="long")
+    page.goto(f"{served.origin}/runs/file/{run}")
+    page.locator("#now .running").wait_for()
+    log = folder_of(written, run) / "logs" / "rank-00000.log"
+    for number in range(3):
+        with log.open("a") as lines:
+            lines.write(f"{time_now()[:-8]}.{number:06d}Z live {number}\n")
+        page.get_by_text(f"live {number}").wait_for()
+    write_metrics(written, run, "loss")
+    page.wait_for_selector(".chart canvas")
+    end(written, run)
+    page.locator("#now .completed").wait_for()
+    page.get_by_text("all lines are here").wait_for()
+
+
+def test_runs_are_filtered_compared_and_reached_by_keys(written, page, served):
+    first, second = written.add_run(name="first"), written.add_run(name="second")
+    written.add_run(name="third", ends_as="failed")
+    write_metrics(written, first, "loss")
+    write_metrics(written, second, "loss", num_steps=5)
+    page.reload()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.textContent") == second
+    page.keyboard.press("/")
+    page.keyboard.type("second")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**name=second**")
+    assert page.locator("#runs tbody tr").count() == 1
+    page.goto(f"{served.origin}/runs?state=failed")
+    assert page.locator("#runs tbody td:nth-child(3)").all_inner_texts() == ["third"]
+    page.goto(f"{served.origin}/runs?sort=name")
+    names = page.locator("#runs tbody td:nth-child(3)").all_inner_texts()
+    assert names == ["first", "second", "third"]
+    page.get_by_label(f"compare {first}").check()
+    page.get_by_label(f"compare {second}").check()
+    page.get_by_role("button", name="Compare the ticked").click()
+    page.wait_for_selector(".chart canvas")
+    assert page.get_by_role("heading", level=1).inner_text() == "2 runs compared"
+    assert page.locator(".chart .u-legend .u-series").count() == 3
+
+
+def test_an_action_is_shown_asked_and_done(written, page, served):
+    from tests.fakes.launching import FakeEngine
+
+    job = written.write_job("name: asked\nimage: none\ncommand: [python, -V]\n")
+    page.goto(f"{served.origin}/jobs")
+    page.get_by_label("Job").fill(job)
+    page.get_by_label("Changes").fill("env.A=b\nnodes=2")
+    page.get_by_role("button", name="Show the plan").click()
+    typed = f"launch run --set=env.A=b --set=nodes=2 --env={written.env_file} -- {job}"
+    assert page.locator(".command").inner_text() == typed
+    assert FakeEngine.submitted == []
+    page.get_by_role("button", name="Do it").click()
+    page.wait_for_url("**/runs/file/**")
+    assert FakeEngine.submitted[0][0].spec.env == {"A": "b"}
+    page.get_by_role("button", name="Run again").click()
+    page.locator("#confirm").click()
+    page.wait_for_url("**/runs/file/**")
+    assert len(FakeEngine.submitted) == 2
+    page.goto(f"{served.origin}/act?word=rm&word=last")
+    assert "no page does `launch rm last`" in page.get_by_role("alert").inner_text()
+    page.problems.clear()  # the browser tells of the answer 400
+
+
+def test_what_is_not_there_is_said(written, page, served):
+    page.goto(f"{served.origin}/runs/file/nope")
+    assert "there is no run `nope`" in page.get_by_role("alert").inner_text()
+    page.goto(f"{served.origin}/runs/elsewhere/last")
+    assert "there is no stack `elsewhere` here" in page.get_by_role("alert").inner_text()
+    page.goto(f"{served.origin}/runs?since=x")
+    assert "--since" in page.locator(".problem").inner_text()
+    page.problems.clear()
+
+
+def test_a_folder_that_is_removed_while_it_is_watched_is_told(written, page, served):
+    import shutil
+
+    run = add_running(written)
+    page.goto(f"{served.origin}/runs/file/{run}")
+    page.locator("#log .line").first.wait_for()
+    shutil.rmtree(folder_of(written, run))
+    page.get_by_text("no more lines").wait_for()
+    assert page.get_by_role("heading", level=1).is_visible()
+    page.goto(f"{served.origin}/runs")
+    page.problems.clear()
+
+
+def test_a_server_that_ended_is_named_and_the_next_one_lets_the_browser_in(written, page, served):
+    run = add_running(written)
+    page.goto(f"{served.origin}/runs/file/{run}")
+    page.locator("#log .line").first.wait_for()
+    served.end()
+    page.get_by_text("connecting again").wait_for()
+    again = Served(written.env_file, port=served.port)
+    try:
+        page.get_by_text("has `launch ui` ended?").wait_for()
+        page.goto(again.address)
+        page.wait_for_url("**/runs")
+        assert page.locator("#runs tbody tr").count() == 1
+    finally:
+        page.goto("about:blank")
+        again.end()
+    page.problems.clear()
+
+
+def test_tabs_do_not_wait_for_each_other(written, page, served):
+    run = add_running(written)
+    context = page.context
+    tabs = [context.new_page() for _ in range(4)]
+    for tab in tabs:
+        tab.goto(f"{served.origin}/runs/file/{run}")
+    with (folder_of(written, run) / "logs" / "rank-00000.log").open("a") as log:
+        log.write(f"{time_now()} for all\n")
+    for tab in tabs:
+        tab.get_by_text("for all").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_serves_everybody(written, chromium, served, scheme):
+    run = written.add_run(name="digits", ends_as="failed", reason="no luck")
+    write_metrics(written, run, "loss")
+    place = f"/runs/file/{run}"
+    paths = ["/runs", place, f"/compare?run=file/{run}", f"{place}/diff?with={run}", "/jobs"]
+    paths += ["/datasets", "/clusters", "/environments", "/environments/file", "/doctor"]
+    paths += [f"/act?word=cancel&word=--env={written.env_file}&word={run}", "/act?word=rm"]
+    context = chromium.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.goto(served.address)
+    page.wait_for_url("**/runs")
+    found = {}
+    for path in paths:
+        page.goto(f"{served.origin}{path}")
+        page.wait_for_load_state("networkidle") if path != place else page.wait_for_selector(
+            "canvas"
+        )
+        if problems := Axe().run(page).response["violations"]:
+            found[path] = [
+                (each["id"], [node["html"] for node in each["nodes"]]) for each in problems
+            ]
+        # A phone scrolls wide tables in their boxes, never the page.
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        if wide > 0:
+            found[f"{path} width"] = wide
+    context.close()
+    assert found == {}
+
+
+def test_nothing_that_others_wrote_is_obeyed(written, page, served):
+    """15 texts, each as a name, reason, tag, line, metric and file: 90 of them; and scripted pictures."""
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    for number, text in enumerate(HOSTILE):
+        run = written.add_run(name=f"n{number}", ends_as="failed", reason=text, tags={"tag": text})
+        folder = folder_of(written, run)
+        record = folder / "record.json"
+        name = json.dumps(f"n{number}")
+        record.write_text(record.read_text().replace(name, json.dumps(text)))
+        (folder / "logs" / "rank-00000.log").write_text(f"2026-01-02T03:04:05.000006Z {text}\n")
+        write_metrics(written, run, text)
+        outputs = folder / "outputs"
+        outputs.mkdir()
+        (outputs / "picture.svg").write_text(SCRIPTED_SVG)
+        (outputs / "picture.png").write_text(SCRIPTED_SVG)
+        (outputs / text.replace("/", "_").replace("\x00", "")).write_text(text)
+        error = json.loads((folder / "error.json").read_text())
+        error |= {"message": text, "traceback": text, "cause": text}
+        (folder / "error.json").write_text(json.dumps(error))
+        page.goto(f"{served.origin}/runs/file/{run}")
+        page.wait_for_selector("canvas")
+        page.locator("#log .line").first.wait_for()
+        shown = page.locator("body").inner_text()
+        assert "no luck" not in shown
+        assert page.evaluate("document.querySelectorAll('script').length") == 2
+        assert page.evaluate("document.querySelectorAll('iframe, object, embed, svg').length") == 0
+    page.goto(f"{served.origin}/runs")
+    assert page.locator("#runs tbody tr").count() == len(HOSTILE)
+    page.goto(f"{served.origin}/runs/file/{run}/outputs/picture.svg")
+    assert page.evaluate("document.documentElement.tagName") == "svg"
+    page.goto(f"{served.origin}/runs/file/{run}/outputs/picture.png")
+    page.goto(f"{served.origin}/compare?run=file/{run}&run=file/{HOSTILE[3]}")
+    assert {each.split("/")[2] for each in requests if each.startswith("http")} == {
+        f"127.0.0.1:{served.port}"
+    }
+    blocked = [each for each in page.problems if "Content Security Policy" not in each]
+    assert [each for each in blocked if "404" not in each and "400" not in each] == []
+    page.problems.clear()
+
+
+def test_a_way_out_of_the_outputs_is_not_found(written, served):
+    run = written.add_run()
+    outputs = folder_of(written, run) / "outputs"
+    outputs.mkdir()
+    secret = written.folder / "secret.png"
+    secret.write_bytes(PIXEL)
+    (outputs / "link.png").symlink_to(secret)
+    served.enter()
+    for path in (
+        "link.png",
+        "../record.json",
+        "%2e%2e/record.json",
+        f"/{secret}",
+        "..%2frecord.json",
+    ):
+        assert served.ask(f"/runs/file/{run}/outputs/{path}").status == 404, path
+    assert "link.png" not in served.ask(f"/runs/file/{run}").text
+
+
+def test_lines_are_in_the_page_soon_after_they_are_written(written, page, served):
+    """At 200 lines a second; the figure itself is of `make bench --page ui`."""
+    run = add_running(written)
+    page.goto(f"{served.origin}/runs/file/{run}")
+    page.locator("#log .line").first.wait_for()
+    log = folder_of(written, run) / "logs" / "rank-00000.log"
+
+    def write() -> None:
+        for number in range(200):
+            with log.open("a") as lines:
+                lines.write(f"{time_now()[:-8]}.{number:06d}Z fast {number}\n")
+            time.sleep(0.005)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    writer.join()
+    bound = Bound(5)
+    while page.get_by_text("fast 199").count() == 0:
+        bound.check()
+    texts = page.locator("#log .line").all_inner_texts()
+    assert [each.split()[-1] for each in texts if "fast" in each] == [
+        str(each) for each in range(200)
+    ]
