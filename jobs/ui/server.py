@@ -31,7 +31,7 @@ def run(*, port: int, env_file: Path | None, is_opened: bool) -> None:
         console.out(address)
         console.say("Ctrl-C ends it; runs go on")
         config = uvicorn.Config(
-            pages, log_level="error", access_log=False, timeout_graceful_shutdown=1
+            pages, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=1
         )
         with tempfile.TemporaryDirectory(prefix="trainyard-ui-") as folder:
             if is_opened:

@@ -35,7 +35,9 @@ class Served:
         self.address = f"{self.origin}/?token={TOKEN}"
         self.cookie = ""
         pages = make_pages(Reading(env_file), port=self.port, token=TOKEN)
-        config = uvicorn.Config(pages, log_level="error", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            pages, log_level="error", lifespan="off", timeout_graceful_shutdown=1
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from jobs.contracts.spec import RunState
 from jobs.runs.store import RunEvent, append_event
+from jobs.runs.supervision import take_lock
 from tests.busy import Bound
 from tests.jobs.ui.conftest import Served
 
@@ -57,8 +59,18 @@ def write_metrics(written, run, *named: str, num_steps: int = 20) -> None:
     (folder_of(written, run) / "metrics.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def add_running(written, **changes) -> str:
+@pytest.fixture
+def supervised():
+    """Runs that somebody supervises: the lock of each, by its id."""
+    locks = {}
+    yield locks
+    for lock in locks.values():
+        os.close(lock)
+
+
+def add_running(written, supervised, **changes) -> str:
     run = written.add_run(**changes)
+    supervised[run] = take_lock(folder_of(written, run))
     events = folder_of(written, run) / "events.jsonl"
     kept = [each for each in events.read_text().splitlines() if '"completed"' not in each]
     events.write_text("\n".join(kept) + "\n")
@@ -100,8 +112,8 @@ def test_from_the_list_to_a_run_its_curves_lines_and_outputs(written, page, serv
     assert Path(download.value.path()).read_bytes() == b"weights"
 
 
-def test_a_run_that_is_on_is_followed_to_its_end(written, page, served):
-    run = add_running(written, name="long")
+def test_a_run_that_is_on_is_followed_to_its_end(written, supervised, page, served):
+    run = add_running(written, supervised, name="long")
     page.goto(f"{served.origin}/runs/file/{run}")
     page.locator("#now .running").wait_for()
     log = folder_of(written, run) / "logs" / "rank-00000.log"
@@ -176,10 +188,10 @@ def test_what_is_not_there_is_said(written, page, served):
     page.problems.clear()
 
 
-def test_a_folder_that_is_removed_while_it_is_watched_is_told(written, page, served):
+def test_a_folder_that_is_removed_while_it_is_watched_is_told(written, supervised, page, served):
     import shutil
 
-    run = add_running(written)
+    run = add_running(written, supervised)
     page.goto(f"{served.origin}/runs/file/{run}")
     page.locator("#log .line").first.wait_for()
     shutil.rmtree(folder_of(written, run))
@@ -189,8 +201,10 @@ def test_a_folder_that_is_removed_while_it_is_watched_is_told(written, page, ser
     page.problems.clear()
 
 
-def test_a_server_that_ended_is_named_and_the_next_one_lets_the_browser_in(written, page, served):
-    run = add_running(written)
+def test_a_server_that_ended_is_named_and_the_next_one_lets_the_browser_in(
+    written, supervised, page, served
+):
+    run = add_running(written, supervised)
     page.goto(f"{served.origin}/runs/file/{run}")
     page.locator("#log .line").first.wait_for()
     served.end()
@@ -207,8 +221,8 @@ def test_a_server_that_ended_is_named_and_the_next_one_lets_the_browser_in(writt
     page.problems.clear()
 
 
-def test_tabs_do_not_wait_for_each_other(written, page, served):
-    run = add_running(written)
+def test_tabs_do_not_wait_for_each_other(written, supervised, page, served):
+    run = add_running(written, supervised)
     context = page.context
     tabs = [context.new_page() for _ in range(4)]
     for tab in tabs:
@@ -309,9 +323,9 @@ def test_a_way_out_of_the_outputs_is_not_found(written, served):
     assert "link.png" not in served.ask(f"/runs/file/{run}").text
 
 
-def test_lines_are_in_the_page_soon_after_they_are_written(written, page, served):
+def test_lines_are_in_the_page_soon_after_they_are_written(written, supervised, page, served):
     """At 200 lines a second; the figure itself is of `make bench --page ui`."""
-    run = add_running(written)
+    run = add_running(written, supervised)
     page.goto(f"{served.origin}/runs/file/{run}")
     page.locator("#log .line").first.wait_for()
     log = folder_of(written, run) / "logs" / "rank-00000.log"
