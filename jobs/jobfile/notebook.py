@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any
 
 import msgspec
@@ -42,7 +43,7 @@ def notebook_command(
         raise LaunchError(message, hint="args: {epochs: 3} sets `epochs` in its cells")
     parameters = {key.replace("-", "_"): value for key, value in args.items()}
     for key in parameters:
-        if not key.isidentifier():
+        if not key.isidentifier() or iskeyword(key):
             message = f"`args.{key}` of the notebook `{script}` is not the name of a variable"
             raise LaunchError(message, hint="args: {epochs: 3} sets `epochs` in its cells")
     return (*words, json.dumps(parameters))

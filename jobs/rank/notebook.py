@@ -53,7 +53,8 @@ def main() -> int:
     insert_parameters(notebook, json.loads(given[0]) if given else {}, formats)
     with tempfile.TemporaryDirectory(prefix="nb") as folder:
         os.environ["IPYTHONDIR"] = folder
-        # Sockets of files in a folder of this user's alone: others of the machine could listen to ports.
+        # Sockets of files in a folder of this user's alone: what cells print is read at a port by others
+        # of the machine, too. The one port left takes what forked children print, by a secret of theirs.
         kernel = manager.AsyncKernelManager(
             kernel_name="python3", transport="ipc", connection_file=f"{folder}/kernel.json"
         )
