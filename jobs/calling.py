@@ -13,8 +13,8 @@ from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.host import console
 
 _log = logging.getLogger("trainyard")
-# Verbs whose `--json` prints a value a line.
-_LINE_BY_LINE = ("logs",)
+# Commands whose `--json` prints a value a line.
+_LINE_BY_LINE = (("logs",), ("data", "prepare"), ("data", "pack"), ("data", "synthesize"))
 
 
 class _Heard:
@@ -43,13 +43,19 @@ def call(words: Sequence[str]) -> Any:
 
     Gives the value that `--json` prints where it is among the words, a list where it prints one a
     line, else the text. Raises LaunchError as the verb does, and where it gave nothing but an
-    exit code.
+    exit code; its hint is a note, which a traceback shows.
     """
     from jobs.cli import call as call_verb
 
     told = _Heard()
-    with console.heard_by(told), _outside_of_any_loop():
-        code = call_verb(list(words))
+    try:
+        with console.heard_by(told), _outside_of_any_loop():
+            code = call_verb(list(words))
+    except LaunchError as error:
+        if error.hint:
+            error.add_note(f"hint: {error.hint}")
+        # What is wrong was given here: frames of the command line say nothing of it.
+        raise error.with_traceback(None) from None
     if told.values:
         return told.values[0]
     if code not in (ExitCode.SUCCEEDED, ExitCode.INTERRUPTED) and not told.lines:
@@ -57,7 +63,7 @@ def call(words: Sequence[str]) -> Any:
         error = LaunchError(what)
         error.exit_code = ExitCode(code) if code in list(ExitCode) else ExitCode.ENVIRONMENT
         raise error
-    if "--json" in words and words[0] in _LINE_BY_LINE:
+    if "--json" in words and any(tuple(words[: len(each)]) == each for each in _LINE_BY_LINE):
         return [json.loads(line) for line in told.lines]
     text = "\n".join(told.lines)
     return json.loads(text) if "--json" in words else text

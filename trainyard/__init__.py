@@ -20,7 +20,8 @@ from typing import Any
 
 # Verbs that are for a terminal.
 _FOR_SHELLS = ("completion", "shell", "ui")
-_CLASSES = {"LaunchError": "jobs.contracts.errors", "Run": "trainyard.one_run"}
+_ERRORS = ("LaunchError", "EnvironmentFailure", "Refused", "NotFound")
+_CLASSES = {**dict.fromkeys(_ERRORS, "jobs.contracts.errors"), "Run": "trainyard.one_run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -122,7 +122,7 @@ class Run:
         call(["wait", "--json", *limit, *self._words()])
         return self
 
-    def follow(self) -> Run:
+    def follow(self) -> None:
         """Show it until it is over: live in a notebook's cell, elsewhere its lines.
 
         Interrupting the cell, or Ctrl-C, detaches: the run goes on.
@@ -135,7 +135,6 @@ class Run:
                     print(f"[{line.rank}] {line.text}")  # noqa: T201 - that is what was asked for
         except KeyboardInterrupt:
             print(f"detached; {self.id} goes on", file=sys.stderr)  # noqa: T201
-        return self
 
     def _follow_in_cell(self) -> None:
         display: Any = import_module("IPython.display").display

@@ -1,9 +1,7 @@
-"""Shows a run as HTML: state, figures, curves as a picture, its last lines; all of it text."""
+"""Shows a run as HTML: state, figures, curves, its last lines; what they hold is text, never HTML."""
 
 from __future__ import annotations
 
-import base64
-import tempfile
 from html import escape
 from pathlib import Path
 
@@ -15,7 +13,8 @@ from jobs.launching.ahead import look_ahead, progress_fields
 from jobs.runs.ending import main_figures
 from jobs.runs.figures import figures_of
 from jobs.runs.progress import read_progress
-from jobs.runs.report import RunReport, read_report
+from jobs.runs.report import read_report
+from trainyard.curves import charts_of
 
 NUM_LINES = 10
 LONGEST_LINE = 300  # characters
@@ -41,26 +40,9 @@ def page_of(engine: Engine, handle: RunHandle) -> str:
         f'<td style="text-align:left">{_text(value)}</td></tr>'
         for name, value in told
     )
-    title = f"{status.name} {status.id}"
     return (
         f"<div><p><strong>{_text(status.name)}</strong> {_text(status.id)}</p>"
-        f"<table>{rows}</table>{_picture(report, title)}{_last_lines(engine, handle, status)}</div>"
-    )
-
-
-def _picture(report: RunReport, title: str) -> str:
-    """Draw the curves into the page; nothing where there are none, or no drawing is possible."""
-    if not report.curves:
-        return ""
-    from jobs.runs.charts import draw_report
-
-    with tempfile.TemporaryDirectory() as folder:
-        picture = Path(folder) / "curves.png"
-        draw_report([report], picture)
-        encoded = base64.b64encode(picture.read_bytes()).decode()
-    about = f"Curves of {title}"
-    return (
-        f'<img alt="{escape(about)}" style="max-width:100%" src="data:image/png;base64,{encoded}">'
+        f"<table>{rows}</table><div>{charts_of(report)}</div>{_last_lines(engine, handle, status)}</div>"
     )
 
 

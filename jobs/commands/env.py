@@ -33,18 +33,18 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show an environment: store, workspace, clusters, images."""
+    from jobs.stacks.prices import with_list_prices
     from jobs.stacks.read import load_environment
 
-    environment = load_environment(stack, env, refresh=refresh)
+    environment = with_list_prices(load_environment(stack, env, refresh=refresh))
     if json:
         console.out_json(environment)
         return
     from jobs.stacks.environment_text import clusters_table, environment_text
-    from jobs.stacks.prices import with_list_prices
 
     console.out(environment_text(environment))
     console.out()
-    console.out(clusters_table(with_list_prices(environment)))
+    console.out(clusters_table(environment))
 
 
 def repair(*, stack: options.Stack, json: options.Json = False) -> None:

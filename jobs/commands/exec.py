@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,6 +41,7 @@ def execute(
     Ctrl-C ends the command alone. The exit code is the command's.
     """
     from jobs.engines.base import Reachable
+    from jobs.host.becoming import become
 
     engine, handle = options.open_run(run, options.open_environment(stack, env))
     if not isinstance(engine, Reachable):
@@ -49,11 +49,7 @@ def execute(
         raise Refused(message, hint=f"launch logs {handle.id} -f")
     beside = engine.beside(handle, rank, command)
     try:
-        os.chdir(beside.folder)
-        os.nice(NICE)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execvpe(beside.argv[0], beside.argv, beside.environ)
+        become(beside.argv, beside.environ, folder=Path(beside.folder), nice=NICE)
     except OSError as error:
         message = f"cannot start `{command[0]}` beside rank {rank}: {error.strerror}"
         hint = f"launch exec {handle.id} -- sh -c 'echo $PATH'"

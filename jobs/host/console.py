@@ -64,6 +64,11 @@ def heard_by(listener: Listener) -> Generator[None]:
         _LISTENER.reset(token)
 
 
+def is_heard() -> bool:
+    """Tell whether a program called, whose process and terminal are not ours."""
+    return _LISTENER.get() is not None
+
+
 def out(text: str = "") -> None:
     """Write a line of data to stdout."""
     if listener := _LISTENER.get():
@@ -108,6 +113,9 @@ def warn_damaged(errors: Sequence[LaunchError]) -> None:
 
 def report_error(error: LaunchError) -> None:
     """Write an error the way every command ends with one."""
+    if is_heard():
+        warn(error.message)
+        return
     say(f"{styled('error:', 'red', 'bold', stream=sys.stderr)} {error.message}")
     if error.hint:
         from jobs.host.pulumi_command import as_typed_here
@@ -119,7 +127,7 @@ def report_error(error: LaunchError) -> None:
 def is_terminal(stream: TextIO) -> bool:
     """Tell whether a person looks at this stream."""
     try:
-        return stream.isatty()
+        return not is_heard() and stream.isatty()
     except ValueError:  # the stream was closed
         return False
 
@@ -142,10 +150,12 @@ def styled(text: str, *styles: Style, stream: TextIO | None = None) -> str:
 
 def confirm(question: str) -> bool:
     """Ask for a yes, default no; a refusal where nobody can answer."""
-    if _LISTENER.get() or not is_terminal(sys.stdin):
+    if is_heard():
+        message = f"{question} It was not agreed to"
+        raise LaunchError(message, hint="yes=True answers every question")
+    if not is_terminal(sys.stdin):
         message = f"{question} No terminal is there to answer"
-        hint = "yes=True answers" if _LISTENER.get() else "add --yes to answer"
-        raise LaunchError(message, hint=f"{hint} every question with yes")
+        raise LaunchError(message, hint="add --yes to answer every question with yes")
     _write(sys.stderr, f"{question} [y/N] ", "")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

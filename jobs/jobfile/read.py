@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -14,9 +13,10 @@ from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
 from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
+from jobs.jobfile.notebook import is_notebook
 from jobs.jobfile.placeholders import check_placeholders
 from jobs.jobfile.program_options import Option, check_arguments, read_options
-from jobs.jobfile.written import SUFFIX as SCRIPT
+from jobs.jobfile.written import SUFFIXES as SCRIPTS
 from jobs.jobfile.written import is_script, write_job
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
@@ -35,8 +35,7 @@ SCHEMA_KEY = "$schema"
 RESERVED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 RESERVED_PREFIX = "TRAINYARD_"
 TRAINER = "trainer"
-NOTEBOOK = ".ipynb"
-NOTEBOOK_PROGRAMS = ("jupyter", "papermill")
+NOTEBOOK_PROGRAMS = ("jupyter", "papermill", "trainyard")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +129,10 @@ def options_of_job(name: str) -> dict[str, Option]:
 
 def find_job(name: str) -> Path:
     """Find the file that a path or a catalog name stands for."""
-    is_path = name.endswith((*SUFFIXES, SCRIPT)) or os.sep in name or "/" in name
+    is_path = name.endswith((*SUFFIXES, *SCRIPTS)) or os.sep in name or "/" in name
     if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
         path = _path(name, "JOB")
         if path.is_file():
-            _refuse_notebook(name)
             return path
         if path.is_dir():
             message = f"`{name}` is a folder, not a job file"
@@ -236,11 +234,10 @@ def _check_program(job: JobFile, root: Node) -> None:
     if job.chief and not job.parameter_servers:
         message = f"{_place(root, 'chief')}: a chief needs parameter servers to coordinate"
         raise LaunchError(message, hint="parameter_servers: 1, or remove `chief`")
-    if job.script:
-        _refuse_notebook(job.script, _place(root, "script"))
     if job.command and not _takes_notebooks(job.command):
         for word in job.command:
-            _refuse_notebook(word, _place(root, "command"))
+            if is_notebook(word):
+                raise _refused_notebook(word, _place(root, "command"))
 
 
 def _takes_notebooks(command: Sequence[str]) -> bool:
@@ -251,14 +248,10 @@ def _takes_notebooks(command: Sequence[str]) -> bool:
     return any(re.split(r"[-.]", each)[0] in NOTEBOOK_PROGRAMS for each in programs)
 
 
-def _refuse_notebook(script: str, where: str = "") -> None:
-    """Refuse a notebook: to Python its JSON is one expression, and nothing is trained."""
-    if script.lower().endswith(NOTEBOOK):
-        place = f"{where}: " if where else ""
-        message = f"{place}`{script}` is a notebook, which Python cannot run"
-        made = f"{script[: -len(NOTEBOOK)]}.py"
-        hint = f"jupyter nbconvert --to script {shlex.quote(script)}, then name {made}"
-        raise LaunchError(message, hint=hint)
+def _refused_notebook(word: str, where: str) -> LaunchError:
+    """Refuse a notebook for Python: to it the JSON is one expression, and nothing is trained."""
+    message = f"{where}: `{word}` is a notebook, which Python cannot run"
+    return LaunchError(message, hint=f"`script: {word}` in place of `command`")
 
 
 def _check_variables(job: JobFile, root: Node) -> None:
@@ -407,7 +400,7 @@ def _place(root: Node, *path: str) -> str:
 
 
 def _nearest_job(name: str, folder: Path) -> str:
-    files = [*_job_files(folder), *(file for file in _names(folder) if file.endswith(SCRIPT))]
+    files = [*_job_files(folder), *(file for file in _names(folder) if file.endswith(SCRIPTS))]
     jobs = {file: str(folder / file) for file in files}
     near = get_close_matches(name, [*jobs, *catalog_names()], n=1)
     if not near and f"{name}.yaml" in jobs:

@@ -21,6 +21,7 @@ from jobs.contracts.spec import (
 )
 from jobs.host.units import parse_duration
 from jobs.jobfile.arguments import to_argv
+from jobs.jobfile.notebook import OUTPUT, is_notebook, is_one_rank, notebook_command
 from jobs.jobfile.read import CodeLocation
 
 
@@ -43,12 +44,16 @@ def resolve(
     cluster = environment.clusters[cluster_name]
     nodes, processes = size_on(job, cluster)
     _require_secrets(job, cluster_name, environment)
+    command = command_of(job, code)
+    if not is_one_rank(command, nodes * processes):
+        message = f"a notebook has one kernel, and `{job.name}` has {size_text(nodes, processes)}"
+        raise LaunchError(message, hint="--nodes 1 --processes-per-node 1")
     return JobSpec(
         name=job.name,
         stack=environment.stack,
         image=image_reference(job.image),
         launcher=job.launcher,
-        command=command_of(job, code),
+        command=command,
         code=code.folder if code else None,
         code_only=code.only if code else (),
         cluster=cluster_name,
@@ -63,7 +68,7 @@ def resolve(
             else pushed[name]
             for name, each in job.inputs.items()
         },
-        outputs=tuple(job.outputs),
+        outputs=tuple({**job.outputs, **({OUTPUT: None} if is_notebook(job.script) else {})}),
         requirements=(code.requirements if code else None) or job.requirements or UNSET,
         setup=job.setup,
         env=job.env,
@@ -141,7 +146,9 @@ def size_on(job: JobFile, cluster: Cluster) -> tuple[int, int]:
     """Nodes, and ranks on each."""
     nodes = cluster.max_nodes if job.nodes == "max" else job.nodes
     per_node = job.processes_per_node
-    return nodes, process_slots(cluster) if per_node == "gpu" else per_node
+    if per_node == "gpu":
+        per_node = 1 if is_notebook(job.script) else process_slots(cluster)
+    return nodes, per_node
 
 
 def is_large_enough(job: JobFile, cluster: Cluster) -> bool:
@@ -155,7 +162,10 @@ def command_of(job: JobFile, code: CodeLocation | None) -> tuple[str, ...]:
     if job.module:
         words = ("python", "-m", job.module)
     elif job.script:
-        words = ("python", (code.script if code else None) or job.script)
+        script = (code.script if code else None) or job.script
+        if is_notebook(script):
+            return notebook_command(script, job.args)
+        words = ("python", script)
     else:
         words = job.command or ()
     return (*words, *to_argv(job.args))

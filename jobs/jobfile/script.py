@@ -14,6 +14,7 @@ from pathlib import Path
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Launcher
 from jobs.jobfile.keras_names import IMAGE_OF_KERAS, KerasName, keras2_names, keras3_names
+from jobs.jobfile.notebook import code_of, is_notebook
 
 MOST_BYTES = 1 << 20
 MOST_FILES = 200
@@ -129,7 +130,8 @@ def read_script(path: Path, name: str) -> Reading:
 
     `name` is the script in messages. Raises LaunchError for what is no Python text.
     """
-    script = _parse(_content(path, name), name)
+    content = _content(path, name)
+    script = _parse(code_of(content, name) if is_notebook(name) else content, name)
     local, others = _imported(path, script)
     sources = [script, *others]
     names = {each for source in sources for each in source.names}

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.contracts.errors import LaunchError
 from jobs.jobfile.arguments import Argument, split_argv
+from jobs.jobfile.notebook import SUFFIX as NOTEBOOK
+from jobs.jobfile.notebook import is_notebook
 from jobs.jobfile.script import Reading, read_script
 from jobs.jobfile.yaml_tree import plain_scalar
 
-SUFFIX = ".py"
+SUFFIXES = (".py", NOTEBOOK)
 REQUIREMENTS = "requirements.txt"
 _PLAIN = re.compile(r"[A-Za-z0-9./_][A-Za-z0-9./_+-]*")
 _COMMENT_COLUMN = 28
@@ -28,8 +32,8 @@ class WrittenJob:
 
 
 def is_script(path: Path) -> bool:
-    """Tell whether the file is a script by its name."""
-    return path.suffix == SUFFIX
+    """Tell whether the file is a script, or a notebook, by its name."""
+    return path.suffix in SUFFIXES
 
 
 def write_job(
@@ -48,19 +52,28 @@ def write_job(
         requirements = script.with_name(REQUIREMENTS).as_posix()
         lines.append(_with_comment(f"requirements: {_scalar(requirements)}", "over the image"))
         sentences += (f"{REQUIREMENTS}: installed over the image; else --set requirements=null",)
+    elif is_notebook(name):
+        message = f"the image of `{name}` cannot execute notebooks, and there is no {REQUIREMENTS}"
+        needed = path.with_name(REQUIREMENTS)
+        raise LaunchError(
+            message, hint=f"printf 'nbclient\\nipykernel\\n' > {shlex.quote(str(needed))}"
+        )
     return WrittenJob(text="\n".join([*lines, ""]), sentences=sentences)
 
 
 def _lines(script: Path, reading: Reading, arguments: Sequence[str]) -> list[str]:
     kind = reading.kind
     size = ("gpu", "one per GPU; without GPUs, the cluster's own number")
-    if kind.launcher == "none":
+    launcher = kind.launcher
+    if is_notebook(script.name):
+        launcher, size = "none", ("1", "a notebook has one kernel, which has all GPUs of the node")
+    elif kind.launcher == "none":
         size = ("1", "or gpu: one per GPU")
     servers = ["parameter_servers: 1", "chief: true"] if kind.has_parameter_servers else []
     return [
         _with_comment(f"name: {_scalar(_name(script.stem))}", "in `launch ls`"),
         _with_comment(f"image: {reading.image}", f"the script uses {kind.uses}"),
-        _with_comment(f"launcher: {kind.launcher}", "horovod, torch, tensorflow, mpi or none"),
+        _with_comment(f"launcher: {launcher}", "horovod, torch, tensorflow, mpi or none"),
         *_program(script, arguments),
         _with_comment(f"processes_per_node: {size[0]}", size[1]),
         *servers,

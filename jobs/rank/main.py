@@ -26,6 +26,7 @@ from jobs.rank.layer import layer_command, layer_environment, layer_python
 from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
 from jobs.rank.node import Node, Unprepared
+from jobs.rank.notebook import PROGRAM, notebook_command
 from jobs.rank.placeholders import Placeholders
 from jobs.rank.places import LOOK_EVERY_S, Places
 from jobs.rank.record import Ending, Record
@@ -95,9 +96,10 @@ class Rank:
 
     def _command(self) -> list[str]:
         command = self._placeholders.command(self._job.command)
+        python = self._job.interpreter or sys.executable
         if command[0] == "python":
-            command[0] = self._job.interpreter or sys.executable
-        return command
+            command[0] = python
+        return notebook_command(python, command[1:]) if command[0] == PROGRAM else command
 
     def _find_keras_home(self) -> None:
         """Set KERAS_HOME for a job with an input for Keras, unless the job sets it."""

@@ -20,7 +20,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jobs.contracts.errors import EnvironmentFailure as EnvironmentFailure
 from jobs.contracts.errors import LaunchError as LaunchError
+from jobs.contracts.errors import NotFound as NotFound
+from jobs.contracts.errors import Refused as Refused
 from trainyard.one_run import Run as Run
 
 Text = str | int | float | Path

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pandas
 import pytest
@@ -77,9 +79,48 @@ def test_it_shows_state_figures_curves_and_lines(run):
     assert f"<strong>digits</strong> {run.id}" in page
     assert "completed" in page
     assert "1.250" in page
-    assert '<img alt="Curves of digits' in page
-    assert "data:image/png;base64,iVBOR" in page
+    assert '<svg role="img" aria-label="loss"' in page
+    assert 'points="52.0,24.0 310.0,160.0"' in page
+    assert "<img" not in page
     assert "[0] hello\n[1] there" in page
+
+
+def charts(run):
+    """The charts that it shows: the points of each one's lines, by the metric."""
+    found = re.findall(r"<svg.*?</svg>", run._repr_html_())
+    return {
+        chart.get("aria-label"): [
+            [tuple(map(float, each.split(","))) for each in line.get("points").split()]
+            for line in chart.iter("polyline")
+        ]
+        for chart in map(ElementTree.fromstring, found)
+    }
+
+
+def test_a_spike_among_many_points_is_drawn_and_the_page_stays_small(run):
+    told = [{"step": step, "name": "load", "value": step % 2} for step in range(2, 20_000)]
+    told[7_777]["value"] = 9.0
+    write_metrics(run, *told)
+    (line,) = charts(run)["load"]
+    assert len(line) <= 2_002
+    assert [each for each in line if each[1] == 24.0] == [(pytest.approx(152.3, abs=1), 24.0)]
+    assert (line[0][0], line[-1][0]) == (52.0, 310.0)
+
+
+def test_splits_of_a_metric_share_a_chart_and_what_is_no_line_has_none(run):
+    write_metrics(
+        run,
+        {"step": 2, "epoch": 1, "split": "train", "name": "loss", "value": 1.0},
+        {"step": 2, "epoch": 1, "split": "val", "name": "loss", "value": 3.0},
+        {"step": 3, "epoch": 2, "split": "val", "name": "loss", "value": 1.0},
+        {"step": 1, "epoch": 0, "split": "val", "name": "once", "value": 1.0},
+        *({"step": each, "name": "wide", "value": 1.7e308 * (-1) ** each} for each in range(4)),
+        *({"step": each, "name": "even", "value": 2.0} for each in range(2)),
+    )
+    assert charts(run) == {
+        "loss": [[(52.0, 92.0), (138.0, 160.0)], [(138.0, 24.0), (310.0, 160.0)]],
+        "even": [[(52.0, 92.0), (310.0, 92.0)]],
+    }
 
 
 def test_nothing_of_a_name_a_metric_a_reason_or_a_line_is_html(launching, monkeypatch):
@@ -100,7 +141,7 @@ def test_nothing_of_a_name_a_metric_a_reason_or_a_line_is_html(launching, monkey
 
 
 def test_following_shows_lines_and_an_interrupt_detaches(run, monkeypatch, capsys):
-    assert run.follow() is run
+    run.follow()
     assert capsys.readouterr().out == "[0] hello\n[1] there\n"
 
     def interrupted(*_, **__):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import subprocess
 import sys
+import traceback
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -14,11 +17,12 @@ import pytest
 
 import trainyard
 from jobs.cli import VERBS
-from jobs.contracts.errors import ExitCode, LaunchError, NotFound
+from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError, NotFound
 from jobs.host import console
+from jobs.host.becoming import become
 from tests.busy import how_busy
 from tests.documents.python_stub import STUB, WRITE, stub_text
-from trainyard import verbs
+from trainyard import calling, verbs
 from trainyard.verbs import Word, find_command, words_of
 
 FOR_SHELLS = {"completion", "shell", "ui"}
@@ -174,7 +178,7 @@ def test_a_question_is_an_error_that_names_the_argument(launching):
     run = launching.add_run()
     with pytest.raises(LaunchError) as caught:
         trainyard.rm(run, env=launching.env_file)
-    assert caught.value.hint == "yes=True answers every question with yes"
+    assert caught.value.hint == "yes=True answers every question"
     assert trainyard.rm(run, yes=True, env=launching.env_file)
     assert launching.run_folders() == []
 
@@ -191,6 +195,40 @@ def test_mistakes_are_the_errors_of_launch(launching):
         trainyard.data.push("folder")
     with pytest.raises(AttributeError, match="has no `completion`"):
         trainyard.completion  # noqa: B018
+
+
+def test_the_traceback_of_a_mistake_shows_the_hint_and_no_frame_of_the_command_line(launching):
+    with pytest.raises(NotFound) as caught:
+        trainyard.show("nope", env=launching.env_file)
+    assert caught.value.__notes__ == [f"hint: {caught.value.hint}"]
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "/jobs/" not in shown
+    assert shown.endswith(f"{caught.value.message}\n{caught.value.__notes__[0]}\n")
+
+
+def test_what_is_run_beside_a_rank_leaves_this_process_as_it_is(tmp_path):
+    before = Path.cwd(), os.getpriority(os.PRIO_PROCESS, 0)
+    told = calling._Heard()
+    program = "import os; print(os.getcwd(), os.environ['RANK'], os.getpriority(0, 0))"
+    with console.heard_by(told):
+        become([sys.executable, "-c", program], {"RANK": "3"}, folder=tmp_path, nice=0)
+        with pytest.raises(EnvironmentFailure, match="ended with exit code 7") as caught:
+            become(["sh", "-c", "echo no >&2; exit 7"], dict(os.environ), folder=tmp_path, nice=19)
+    assert told.lines == [f"{tmp_path} 3 {before[1]}"]
+    assert caught.value.hint == "no"
+    assert (Path.cwd(), os.getpriority(os.PRIO_PROCESS, 0)) == before
+
+
+@pytest.mark.parametrize("events", [["done"], ["note", "done"]])
+def test_events_of_a_data_program_are_a_list(monkeypatch, tmp_path, events):
+    def tells(words):
+        for each in events:
+            console.out(f'{{"event": "{each}"}}')
+        return 0
+
+    monkeypatch.setattr("jobs.cli.call", tells)
+    told = trainyard.data.prepare("digits", to=tmp_path)
+    assert told == [{"event": each} for each in events]
 
 
 def test_a_bare_exit_code_is_an_error(monkeypatch):
@@ -222,8 +260,10 @@ def test_a_call_within_an_event_loop_has_a_loop_of_its_own(launching, monkeypatc
 
 
 def test_the_module_lists_the_verbs():
-    listed = {each.rstrip("_") for each in dir(trainyard)} - {"Run", "LaunchError"}
-    assert listed == VERBS.keys() - FOR_SHELLS
+    classes = {"Run", "LaunchError", "EnvironmentFailure", "Refused", "NotFound"}
+    listed = {each.rstrip("_") for each in dir(trainyard)}
+    assert listed == VERBS.keys() - FOR_SHELLS | classes
+    assert issubclass(trainyard.Refused, trainyard.LaunchError)
     assert isinstance(trainyard.data, SimpleNamespace)
 
 

@@ -463,18 +463,17 @@ def test_a_path_that_leads_nowhere_is_refused(folder, text, message, hint):
 @pytest.mark.parametrize(
     ("program", "place"),
     [
-        ("script: Train.ipynb", "job.yaml:3:1"),
         ("command: [python3, Train.ipynb]", "job.yaml:3:1"),
         ("command: [python3, -u, Train.ipynb]", "job.yaml:3:1"),
         ("command: [/usr/bin/python3, -m, trace, Train.ipynb]", "job.yaml:3:1"),
         ("command: [env, A=1, python, Train.ipynb]", "job.yaml:3:1"),
     ],
 )
-def test_a_notebook_is_refused_with_the_way_to_a_program(folder, program, place):
+def test_a_notebook_is_refused_as_a_file_of_pythons(folder, program, place):
     (folder / "Train.ipynb").write_text('{"cells": []}')
     assert mistake(folder, f"{HEAD}{program}\ncode: .\n") == (
         f"{place}: `Train.ipynb` is a notebook, which Python cannot run",
-        "jupyter nbconvert --to script Train.ipynb, then name Train.py",
+        "`script: Train.ipynb` in place of `command`",
     )
 
 
@@ -488,15 +487,22 @@ def test_a_program_that_executes_notebooks_may_have_one(folder, words):
     assert load_job("job.yaml").job.command == tuple(words.split(", "))
 
 
-def test_a_notebook_in_place_of_a_job_is_refused_with_the_way_to_a_program(folder):
+def test_a_notebook_in_place_of_a_job_needs_a_file_with_what_executes_it(folder):
     notebook = folder / "Train.ipynb"
-    notebook.write_text('{"cells": []}')
+    notebook.write_text('{"cells": [{"cell_type": "code", "source": ["import torch"]}]}')
     with pytest.raises(LaunchError) as error:
         load_job(str(notebook))
+    needed = folder / "requirements.txt"
     assert (error.value.message, error.value.hint) == (
-        f"`{notebook}` is a notebook, which Python cannot run",
-        f"jupyter nbconvert --to script {notebook}, then name {notebook.with_suffix('.py')}",
+        f"the image of `{notebook}` cannot execute notebooks, and there is no requirements.txt",
+        rf"printf 'nbclient\nipykernel\n' > {needed}",
     )
+    needed.write_text("nbclient\nipykernel\n")
+    loaded = load_job(str(notebook), arguments=["--batch-size", "3"])
+    job = loaded.job
+    assert (job.name, job.image, job.launcher) == ("Train", "pytorch", "none")
+    assert (job.script, job.args, job.processes_per_node) == ("Train.ipynb", {"batch-size": 3}, 1)
+    assert job.requirements == "requirements.txt"
 
 
 def test_a_trainer_of_the_users_own_is_never_replaced_by_ours(folder):

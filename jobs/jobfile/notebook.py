@@ -1,0 +1,69 @@
+"""Decide how a notebook runs as a job's script: its command, its output, what its cells import (pure)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from keyword import iskeyword
+from typing import Any
+
+import msgspec
+
+from jobs.contracts.errors import LaunchError
+from jobs.jobfile.arguments import Argument
+from jobs.rank.notebook import PROGRAM
+
+SUFFIX = ".ipynb"
+# The output of a job that holds the notebook as it was executed.
+OUTPUT = "notebook"
+# Of IPython alone: what is typed behind them is no Python.
+_MAGIC = re.compile(r"^(\s*)([%!?].*)$", re.MULTILINE)
+_CELL_MAGIC = re.compile(r"\s*%%")
+
+
+def is_notebook(path: str | None) -> bool:
+    """Tell whether a path is that of a notebook."""
+    return path is not None and path.lower().endswith(SUFFIX)
+
+
+def notebook_command(
+    script: str, args: Mapping[str, Argument] | Sequence[int | float | str]
+) -> tuple[str, ...]:
+    """Give the command that executes a notebook into the output `notebook` with these parameters.
+
+    Raises LaunchError for arguments that are no assignments.
+    """
+    name = script.rpartition("/")[2]
+    words = (PROGRAM, script, f"${{outputs.{OUTPUT}}}/{name}")
+    if not args:
+        return words
+    if not isinstance(args, Mapping):
+        message = f"`args` of the notebook `{script}` are words, and a notebook has parameters"
+        raise LaunchError(message, hint="args: {epochs: 3} sets `epochs` in its cells")
+    parameters = {key.replace("-", "_"): value for key, value in args.items()}
+    for key in parameters:
+        if not key.isidentifier() or iskeyword(key):
+            message = f"`args.{key}` of the notebook `{script}` is not the name of a variable"
+            raise LaunchError(message, hint="args: {epochs: 3} sets `epochs` in its cells")
+    return (*words, json.dumps(parameters))
+
+
+def is_one_rank(command: Sequence[str], num_ranks: int) -> bool:
+    """Tell whether the ranks of a command are as many as it can have: a notebook has one kernel."""
+    return command[0] != PROGRAM or num_ranks == 1
+
+
+def code_of(content: bytes, name: str) -> bytes:
+    """Give the Python of a notebook's cells; lines of IPython's own are comments, in their places.
+
+    Raises LaunchError for what is no notebook.
+    """
+    try:
+        cells: list[dict[str, Any]] = msgspec.json.decode(content)["cells"]
+        texts = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError):
+        message = f"`{name}` is not a notebook of Jupyter's format 4"
+        raise LaunchError(message, hint="open it in Jupyter and save it") from None
+    python = [each for each in texts if not _CELL_MAGIC.match(each)]
+    return "\n".join(_MAGIC.sub(r"\1pass  # \2", each) for each in python).encode()

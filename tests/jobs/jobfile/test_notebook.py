@@ -1,0 +1,116 @@
+"""What a notebook is as a job's script: a command with parameters, and the Python of its cells."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import JobFile
+from jobs.jobfile.notebook import code_of, is_notebook, notebook_command
+from jobs.jobfile.read import CodeLocation
+from jobs.jobfile.resolve import resolve
+from tests.fakes.gangs import make_environment
+
+CODE = CodeLocation(folder="/code", script="sub/train.ipynb")
+JOB = JobFile(name="x", image="pytorch", script="train.ipynb")
+INTO = "${outputs.notebook}/train.ipynb"
+
+
+def resolved(folder, job):
+    return resolve(
+        job,
+        environment=make_environment(folder, nodes=2, processes=4),
+        datasets={},
+        code=CODE,
+        image_reference=str,
+    )
+
+
+def cells(*texts):
+    told = [{"cell_type": "code", "source": each} for each in texts]
+    return json.dumps({"cells": [{"cell_type": "markdown", "source": "import a"}, *told]}).encode()
+
+
+def test_it_is_one_rank_whose_output_has_the_notebook(tmp_path):
+    spec = resolved(tmp_path, replace(JOB, outputs={"model": None}))
+    assert spec.command == ("trainyard-notebook", "sub/train.ipynb", INTO)
+    assert (spec.nodes, spec.processes_per_node) == (1, 1)
+    assert spec.outputs == ("model", "notebook")
+
+
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [({"nodes": 2}, "2 nodes x 1 process"), ({"processes_per_node": 2}, "1 node x 2 processes")],
+)
+def test_more_ranks_than_one_are_refused(tmp_path, changes, size):
+    again = replace(JOB, script=None, command=("trainyard-notebook", "train.ipynb", "o.ipynb"))
+    for job in (replace(JOB, **changes), replace(again, **{"processes_per_node": 1, **changes})):
+        with pytest.raises(LaunchError) as error:
+            resolved(tmp_path, job)
+        assert error.value.message == f"a notebook has one kernel, and `x` has {size}"
+        assert error.value.hint == "--nodes 1 --processes-per-node 1"
+
+
+def test_arguments_are_parameters_of_their_types():
+    args = {"batch-size": 3, "rates": [0.1, 1], "name": "3", "amp": True, "none": None}
+    command = notebook_command("train.ipynb", args)
+    assert command[:3] == ("trainyard-notebook", "train.ipynb", INTO)
+    assert json.loads(command[3]) == {
+        "batch_size": 3,
+        "rates": [0.1, 1],
+        "name": "3",
+        "amp": True,
+        "none": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--epochs", 3), "`args` of the notebook `n.ipynb` are words, and a notebook has parameters"),
+        ({"a.b": 1}, "`args.a.b` of the notebook `n.ipynb` is not the name of a variable"),
+        ({"x\nimport os": 1}, "`args.x\nimport os` of the notebook `n.ipynb` is not the name of a variable"),
+        ({"class": 1}, "`args.class` of the notebook `n.ipynb` is not the name of a variable"),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_no_assignments_are_refused(args, message):
+    with pytest.raises(LaunchError) as error:
+        notebook_command("n.ipynb", args)
+    assert error.value.message == message
+
+
+def test_the_python_of_the_cells_is_read_without_what_is_ipythons_own():
+    text = code_of(
+        cells(
+            ["%matplotlib inline\n", "import torch\n", "if 1:\n", "    !ls"],
+            "%%bash\nimport nothing",
+            "x = 7 % 3\n?x",
+        ),
+        "n.ipynb",
+    ).decode()
+    assert "import a" not in text
+    assert "import nothing" not in text
+    names = [type(each).__name__ for each in ast.parse(text).body]
+    assert names == ["Pass", "Import", "If", "Assign", "Pass"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b'{"cells": 3}', b'{"cells": [3]}', b'{"cells": [{"cell_type": "code"}]}',
+     b'{"cells": [{"cell_type": "code", "source": [3]}]}', b"\xff\xfe", b"[" * 100_000],
+)  # fmt: skip
+def test_what_is_no_notebook_is_refused(content):
+    with pytest.raises(LaunchError) as error:
+        code_of(content, "n.ipynb")
+    assert error.value.message == "`n.ipynb` is not a notebook of Jupyter's format 4"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [("a.ipynb", True), ("A.IPYNB", True), ("a.py", False), (None, False)]
+)
+def test_a_notebook_is_told_by_its_name(path, told):
+    assert is_notebook(path) is told
