@@ -16,13 +16,14 @@ import msgspec
 import pytest
 
 import trainyard
+from jobs import calling
 from jobs.cli import VERBS
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError, NotFound
 from jobs.host import console
 from jobs.host.becoming import become
 from tests.busy import how_busy
 from tests.documents.python_stub import STUB, WRITE, stub_text
-from trainyard import calling, verbs
+from trainyard import verbs
 from trainyard.verbs import Word, find_command, words_of
 
 FOR_SHELLS = {"completion", "shell", "ui"}
