@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 import torch
@@ -30,8 +31,9 @@ from trainer.common.trackers import open_trackers
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
-from trainer.pytorch.networks import load_model
+from trainer.pytorch.model_file import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
+from trainer.pytorch.predictions import Files, Row, find_files, tell_rows
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
@@ -165,6 +167,18 @@ class Task(ABC, Generic[OptionsT, B]):
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
         """Give figures of the held-out set, each sample counted once; settles the guard."""
 
+    def about(self) -> Mapping[str, object]:
+        """Give what lies beside a model's weights (trainer.pytorch.model_file); none by default."""
+        return {}
+
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:  # noqa: ARG002
+        """Yield the table's rows of these files by the model of `options.saved`; draw into the folder.
+
+        It is called instead of all the rest, on one process.
+        """
+        message = f"{self.program} does not say how it predicts a file"
+        raise TrainingError(message, hint="predict() of the task, or predict= of own.Own")
+
     def finish(self) -> None:
         """Write what else the program leaves; on rank 0 only."""
 
@@ -179,11 +193,16 @@ def run(task: Task[OptionsT, B]) -> None:
     Raises TrainingError for what the user can correct, and Preempted, on all ranks at one step.
     """
     options, ranks = task.options, task.ranks
+    if options.predict is not None:
+        files = find_files(options.predict)
+        folder = ranks.run_dir.output("predictions")
+        tell_rows(task.predict(files, folder), files, folder, say=task.say)
+        return
     task.prepare()
     torch.manual_seed(options.seed)
     network = task.build()
     if options.model is not None:
-        load_model(network, options.model)
+        load_model(network, options.model, classes=task.about().get("classes"))
     training = Training(task, network.to(task.device, memory_format=torch.channels_last))
     began_s = time.perf_counter()
     figures = training.run()
@@ -206,7 +225,7 @@ def run(task: Task[OptionsT, B]) -> None:
             **{f"{split}_{name}": value for name, value in figures.items()},
         },
         program=task.program,
-        is_trained=not options.evaluate_only,
+        about=None if options.evaluate_only else task.about(),
         began_s=began_s,
         hint=options.hint,
     )

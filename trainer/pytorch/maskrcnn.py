@@ -38,10 +38,11 @@ from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import Loss, Part, Task, run
 from trainer.pytorch.maskrcnn_evaluation import evaluate
 from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
-from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network, write_design
+from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
+from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
@@ -81,11 +82,6 @@ class Options(TorchOptions):
         Path | None, "begin from a classifier's weights; `none` begins from random ones", MAY_CHANGE
     ] = None
     evaluate: Annotated[bool, "COCO's figures after each epoch and at the end", MAY_CHANGE] = True
-    predict: Annotated[
-        Path | None,
-        "draw the objects that --weights find in this picture; do not train",
-        MAY_CHANGE,
-    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,9 +91,11 @@ class Options(TorchOptions):
         if self.weights and self.backbone_weights:
             message = "--weights hold a backbone: leave out --backbone-weights"
             raise ValueError(message)
-        if self.predict and not self.weights:
-            message = "--predict needs --weights"
-            raise ValueError(message)
+
+    @property
+    def saved(self) -> Path:
+        """The file of the model that --predict uses: that of --model, or of --weights."""
+        return self.weights if self.model is None and self.weights is not None else super().saved
 
     @property
     def is_pretrained(self) -> bool:
@@ -113,11 +111,6 @@ class Options(TorchOptions):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
     options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
-    if options.predict is not None and options.weights is not None:
-        picture, weights = options.predict, options.weights
-        return run_program(
-            options, lambda ranks: predict(picture, weights, ranks), strategy="single"
-        )
     return run_program(options, lambda ranks: run(MaskRcnn(options, ranks)))
 
 
@@ -281,9 +274,13 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         guard.settle()
         return figures
 
-    def finish(self) -> None:
-        """Write the design beside the weights, to predict with them."""
-        write_design(self.design, self.ranks.run_dir.output("model") / "maskrcnn.json")
+    def about(self) -> dict[str, object]:
+        """Give the design, by which a saved model is read again."""
+        return self.design.as_json()
+
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:
+        """Yield the objects of each picture, and draw the picture with them."""
+        return predict(self.options.saved, files, folder, self.device)
 
     def summary(self) -> dict[str, object]:
         """Give sizes; the speed depends on how many objects a picture has."""

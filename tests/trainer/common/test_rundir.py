@@ -72,7 +72,9 @@ def test_an_output_dir_stands_for_outputs_and_leaves_declared_ones_where_they_ar
 def test_outputs_that_cannot_be_written_to_are_refused_before_anything_begins(tmp_path):
     (tmp_path / "file").write_text("in the way")
     of_dir = RunDir.from_environment({}, cwd=tmp_path, output_dir=tmp_path / "file")
-    with pytest.raises(TrainingError, match=r"file` cannot be made: File exists \(hint: --output-d"):
+    with pytest.raises(
+        TrainingError, match=r"file` cannot be made: File exists \(hint: --output-d"
+    ):
         of_dir.require_outputs()
     environ = {"TRAINYARD_OUTPUT_MODEL": "/proc/self"}
     declared = RunDir.from_environment(environ, cwd=tmp_path)
