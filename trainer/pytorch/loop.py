@@ -56,11 +56,13 @@ class Loss:
     """The loss of one part, as scalars on the device.
 
     The mean of `mean` over ranks is that of the global batch, and is what gradients are taken of.
-    `total` is the sum over the part's samples, for metrics.
+    `total` is the sum over the part's samples, for metrics, and `num_right` how many of them were
+    told right, where the task counts them.
     """
 
     mean: Tensor
     total: Tensor
+    num_right: Tensor | None = None
 
 
 class Task(ABC, Generic[OptionsT, B]):
@@ -331,7 +333,7 @@ class Training(Generic[OptionsT, B]):
         self._model.train()
         parts = task.batches(position)
         while group := self._next_parts(parts):
-            total = self._take_step(group, task.rate(position))
+            total, num_right = self._take_step(group, task.rate(position))
             self.throughput.step(sum(part.num_samples for part in group))
             samples = [sample for part in group for sample in part.samples]
             taken = TakenStep(
@@ -341,7 +343,7 @@ class Training(Generic[OptionsT, B]):
                 samples=samples,
             )
             position = position.after_batch(task.num_batches)
-            guard.step(position, total, len(samples), taken=taken)
+            guard.step(position, total, len(samples), taken=taken, num_right=num_right)
             self.throughput.add_host(guard.take_host_s())
             self._profiler.step()
         guard.settle()
@@ -352,12 +354,13 @@ class Training(Generic[OptionsT, B]):
         with self.throughput.waiting():
             return list(itertools.islice(parts, self._task.num_parts))
 
-    def _take_step(self, parts: Sequence[Part[B]], rate: float) -> Tensor:
-        """Compute the gradients of all parts, take one step; gives the sum of their losses."""
+    def _take_step(self, parts: Sequence[Part[B]], rate: float) -> tuple[Tensor, Tensor | None]:
+        """Compute the gradients of all parts, take one step; gives the sums of losses and of right ones."""
         task = self._task
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         totals: list[Tensor] = []
+        right: list[Tensor] = []
         for number, part in enumerate(parts, 1):
             with self._alone() if number < len(parts) else contextlib.nullcontext():
                 with autocast(task.options.precision, task.device):
@@ -367,6 +370,7 @@ class Training(Generic[OptionsT, B]):
                 mean = loss.mean if len(parts) == 1 else loss.mean / len(parts)
                 (mean if self._scaler is None else self._scaler.scale(mean)).backward()
             totals.append(loss.total.detach())
+            right += [] if loss.num_right is None else [loss.num_right]
         take_step(
             self._optimizer,
             strategy=task.ranks.strategy,
@@ -375,9 +379,13 @@ class Training(Generic[OptionsT, B]):
         )
         if self._average is not None:
             self._average.update_parameters(self._network)
-        return totals[0] if len(totals) == 1 else torch.stack(totals).sum()
+        return _sum(totals), _sum(right) if right else None
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Keep the gradients of a backward pass here: a later one of the step averages them."""
         is_ddp = isinstance(self._wrapped, DistributedDataParallel)
         return self._wrapped.no_sync() if is_ddp else contextlib.nullcontext()
+
+
+def _sum(scalars: Sequence[Tensor]) -> Tensor:
+    return scalars[0] if len(scalars) == 1 else torch.stack(list(scalars)).sum()

@@ -150,8 +150,10 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
     def loss(self, model: nn.Module, part: Part[tuple[Tensor, Tensor]]) -> Loss:
         """Compute the cross entropy; the ranks' parts of a batch may differ in size by one."""
         images, labels = part.batch
-        total = functional.cross_entropy(model(images).float(), labels, reduction="sum")
-        return Loss(mean=total * (self.ranks.world.size / part.num_samples), total=total)
+        scores = model(images).float()
+        total = functional.cross_entropy(scores, labels, reduction="sum")
+        mean = total * (self.ranks.world.size / part.num_samples)
+        return Loss(mean=mean, total=total, num_right=(scores.argmax(dim=1) == labels).sum())
 
     @torch.no_grad()
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
