@@ -307,6 +307,9 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
     diverging = ["--lr", "1e30", "--warmup-steps", "0", "--epochs", "1", *small]
     cases = [
         (["--max-steps", "0"], 2, "--max-steps must be above 0, not 0"),
+        (["--decay-steps", "9,8"], 2, "--decay-steps are rising numbers above 0, as 60000,80000"),
+        (["--decay-steps", "9,x"], 2, "as 60000,80000, not 9,x"),
+        (["--momentum", "-1"], 2, "--momentum must be 0 or more, not -1.0"),
         (["--image-size", "16"], 2, "--image-size must be 32 or more, not 16"),
         (["--predict", "a.jpg"], 2, "--predict needs --model FILE"),
         ([], 1, "error: no input `coco` was handed to this run (hint: name the folder"),

@@ -28,6 +28,7 @@ from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
+from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -205,6 +206,8 @@ def run(task: Task[OptionsT, B]) -> None:
     network = task.build()
     if options.model is not None:
         load_model(network, options.model, classes=task.about().get("classes"))
+    if options.sync_batch_norm:
+        share_batch_norms(network, ranks.strategy)
     training = Training(task, network.to(task.device, memory_format=torch.channels_last))
     began_s = time.perf_counter()
     figures = training.run()

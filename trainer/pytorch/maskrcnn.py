@@ -48,7 +48,6 @@ from trainer.pytorch.program import TorchOptions, run_program
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
 STEPS_AT = (16 / 26, 22 / 26)
-MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +66,12 @@ class Options(TorchOptions):
     batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 2
     lr: Annotated[float, "peak of SGD's learning rate for 16 pictures a step over all ranks"] = 0.02
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
+    decay_steps: Annotated[
+        str | None,
+        "steps after which `step` takes a tenth, as 60000,80000 (else at 16 and 22 of 26)",
+    ] = None
+    momentum: Annotated[float, "momentum of SGD"] = 0.9
+    weight_decay: Annotated[float, "weight decay"] = 1e-4
     warmup_steps: Annotated[int, "steps of linear warm-up (at most a quarter of all steps)"] = 1000
     backbone: Annotated[BackboneName, "the ResNet under the feature pyramid"] = "resnet50"
     image_size: Annotated[int, "pixels that a picture's shorter side is scaled to"] = 800
@@ -87,10 +92,24 @@ class Options(TorchOptions):
         super().__post_init__()
         self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
         self.require_at_least(32, "image_size")
-        self.require_at_least(0, "warmup_steps")
+        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay")
+        self.steps_at(1)
         if self.weights and self.backbone_weights:
             message = "--weights hold a backbone: leave out --backbone-weights"
             raise ValueError(message)
+
+    def steps_at(self, num_steps: int) -> tuple[float, ...]:
+        """Give the parts of so many steps after which the rate falls; ValueError for no list of steps."""
+        if self.decay_steps is None:
+            return STEPS_AT
+        texts = self.decay_steps.split(",")
+        steps = [int(text) if text.strip().isdecimal() else 0 for text in texts]
+        if min(steps) < 1 or sorted(set(steps)) != steps:
+            message = (
+                f"--decay-steps are rising numbers above 0, as 60000,80000, not {self.decay_steps}"
+            )
+            raise ValueError(message)
+        return tuple(step / num_steps for step in steps)
 
     @property
     def saved(self) -> Path:
@@ -174,8 +193,9 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make SGD of what is not frozen."""
         learning = [each for each in part.parameters() if each.requires_grad]
-        group = {"params": learning, "weight_decay": WEIGHT_DECAY}
-        return make_sgd([group], lr=self.options.lr, momentum=MOMENTUM, scaler=scaler)
+        options = self.options
+        group = {"params": learning, "weight_decay": options.weight_decay}
+        return make_sgd([group], lr=options.lr, momentum=options.momentum, scaler=scaler)
 
     @property
     def batch_size(self) -> int:
@@ -211,7 +231,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
             peak=self.options.lr * self.batch_size / LR_BATCH,
             num_steps=self.num_steps,
             num_warmup_steps=min(self.options.warmup_steps, self.num_steps // 4),
-            steps_at=STEPS_AT,
+            steps_at=self.options.steps_at(self.num_steps),
         )
 
     def facts(self) -> dict[str, object]:

@@ -28,6 +28,9 @@ class TorchOptions(TrainingOptions):
     ] = "fp32"
     epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
     clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
+    sync_batch_norm: Annotated[
+        bool, "batch norms see the samples of all ranks, not of their own alone"
+    ] = False
     model: Annotated[
         Path | None, "begin from the model that this program wrote into this file", MAY_CHANGE
     ] = None
