@@ -1,8 +1,10 @@
 """Find discs in noisy pictures: a segmentation network with its own loss, on a data set of its own."""
 
 import sys
+from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -49,6 +51,17 @@ def figures(scores: Tensor, masks: Tensor) -> dict[str, Tensor]:
     return {"iou": (found & true).sum(dim=(1, 2)) / union}
 
 
+def predict(network: nn.Module, path: Path, folder: Path) -> dict[str, object]:
+    """The share of a picture that is disc; what was found is drawn white on black."""
+    with Image.open(path) as picture:
+        grey = picture.convert("L").resize((SIDE, SIDE))
+    pixels = torch.tensor(list(grey.tobytes())).view(1, 1, SIDE, SIDE) / 255
+    found = network(pixels.to(next(network.parameters()).device))[0] > 0
+    drawn = bytes(255 * each for each in found.flatten().int().tolist())
+    Image.frombytes("L", (SIDE, SIDE), drawn).save(folder / f"{path.stem}.png")
+    return {"disc": round(found.float().mean().item(), 4)}
+
+
 MINE = own.Own(
     name="segmentation",
     build=build,
@@ -56,6 +69,7 @@ MINE = own.Own(
     loss=loss,
     figures=figures,
     main="iou",
+    predict=predict,
 )
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -136,9 +137,19 @@ class TestLearning:
         weights = learnt.folder / "outputs" / "model" / "maskrcnn.safetensors"
         arguments = ("--predict", str(picture), "--weights", str(weights))
         said = run(python, tmp_path, "-m", MODULE, *arguments)
-        drawn = tmp_path / "outputs" / "predictions" / f"{picture.stem}.png"
-        assert said.splitlines()[-1].endswith(f" objects, drawn in {drawn}")
+        folder = tmp_path / "outputs" / "predictions"
+        drawn = folder / f"{picture.stem}.png"
+        assert said.splitlines()[-1] == f"1 file predicted, in {folder}"
         assert drawn.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        with (folder / "predictions.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert rows
+        for row in rows:
+            assert row["picture"] == picture.name
+            assert row["class"] in ("disc", "box", "triangle")
+            assert 0.5 <= float(row["score"]) <= 1
+            assert float(row["left"]) < float(row["right"])
+            assert float(row["top"]) < float(row["bottom"])
 
 
 def test_one_rank_trains_and_goes_on_from_its_first_step_to_the_bit(zygote, tmp_path):
@@ -296,8 +307,11 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
     diverging = ["--lr", "1e30", "--warmup-steps", "0", "--epochs", "1", *small]
     cases = [
         (["--max-steps", "0"], 2, "--max-steps must be above 0, not 0"),
+        (["--decay-steps", "9,8"], 2, "--decay-steps are rising numbers above 0, as 60000,80000"),
+        (["--decay-steps", "9,x"], 2, "as 60000,80000, not 9,x"),
+        (["--momentum", "-1"], 2, "--momentum must be 0 or more, not -1.0"),
         (["--image-size", "16"], 2, "--image-size must be 32 or more, not 16"),
-        (["--predict", "a.jpg"], 2, "--predict needs --weights"),
+        (["--predict", "a.jpg"], 2, "--predict needs --model FILE"),
         ([], 1, "error: no input `coco` was handed to this run (hint: name the folder"),
         (["--data", "/nowhere"], 1, "error: no `annotations/instances_train2017.json`"),
         (

@@ -14,10 +14,11 @@ import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
-from tests.fakes.picture_runs import Trained, train
+from tests.fakes.picture_runs import Trained, say_mistakes, train
 from trainer.data.synthesize.stripes import make_pictures
 
 MODULE = "tests.integration.programs.plain_vit"
+CLASSIFIER = "trainer.pytorch.classifier"
 CHECKS = "tests.integration.programs.recipe_checks"
 
 
@@ -154,3 +155,29 @@ def test_an_average_resumes_to_the_bit(zygote, stripes, tmp_path):
     again = run(zygote, stripes, tmp_path / "again", *arguments)
     assert again.summary["resumed_from_step"] == 3
     assert again.summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "horovod"])
+def test_batch_norms_of_all_ranks_take_the_steps_of_one_rank_with_all_pictures(
+    zygote, stripes, tmp_path, strategy
+):
+    """Statistics of half the pictures, or gradients without the other half's, would differ."""
+    small = ("--data", str(stripes), *SMALL, "--epochs", "1", "--network", "resnet18")
+    small += ("--log-every", "1", "--batch-per-rank")
+    folder, shared = tmp_path / "two", ("8", "--sync-batch-norm")
+    two = train(zygote, CLASSIFIER, *small, *shared, folder=folder, strategy=strategy, size=2)
+    one = train(zygote, CLASSIFIER, *small, "16", folder=tmp_path / "one")
+    assert two.summary["batch_size"] == one.summary["batch_size"] == 16
+    for split in ("train", "val"):
+        losses = [[value for _, value in each.curve(split, "loss")] for each in (one, two)]
+        assert len(losses[0]) == (3 if split == "train" else 1)
+        assert losses[1] == pytest.approx(losses[0], rel=2e-3)
+
+
+def test_batch_norms_of_all_ranks_are_refused_where_there_are_none(stripes, tmp_path):
+    arguments = ("--data", str(stripes), *SMALL, "--sync-batch-norm")
+    ((code, said),) = say_mistakes(needs.runtime("pytorch"), tmp_path, [(MODULE, arguments)])
+    assert (code, said.partition(",")[0]) == (
+        1,
+        "error: --sync-batch-norm is for batch norms that learn",
+    )

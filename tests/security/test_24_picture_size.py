@@ -82,8 +82,8 @@ def test_a_file_that_is_named_to_predict_and_a_grid_s_pictures_are_held_to_it(
     (tmp_path / "x.png").write_bytes(huge_png())
     with pytest.raises(TrainingError, match="not a complete picture"):
         decode_rgb(tmp_path / "x.png", "x.png", formats=None)
-    hostile = Prediction(picture=huge_png(), predicted="a", share=1.0, true="b")
-    with pytest.raises(TrainingError, match="`a picture of b` is not a complete picture"):
+    hostile = Prediction(picture=huge_png(), predicted="a", share=1.0, about="b")
+    with pytest.raises(TrainingError, match="`the picture of b` is not a complete picture"):
         write_grid(tmp_path / "grid.png", [hostile])
 
 

@@ -16,6 +16,7 @@ from trainer.common.saver import SaveFailure
 
 # What each rank reports, in this order; `failure` is rank 0's SaveFailure. A loss that is no finite
 # number is reported as 0 and as bad.
+# A framework may add the number of samples that were told right.
 # `bad_rank` is rank + 1 where the loss is bad, else 0: the sum names the rank when it is one.
 REPORT = ("loss_sum", "num_samples", "is_bad", "bad_rank", "is_leaving", "failure")
 MOST_SHOWN = 16
@@ -31,13 +32,18 @@ def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> f
     Raises Diverged where a rank's loss was not finite, TrainingError where a rank has to
     stop (a checkpoint that could not be written), and Preempted where one was asked to leave.
     """
-    loss_sum, num_samples, num_bad, bad_ranks, num_leaving, failure = sums
+    loss_sum, num_samples, num_bad, bad_ranks, num_leaving, failure, *_ = sums
     if num_bad:
         raise Diverged(_diverged(taken, round(num_bad), round(bad_ranks) - 1, rank), hint=hint)
     require_saved(round(failure), taken.step, hint=hint)
     if num_leaving:
         raise Preempted
     return loss_sum / num_samples
+
+
+def accuracy_of(sums: Sequence[float]) -> float | None:
+    """Give the share of the step's samples that were told right; None where nobody counted."""
+    return sums[len(REPORT)] / sums[1] if len(sums) > len(REPORT) else None
 
 
 def require_saved(failure: int, step: int, *, hint: str) -> None:

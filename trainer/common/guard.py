@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.common.agreement import judge
+from trainer.common.agreement import accuracy_of, judge
 from trainer.common.keeper import CheckpointKeeper
 from trainer.common.position import Position, TakenStep
 from trainer.common.preemption import Notice, Preempted
@@ -15,6 +15,8 @@ from trainer.common.world import World
 
 # Waits for the sums of the ranks' reports, in the order of trainer.common.agreement.REPORT.
 ReadSums = Callable[[], list[float]]
+# Takes a settled step, its mean loss over all ranks, and the share of samples told right, if known.
+OnStep = Callable[[TakenStep, float, float | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class _Pending:
 class StepGuard:
     """Lets the ranks agree on each step (trainer.common.agreement), one step later.
 
-    Every method is a collective. `on_loss` gets each settled step and its mean loss over all ranks.
+    Every method is a collective. `on_loss` gets each settled step.
     `hint` is shown where training diverges. A framework's subclass adds the reports up.
     """
 
@@ -39,7 +41,7 @@ class StepGuard:
         notice: Notice,
         keeper: CheckpointKeeper[Any],
         *,
-        on_loss: Callable[[TakenStep, float], None],
+        on_loss: OnStep,
         hint: str,
     ) -> None:
         self._world = world
@@ -108,7 +110,7 @@ class StepGuard:
         except Preempted:
             return True
         if pending.is_step:
-            self._on_loss(pending.taken, loss)
+            self._on_loss(pending.taken, loss, accuracy_of(sums))
         return False
 
     def _leave(self) -> None:

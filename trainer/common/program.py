@@ -51,9 +51,10 @@ def run_ranks(
         ranks = RanksOf(
             world=world,
             strategy=make_strategy(world),
-            run_dir=RunDir.from_environment(),
+            run_dir=RunDir.from_environment(output_dir=options.output_dir),
             notice=Notice(),
         )
+        ranks.run_dir.require_outputs()
         ranks.notice.watch(scheduled_events=events_url(options.scheduled_events, world))
         try:
             train(ranks)

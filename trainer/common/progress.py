@@ -57,22 +57,28 @@ class Progress:
         self._shown_s = self._began_s
         self._first_step: int | None = None
         self._losses: list[float] = []
+        self._accuracies: list[float] = []
         self._waited_s = 0.0
         self._file_s: float | None = None
         self._is_written = self._is_shown
 
-    def on_loss(self, taken: TakenStep, loss: float) -> None:
-        """Take the mean loss of a step over all ranks."""
+    def on_loss(self, taken: TakenStep, loss: float, accuracy: float | None = None) -> None:
+        """Take the mean loss of a step over all ranks, and the share of samples told right."""
         if self._first_step is None:
             self._first_step, self._began_s = taken.step, self._clock()
         self._losses.append(loss)
+        if accuracy is not None:
+            self._accuracies.append(accuracy)
         if taken.step % self._log_every == 0:
             epoch = taken.step / self._num_batches
             mean = sum(self._losses) / len(self._losses)
             told = self._throughput.take_parts()
             self._waited_s = told.get("data_wait_s", 0.0)
+            if self._accuracies:
+                told = {"accuracy": sum(self._accuracies) / len(self._accuracies), **told}
             self._metrics.log(step=taken.step, epoch=epoch, split="train", loss=mean, **told)
             self._losses.clear()
+            self._accuracies.clear()
         now_s = self._clock()
         self._write(taken.step, now_s)
         if self._is_shown and now_s - self._shown_s >= self._every_s:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from trainer.common.whole_file import write_whole
 
 _INPUT = "TRAINYARD_INPUT_"
 _OUTPUT = "TRAINYARD_OUTPUT_"
+OUTPUT_HINT = "--output-dir DIR, a folder that can be written to, on a disk with some space"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +29,19 @@ class RunDir:
 
     @classmethod
     def from_environment(
-        cls, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+        cls,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        output_dir: Path | None = None,
     ) -> RunDir:
         """Read TRAINYARD_RUN_DIR, _CHECKPOINT_DIR, _INPUT_<NAME> and _OUTPUT_<NAME>.
 
+        `output_dir` stands for `./outputs`; outputs that a job declares stay where it has them.
         Without a checkpoint folder in the environment `checkpoints` is None: a program started
         by hand must not take up what another one left in `./outputs`.
         """
         environ = os.environ if environ is None else environ
-        outputs = (cwd or Path.cwd()) / "outputs"
+        outputs = (cwd or Path.cwd()) / (output_dir or "outputs")
         checkpoints = environ.get("TRAINYARD_CHECKPOINT_DIR")
         return cls(
             path=Path(environ.get("TRAINYARD_RUN_DIR") or outputs),
@@ -66,17 +72,34 @@ class RunDir:
         Raises TrainingError where the disk refuses.
         """
         folder = self.named_outputs.get(name.upper(), self.outputs / name)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            message = f"`{folder}` cannot be made: {error.strerror}"
-            raise TrainingError(message, hint="free some space and run it again") from None
+        _make(folder)
         return folder
+
+    def require_outputs(self) -> None:
+        """Raises TrainingError where nothing can be written to an output: at once, not at the end.
+
+        A folder that is not there yet is made. Nothing is left in it.
+        """
+        for folder in (self.outputs, *self.named_outputs.values()):
+            _make(folder)
+            try:
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                message = f"the output folder `{folder}` cannot be written to: {error.strerror}"
+                raise TrainingError(message, hint=OUTPUT_HINT) from None
 
     def write_summary(self, figures: Mapping[str, object]) -> None:
         """Write `summary.json` whole or not at all; raises TrainingError where the disk refuses."""
         text = json.dumps(figures, indent=2, allow_nan=False) + "\n"
         write_whole(self.path / "summary.json", text.encode())
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"the output folder `{folder}` cannot be made: {error.strerror}"
+        raise TrainingError(message, hint=OUTPUT_HINT) from None
 
 
 def _folders(environ: Mapping[str, str], prefix: str) -> dict[str, Path]:

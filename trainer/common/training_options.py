@@ -18,6 +18,9 @@ class TrainingOptions:
     """Seed, metrics and checkpoints; a program's own options extend it."""
 
     seed: Annotated[int, "random seed of weights, order, augmentation and dropout"] = 1
+    output_dir: Annotated[
+        Path | None, "folder of what the program writes (default: ./outputs)", MAY_CHANGE
+    ] = None
     log_every: Annotated[int, "steps between two lines of training metrics", MAY_CHANGE] = 10
     checkpoint_dir: Annotated[
         Path | None,

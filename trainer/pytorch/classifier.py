@@ -25,6 +25,7 @@ from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.pytorch.loop import run
+from trainer.pytorch.model_file import About
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.picture_data import (
@@ -124,13 +125,24 @@ class Classifier(PictureTask[Options]):
     def build(self) -> nn.Module:
         """Make the network, from scratch or from the file of `--weights`."""
         options, num_classes = self.options, len(self.data.classes)
-        if self._build is not None:
-            network = self._build(num_classes, options.image_size)
-        else:
-            network = build_network(options.network, num_classes, options.image_size)
+        network = self._make(options.network, num_classes, options.image_size)
         if options.weights is not None:
             load_pretrained(network, options.weights, say=self.say)
         return network
+
+    def _make(self, name: str, num_classes: int, image_size: int) -> nn.Module:
+        if self._build is not None:
+            return self._build(num_classes, image_size)
+        return build_network(name, num_classes, image_size)
+
+    def about(self) -> dict[str, object]:
+        """Give size, classes, and the name of the network."""
+        return {**super().about(), **({} if self._build else {"network": self.options.network})}
+
+    def rebuild(self, about: About) -> nn.Module:
+        """Make the network of a saved model again, with random weights."""
+        name = about.network or self.options.network
+        return self._make(name, len(about.classes), about.image_size)
 
     @property
     def has_weights(self) -> bool:

@@ -11,7 +11,8 @@ from torch import nn
 from trainer.common.agreement import Diverged
 from trainer.common.errors import TrainingError
 from trainer.pytorch.keeper import Keeper
-from trainer.pytorch.state import save_weights, weights_digest
+from trainer.pytorch.model_file import write_model
+from trainer.pytorch.state import weights_digest
 from trainer.pytorch.strategy import Ranks, Strategy
 
 
@@ -23,13 +24,13 @@ def write_results(
     figures: Mapping[str, object],
     *,
     program: str,
-    is_trained: bool,
+    about: Mapping[str, object] | None,
     began_s: float,
     hint: str,
 ) -> None:
-    """Write the model that `is_trained`, and the summary (`figures` and what all programs tell); a collective.
+    """Write the model, and the summary (`figures` and what all programs tell); a collective.
 
-    After it all is on disk. `began_s` is of time.perf_counter. Raises TrainingError, on all ranks,
+    `about` describes the model (trainer.pytorch.model_file); None for one that was not trained. After it all is on disk. `began_s` is of time.perf_counter. Raises TrainingError, on all ranks,
     where a checkpoint that had to be written was not, or ranks ended with different weights.
     """
     keeper.finish(hint=hint)
@@ -38,9 +39,10 @@ def write_results(
         raise Diverged(message, hint=hint)
     digests = gather_digests(network, ranks.strategy, device)
     if ranks.world.is_main:
-        if is_trained:
+        if about is not None:
             name = program.rpartition(".")[2]
-            save_weights(network, ranks.run_dir.output("model") / f"{name}.safetensors")
+            path = ranks.run_dir.output("model") / f"{name}.safetensors"
+            write_model(network, path, {"program": program, **about})
         ranks.run_dir.write_summary(
             {
                 "program": program,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from trainer.common.errors import TrainingError
-from trainer.common.guard import ReadSums, StepGuard
+from trainer.common.guard import OnStep, ReadSums, StepGuard
 from trainer.common.position import Position, TakenStep
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.strategy import Ranks
@@ -37,7 +37,7 @@ class Guard(StepGuard):
         device: torch.device,
         keeper: Keeper,
         *,
-        on_loss: Callable[[TakenStep, float], None],
+        on_loss: OnStep,
         hint: str,
     ) -> None:
         super().__init__(ranks.world, ranks.notice, keeper, on_loss=on_loss, hint=hint)
@@ -47,15 +47,23 @@ class Guard(StepGuard):
         self._reading = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def step(
-        self, position: Position, loss_sum: Tensor, num_samples: int, *, taken: TakenStep
+        self,
+        position: Position,
+        loss_sum: Tensor,
+        num_samples: int,
+        *,
+        taken: TakenStep,
+        num_right: Tensor | None = None,
     ) -> None:
         """Agree on the step just taken, settle the previous one, and save if `position` is due.
 
-        `loss_sum` is over this rank's `num_samples`, a scalar on the device. Raises what `settle`
-        raises.
+        `loss_sum` is over this rank's `num_samples`, a scalar on the device, and so is `num_right`,
+        of those that were told right. Raises what `settle` raises.
         """
-        loss_sum = loss_sum.detach()
-        self._after_step(position, taken, lambda: self._begin(self._report(loss_sum, num_samples)))
+        loss_sum, right = loss_sum.detach(), [] if num_right is None else [num_right]
+        self._after_step(
+            position, taken, lambda: self._begin(self._report(loss_sum, num_samples, *right))
+        )
 
     def check(self, position: Position) -> None:
         """Agree between steps on whether to leave: in an evaluation, equally often on every rank.
@@ -64,7 +72,7 @@ class Guard(StepGuard):
         """
         self._between_steps(position, lambda: self._begin(self._report(torch.zeros(()), 1)))
 
-    def _report(self, loss_sum: Tensor, num_samples: int) -> Tensor:
+    def _report(self, loss_sum: Tensor, num_samples: int, *num_right: Tensor) -> Tensor:
         """Give this rank's report, in the order of trainer.common.agreement.REPORT."""
         flags = self._flags()
         number = self._world.rank + 1
@@ -72,13 +80,15 @@ class Guard(StepGuard):
             loss = loss_sum.item()
             is_bad = not math.isfinite(loss)
             own = [0.0 if is_bad else loss, num_samples, is_bad, is_bad * number]
-            return torch.tensor([*own, *flags], dtype=torch.float64).to(self._device)
+            right = [each.item() for each in num_right]
+            return torch.tensor([*own, *flags, *right], dtype=torch.float64).to(self._device)
         loss_sum = loss_sum.to(torch.float64)
         bad = (~torch.isfinite(loss_sum)).to(torch.float64)
         known = torch.tensor([num_samples, *flags], dtype=torch.float64)
         known = known.to(self._device, non_blocking=True)
         finite = torch.nan_to_num(loss_sum, nan=0.0, posinf=0.0, neginf=0.0)
-        return torch.stack([finite, known[0], bad, bad * number, known[1], known[2]])
+        right = [each.to(torch.float64) for each in num_right]
+        return torch.stack([finite, known[0], bad, bad * number, known[1], known[2], *right])
 
     def _begin(self, report: Tensor) -> ReadSums:
         sums = self._strategy.start_sum(report)

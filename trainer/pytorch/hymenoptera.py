@@ -36,7 +36,14 @@ from trainer.pytorch.features import Features, compute_features
 from trainer.pytorch.finish import waiter
 from trainer.pytorch.loader import Source
 from trainer.pytorch.loop import run
-from trainer.pytorch.networks import NetworkName, build_resnet, find_weights, load_pretrained
+from trainer.pytorch.model_file import About
+from trainer.pytorch.networks import (
+    NetworkName,
+    build_network,
+    build_resnet,
+    find_weights,
+    load_pretrained,
+)
 from trainer.pytorch.picture_data import (
     SYNTHETIC,
     Data,
@@ -154,6 +161,14 @@ class Transfer(PictureTask[Options]):
         elif self.is_frozen and not has_model and self.ranks.world.is_main:
             warn("without --weights the frozen backbone is random")
         return self.network
+
+    def about(self) -> dict[str, object]:
+        """Give size, classes, and the name of the network."""
+        return {**super().about(), "network": self.options.network}
+
+    def rebuild(self, about: About) -> nn.Module:
+        """Make the network of a saved model again, with random weights."""
+        return build_network(about.network, len(about.classes), about.image_size)
 
     def select(self, network: nn.Module) -> nn.Module:
         """Give the head, after the rest has computed its features; or the whole network."""

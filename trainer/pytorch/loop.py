@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 import torch
@@ -27,11 +28,13 @@ from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
+from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
-from trainer.pytorch.networks import load_model
+from trainer.pytorch.model_file import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
+from trainer.pytorch.predictions import Files, Row, find_files, tell_rows
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
@@ -54,11 +57,13 @@ class Loss:
     """The loss of one part, as scalars on the device.
 
     The mean of `mean` over ranks is that of the global batch, and is what gradients are taken of.
-    `total` is the sum over the part's samples, for metrics.
+    `total` is the sum over the part's samples, for metrics, and `num_right` how many of them were
+    told right, where the task counts them.
     """
 
     mean: Tensor
     total: Tensor
+    num_right: Tensor | None = None
 
 
 class Task(ABC, Generic[OptionsT, B]):
@@ -165,6 +170,18 @@ class Task(ABC, Generic[OptionsT, B]):
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
         """Give figures of the held-out set, each sample counted once; settles the guard."""
 
+    def about(self) -> Mapping[str, object]:
+        """Give what lies beside a model's weights (trainer.pytorch.model_file); none by default."""
+        return {}
+
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:  # noqa: ARG002
+        """Yield the table's rows of these files by the model of `options.saved`; draw into the folder.
+
+        It is called instead of all the rest, on one process.
+        """
+        message = f"{self.program} does not say how it predicts a file"
+        raise TrainingError(message, hint="predict() of the task, or predict= of own.Own")
+
     def finish(self) -> None:
         """Write what else the program leaves; on rank 0 only."""
 
@@ -179,11 +196,18 @@ def run(task: Task[OptionsT, B]) -> None:
     Raises TrainingError for what the user can correct, and Preempted, on all ranks at one step.
     """
     options, ranks = task.options, task.ranks
+    if options.predict is not None:
+        files = find_files(options.predict)
+        folder = ranks.run_dir.output("predictions")
+        tell_rows(task.predict(files, folder), files, folder, say=task.say)
+        return
     task.prepare()
     torch.manual_seed(options.seed)
     network = task.build()
     if options.model is not None:
-        load_model(network, options.model)
+        load_model(network, options.model, classes=task.about().get("classes"))
+    if options.sync_batch_norm:
+        share_batch_norms(network, ranks.strategy)
     training = Training(task, network.to(task.device, memory_format=torch.channels_last))
     began_s = time.perf_counter()
     figures = training.run()
@@ -206,7 +230,7 @@ def run(task: Task[OptionsT, B]) -> None:
             **{f"{split}_{name}": value for name, value in figures.items()},
         },
         program=task.program,
-        is_trained=not options.evaluate_only,
+        about=None if options.evaluate_only else task.about(),
         began_s=began_s,
         hint=options.hint,
     )
@@ -312,7 +336,7 @@ class Training(Generic[OptionsT, B]):
         self._model.train()
         parts = task.batches(position)
         while group := self._next_parts(parts):
-            total = self._take_step(group, task.rate(position))
+            total, num_right = self._take_step(group, task.rate(position))
             self.throughput.step(sum(part.num_samples for part in group))
             samples = [sample for part in group for sample in part.samples]
             taken = TakenStep(
@@ -322,7 +346,7 @@ class Training(Generic[OptionsT, B]):
                 samples=samples,
             )
             position = position.after_batch(task.num_batches)
-            guard.step(position, total, len(samples), taken=taken)
+            guard.step(position, total, len(samples), taken=taken, num_right=num_right)
             self.throughput.add_host(guard.take_host_s())
             self._profiler.step()
         guard.settle()
@@ -333,12 +357,13 @@ class Training(Generic[OptionsT, B]):
         with self.throughput.waiting():
             return list(itertools.islice(parts, self._task.num_parts))
 
-    def _take_step(self, parts: Sequence[Part[B]], rate: float) -> Tensor:
-        """Compute the gradients of all parts, take one step; gives the sum of their losses."""
+    def _take_step(self, parts: Sequence[Part[B]], rate: float) -> tuple[Tensor, Tensor | None]:
+        """Compute the gradients of all parts, take one step; gives the sums of losses and of right ones."""
         task = self._task
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         totals: list[Tensor] = []
+        right: list[Tensor] = []
         for number, part in enumerate(parts, 1):
             with self._alone() if number < len(parts) else contextlib.nullcontext():
                 with autocast(task.options.precision, task.device):
@@ -348,6 +373,7 @@ class Training(Generic[OptionsT, B]):
                 mean = loss.mean if len(parts) == 1 else loss.mean / len(parts)
                 (mean if self._scaler is None else self._scaler.scale(mean)).backward()
             totals.append(loss.total.detach())
+            right += [] if loss.num_right is None else [loss.num_right]
         take_step(
             self._optimizer,
             strategy=task.ranks.strategy,
@@ -356,9 +382,13 @@ class Training(Generic[OptionsT, B]):
         )
         if self._average is not None:
             self._average.update_parameters(self._network)
-        return totals[0] if len(totals) == 1 else torch.stack(totals).sum()
+        return _sum(totals), _sum(right) if right else None
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Keep the gradients of a backward pass here: a later one of the step averages them."""
         is_ddp = isinstance(self._wrapped, DistributedDataParallel)
         return self._wrapped.no_sync() if is_ddp else contextlib.nullcontext()
+
+
+def _sum(scalars: Sequence[Tensor]) -> Tensor:
+    return scalars[0] if len(scalars) == 1 else torch.stack(list(scalars)).sum()

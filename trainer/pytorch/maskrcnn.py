@@ -38,16 +38,16 @@ from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import Loss, Part, Task, run
 from trainer.pytorch.maskrcnn_evaluation import evaluate
 from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
-from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network, write_design
+from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
+from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
 STEPS_AT = (16 / 26, 22 / 26)
-MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,12 @@ class Options(TorchOptions):
     batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 2
     lr: Annotated[float, "peak of SGD's learning rate for 16 pictures a step over all ranks"] = 0.02
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
+    decay_steps: Annotated[
+        str | None,
+        "steps after which `step` takes a tenth, as 60000,80000 (else at 16 and 22 of 26)",
+    ] = None
+    momentum: Annotated[float, "momentum of SGD"] = 0.9
+    weight_decay: Annotated[float, "weight decay"] = 1e-4
     warmup_steps: Annotated[int, "steps of linear warm-up (at most a quarter of all steps)"] = 1000
     backbone: Annotated[BackboneName, "the ResNet under the feature pyramid"] = "resnet50"
     image_size: Annotated[int, "pixels that a picture's shorter side is scaled to"] = 800
@@ -81,23 +87,34 @@ class Options(TorchOptions):
         Path | None, "begin from a classifier's weights; `none` begins from random ones", MAY_CHANGE
     ] = None
     evaluate: Annotated[bool, "COCO's figures after each epoch and at the end", MAY_CHANGE] = True
-    predict: Annotated[
-        Path | None,
-        "draw the objects that --weights find in this picture; do not train",
-        MAY_CHANGE,
-    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
         self.require_at_least(32, "image_size")
-        self.require_at_least(0, "warmup_steps")
+        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay")
+        self.steps_at(1)
         if self.weights and self.backbone_weights:
             message = "--weights hold a backbone: leave out --backbone-weights"
             raise ValueError(message)
-        if self.predict and not self.weights:
-            message = "--predict needs --weights"
+
+    def steps_at(self, num_steps: int) -> tuple[float, ...]:
+        """Give the parts of so many steps after which the rate falls; ValueError for no list of steps."""
+        if self.decay_steps is None:
+            return STEPS_AT
+        texts = self.decay_steps.split(",")
+        steps = [int(text) if text.strip().isdecimal() else 0 for text in texts]
+        if min(steps) < 1 or sorted(set(steps)) != steps:
+            message = (
+                f"--decay-steps are rising numbers above 0, as 60000,80000, not {self.decay_steps}"
+            )
             raise ValueError(message)
+        return tuple(step / num_steps for step in steps)
+
+    @property
+    def saved(self) -> Path:
+        """The file of the model that --predict uses: that of --model, or of --weights."""
+        return self.weights if self.model is None and self.weights is not None else super().saved
 
     @property
     def is_pretrained(self) -> bool:
@@ -113,11 +130,6 @@ class Options(TorchOptions):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
     options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
-    if options.predict is not None and options.weights is not None:
-        picture, weights = options.predict, options.weights
-        return run_program(
-            options, lambda ranks: predict(picture, weights, ranks), strategy="single"
-        )
     return run_program(options, lambda ranks: run(MaskRcnn(options, ranks)))
 
 
@@ -181,8 +193,9 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make SGD of what is not frozen."""
         learning = [each for each in part.parameters() if each.requires_grad]
-        group = {"params": learning, "weight_decay": WEIGHT_DECAY}
-        return make_sgd([group], lr=self.options.lr, momentum=MOMENTUM, scaler=scaler)
+        options = self.options
+        group = {"params": learning, "weight_decay": options.weight_decay}
+        return make_sgd([group], lr=options.lr, momentum=options.momentum, scaler=scaler)
 
     @property
     def batch_size(self) -> int:
@@ -218,7 +231,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
             peak=self.options.lr * self.batch_size / LR_BATCH,
             num_steps=self.num_steps,
             num_warmup_steps=min(self.options.warmup_steps, self.num_steps // 4),
-            steps_at=STEPS_AT,
+            steps_at=self.options.steps_at(self.num_steps),
         )
 
     def facts(self) -> dict[str, object]:
@@ -281,9 +294,13 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         guard.settle()
         return figures
 
-    def finish(self) -> None:
-        """Write the design beside the weights, to predict with them."""
-        write_design(self.design, self.ranks.run_dir.output("model") / "maskrcnn.json")
+    def about(self) -> dict[str, object]:
+        """Give the design, by which a saved model is read again."""
+        return self.design.as_json()
+
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:
+        """Yield the objects of each picture, and draw the picture with them."""
+        return predict(self.options.saved, files, folder, self.device)
 
     def summary(self) -> dict[str, object]:
         """Give sizes; the speed depends on how many objects a picture has."""

@@ -16,7 +16,6 @@ from torchvision.ops.misc import FrozenBatchNorm2d
 from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.whole_file import write_whole
 from trainer.pytorch.networks import find_weights
 from trainer.pytorch.state import Tensors, load_weights, read_files
 
@@ -73,11 +72,6 @@ class Weights:
     name: str
     design: Design
     tensors: Tensors
-
-
-def write_design(design: Design, path: Path) -> None:
-    """Write the design as JSON, to lie beside the weights."""
-    write_whole(path, (json.dumps(design.as_json(), indent=2) + "\n").encode())
 
 
 def make_network(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Sequence
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
+from trainer.common.whole_file import write_whole
 from trainer.data.pictures.decoding import decode_rgb
 from trainer.pytorch.maskrcnn_evaluation import Found, find_objects
 from trainer.pytorch.maskrcnn_model import build_network, load_trained, read_weights
-from trainer.pytorch.strategy import Ranks, pick_device
+from trainer.pytorch.predictions import Files, Row
 
 # What is less sure than this is not drawn.
 LEAST_SCORE = 0.5
@@ -23,31 +26,48 @@ MASK_OPACITY = 0.45
 # Steps of the golden ratio around the circle of hues: neighbours are far from each other.
 HUE_STEP = 0.381966
 
+CORNERS = ("left", "top", "right", "bottom")
+
 Colour = tuple[int, int, int]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
-def predict(path: Path, weights_path: Path, ranks: Ranks) -> None:
-    """Find objects in one picture, write `outputs/predictions/<name>.png`, and print them.
+def predict(weights_path: Path, files: Files, folder: Path, device: torch.device) -> Iterator[Row]:
+    """Yield a row for each object of each picture; draw them into the folder as `<name>.png`.
 
-    Raises TrainingError where picture or weights cannot be read.
+    Raises TrainingError where a picture or the weights cannot be read.
     """
-    picture = decode_rgb(path, str(path), formats=None)
     weights = read_weights(weights_path)
-    device = pick_device("auto", ranks.world)
     network = build_network(weights.design, is_pretrained=True)
     load_trained(network, weights.design, weights)
-    image = torch.from_numpy(np.array(picture).transpose(2, 0, 1).copy())
-    found = keep_sure(find_objects(network.to(device).eval(), image, device))
-    names = [weights.design.classes[label - 1] for label in found.labels.tolist()]
+    network.to(device).eval()
+    stems = Counter(path.with_suffix("") for path in files.paths)
+    for index, path in enumerate(files.paths):
+        picture = decode_rgb(path, str(path), formats=None)
+        image = torch.from_numpy(np.array(picture).transpose(2, 0, 1).copy())
+        found = keep_sure(find_objects(network, image, device))
+        names = [weights.design.classes[label - 1] for label in found.labels.tolist()]
+        shown = files.shown(index)
+        # Where a.jpg lies beside a.png, each drawing keeps its suffix.
+        is_one = stems[path.with_suffix("")] == 1
+        target = Path(shown).with_suffix(".png") if is_one else f"{shown}.png"
+        _save(draw_found(picture, found, names), folder / target)
+        for name, score, box in zip(
+            names, found.scores.tolist(), found.boxes.tolist(), strict=True
+        ):
+            corners = dict(zip(CORNERS, (f"{number:.1f}" for number in box), strict=True))
+            yield {
+                "picture": shown,
+                "class": name,
+                "score": f"{score:.4f}",
+                **corners,
+            }
 
-    folder = ranks.run_dir.output("predictions")
-    target = folder / f"{path.stem}.png"
-    draw_found(picture, found, names).save(target)
-    for name, score, box in zip(names, found.scores.tolist(), found.boxes.tolist(), strict=True):
-        corners = ", ".join(f"{number:.0f}" for number in box)
-        print(f"{name:<16} {score:6.1%}   {corners}")
-    print(f"{len(names)} objects, drawn in {target}")
+
+def _save(drawn: Image.Image, path: Path) -> None:
+    encoded = io.BytesIO()
+    drawn.save(encoded, "PNG")
+    write_whole(path, encoded.getvalue())
 
 
 def keep_sure(found: Found) -> Found:

@@ -28,17 +28,21 @@ from trainer.common.metrics import MainFigure
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.sharding import shard, shuffled_batches
+from trainer.data.pictures.decoding import decode_rgb
 from trainer.data.pictures.idx import read_idx
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import Loss, Part, Task, run
+from trainer.pytorch.model_file import read_model
 from trainer.pytorch.precision import autocast
+from trainer.pytorch.predictions import Files, Row, tell_classes
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.transfer import send
 
 SYNTHETIC = "synthetic"
 NUM_CLASSES, NUM_TOP = 10, 5
+SIDE = 28
 EVALUATION_BATCH = 1024  # of all ranks together
 # Mean and standard deviation of MNIST's training pixels, as its examples use them.
 PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
@@ -146,8 +150,10 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
     def loss(self, model: nn.Module, part: Part[tuple[Tensor, Tensor]]) -> Loss:
         """Compute the cross entropy; the ranks' parts of a batch may differ in size by one."""
         images, labels = part.batch
-        total = functional.cross_entropy(model(images).float(), labels, reduction="sum")
-        return Loss(mean=total * (self.ranks.world.size / part.num_samples), total=total)
+        scores = model(images).float()
+        total = functional.cross_entropy(scores, labels, reduction="sum")
+        mean = total * (self.ranks.world.size / part.num_samples)
+        return Loss(mean=mean, total=total, num_right=(scores.argmax(dim=1) == labels).sum())
 
     @torch.no_grad()
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
@@ -175,6 +181,27 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
             "accuracy": num_right / num_images,
             "top5": num_in_top / num_images,
         }
+
+    def about(self) -> dict[str, object]:
+        """Give size and classes."""
+        return {"image_size": SIDE, "classes": [str(digit) for digit in range(NUM_CLASSES)]}
+
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:
+        """Yield each picture's surest digits; it is made grey, and as small as MNIST's."""
+        network, about = read_model(self.options.saved, lambda _: build_network())
+        network.to(self.device)
+        yield from tell_classes(files, self._shares(network, files), about.classes, folder)
+
+    @torch.no_grad()
+    def _shares(self, network: nn.Module, files: Files) -> Iterator[Tensor]:
+        for index in range(len(files.paths)):
+            picture = decode_rgb(files.read(index), files.name(index)).convert("L")
+            pixels = torch.frombuffer(
+                bytearray(picture.resize((SIDE, SIDE)).tobytes()), dtype=torch.uint8
+            )
+            images = pixels.view(1, 1, SIDE, SIDE).to(self.device)
+            only, _ = Split(images=images, labels=torch.zeros(1, device=self.device)).batch([0])
+            yield network(only).float().softmax(dim=1)[0].cpu()
 
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets."""
@@ -221,17 +248,17 @@ def load_split(folder: Path, prefix: str, device: torch.device) -> Split:
     image_shape, pixels = read_idx(folder, f"{prefix}-images-idx3-ubyte")
     label_shape, classes = read_idx(folder, f"{prefix}-labels-idx1-ubyte")
     num_images = label_shape[0]
-    if image_shape != (num_images, 28, 28) or num_images == 0 or max(classes) >= NUM_CLASSES:
+    if image_shape != (num_images, SIDE, SIDE) or num_images == 0 or max(classes) >= NUM_CLASSES:
         message = (
             f"`{folder}` holds {prefix} pictures of shape {image_shape} and {num_images} labels; "
-            f"wanted are 28 x 28 pictures with a label of 0 to {NUM_CLASSES - 1} each"
+            f"wanted are {SIDE} x {SIDE} pictures with a label of 0 to {NUM_CLASSES - 1} each"
         )
         raise TrainingError(message, hint="launch data prepare digits --to DIR makes such a folder")
     # A copy, since a tensor over immutable bytes would be written through.
     images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8)
     labels = torch.frombuffer(bytearray(classes), dtype=torch.uint8)
     return Split(
-        images=images.view(num_images, 1, 28, 28).to(device),
+        images=images.view(num_images, 1, SIDE, SIDE).to(device),
         labels=labels.to(device, torch.long),
     )
 

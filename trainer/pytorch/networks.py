@@ -101,9 +101,8 @@ def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None
     _load(network, weights, path, hint="the network's own weights, as torchvision names them")
 
 
-def load_model(network: nn.Module, path: Path) -> None:
-    """Load a model that a training of the same network wrote; raises TrainingError for another one."""
-    hint = "the model of a run with the same options: outputs/model"
+def load_weights_of(network: nn.Module, path: Path, *, hint: str) -> None:
+    """Load weights of exactly this network; raises TrainingError with `hint` for another one's."""
     _load(network, load_weights(path), path, hint=hint)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Protocol, cast
 
 import torch
@@ -24,9 +25,11 @@ from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import rank_batches, shard
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import Loss, Part, Task, run
+from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.precision import autocast
+from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
 
@@ -48,7 +51,8 @@ class Own:
 
     `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N); both
     take the network's outputs and the targets. `main` names the figure that counts, of which more
-    is better.
+    is better. `predict` looks at one file by the network, which is in eval mode, may draw into the
+    folder, and gives the cells of a table by column.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Own:
     loss: Callable[[Any, Tensor], Tensor]
     figures: Callable[[Any, Tensor], Mapping[str, Tensor]]
     main: str
+    predict: Callable[[nn.Module, Path, Path], Row] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +203,18 @@ class OwnTask(Task[Options, Pair]):
             message = f"figures() gives {', '.join(figures)}, and not `{self._own.main}`"
             raise TrainingError(message, hint=f"main={next(reversed(figures))!r}")
         return figures
+
+    @torch.no_grad()
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:
+        """Yield what the user's own function finds in each file."""
+        if self._own.predict is None:
+            yield from super().predict(files, folder)
+            return
+        network = self._own.build()
+        load_model(network, self.options.saved)
+        network.to(self.device).eval()
+        for index, path in enumerate(files.paths):
+            yield {"file": files.shown(index), **self._own.predict(network, path, folder)}
 
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets."""

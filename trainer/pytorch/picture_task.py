@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from trainer.common.metrics import MainFigure
@@ -15,9 +17,18 @@ from trainer.data.pictures.crops import Crop, picture_rng, random_crop
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.labels import LOSSES, mix
-from trainer.pytorch.loader import Batch, Source, normalise
+from trainer.pytorch.loader import (
+    Batch,
+    DecodingThreads,
+    Loader,
+    Source,
+    normalise,
+    num_workers,
+)
 from trainer.pytorch.loop import Loss, Part, Task
+from trainer.pytorch.model_file import About, read_model
 from trainer.pytorch.picture_data import Data, PictureOptions, require_full_batch
+from trainer.pytorch.predictions import Files, Row, picture_shares, tell_classes
 
 OptionsT = TypeVar("OptionsT", bound=PictureOptions)
 
@@ -88,6 +99,27 @@ class PictureTask(Task[OptionsT, Batch]):
             "num_classes": len(self.data.classes),
             "num_samples": self.data.num_train,
         }
+
+    def about(self) -> dict[str, object]:
+        """Give size and classes, by which a saved model is read again."""
+        return {"image_size": self.options.image_size, "classes": list(self.data.classes)}
+
+    def rebuild(self, about: About) -> nn.Module:
+        """Make the network of a saved model again, with random weights."""
+        raise NotImplementedError
+
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:
+        """Yield each picture's surest classes, and draw the pictures with them."""
+        network, about = read_model(self.options.saved, self.rebuild)
+        network.to(self.device, memory_format=torch.channels_last)
+        threads = DecodingThreads(
+            self.options.workers or num_workers(self.ranks.world, self.device)
+        )
+        source = Loader(files, self.device, size=about.image_size, threads=threads)
+        shares = picture_shares(
+            network, source, range(len(files.paths)), precision=self.options.precision
+        )
+        yield from tell_classes(files, shares, about.classes, folder)
 
     def rate(self, position: Position) -> float:
         """Give the schedule's rate of the step."""

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import torch
 
+from trainer.common.errors import TrainingError
 from trainer.common.options import MAY_CHANGE
 from trainer.common.program import run_ranks
 from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
@@ -27,12 +28,20 @@ class TorchOptions(TrainingOptions):
     ] = "fp32"
     epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
     clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
+    sync_batch_norm: Annotated[
+        bool, "batch norms see the samples of all ranks, not of their own alone"
+    ] = False
     model: Annotated[
         Path | None, "begin from the model that this program wrote into this file", MAY_CHANGE
     ] = None
     evaluate_only: Annotated[
         bool, "evaluate the newest checkpoint, else --model; do not train", MAY_CHANGE
     ] = False
+    predict: Annotated[
+        Path | None,
+        "predict this file, or the files of this folder, by --model; do not train",
+        MAY_CHANGE,
+    ] = None
     profile: Annotated[
         int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE
     ] = 0
@@ -51,6 +60,19 @@ class TorchOptions(TrainingOptions):
         super().__post_init__()
         self.require_positive("epochs", "clip_norm")
         self.require_at_least(0, "profile")
+        if self.predict:
+            self.saved  # noqa: B018 - there has to be one
+        if self.predict and self.evaluate_only:
+            message = "--predict and --evaluate-only are two things: give one of them"
+            raise ValueError(message)
+
+    @property
+    def saved(self) -> Path:
+        """The file of the model that --predict uses; raises ValueError where none is given."""
+        if self.model is None:
+            message = "--predict needs --model FILE, which a training wrote into outputs/model"
+            raise ValueError(message)
+        return self.model
 
     @property
     def hint(self) -> str:
@@ -58,20 +80,17 @@ class TorchOptions(TrainingOptions):
         return "a smaller learning rate"
 
 
-def run_program(
-    options: TorchOptions,
-    train: Callable[[Ranks], None],
-    *,
-    strategy: StrategyName | None = None,
-) -> int:
-    """Train as one of the ranks; gives the exit code (trainer.common.program).
-
-    `strategy` is for what only one process does; else it is that of the options.
-    """
+def run_program(options: TorchOptions, train: Callable[[Ranks], None]) -> int:
+    """Train or predict as one of the ranks; gives the exit code (trainer.common.program)."""
 
     def make(world: World) -> Strategy:
         torch.set_num_threads(world.num_threads)
-        return make_strategy(strategy or options.strategy, world)
+        if options.predict is None:
+            return make_strategy(options.strategy, world)
+        if world.size > 1:
+            message = f"--predict is for one process, and these are {world.size} ranks"
+            raise TrainingError(message, hint="start it on one")
+        return make_strategy("single", world)
 
     arguments = RankArguments(
         dist_backend=options.dist_backend,

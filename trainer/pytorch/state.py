@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -188,7 +188,10 @@ def load_weights(path: Path) -> Tensors:
     try:
         if path.suffix == ".safetensors":
             return load(path.read_bytes())
-        return torch.load(path, map_location="cpu", weights_only=True)
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(found, dict) or not all(map(torch.is_tensor, found.values())):
+            raise ValueError
+        return cast("Tensors", found)
     except (OSError, SafetensorError) as error:
         why = str(error).splitlines()[0]
     except (RuntimeError, ValueError, KeyError, EOFError, UnpicklingError):

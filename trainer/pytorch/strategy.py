@@ -238,8 +238,8 @@ class Horovod:
             yield
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Add up by allreduce."""
-        return self._hvd.allreduce(tensor, op=self._hvd.Sum)
+        """Add up by allreduce; under a name, since gradients may be under way."""
+        return self._hvd.allreduce(tensor, op=self._hvd.Sum, name="sum")
 
     def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Begin an allreduce, under a name that the gradients do not have."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import tensorflow as tf
 
-from trainer.common.guard import ReadSums, StepGuard
+from trainer.common.guard import OnStep, ReadSums, StepGuard
 from trainer.common.position import Position, TakenStep
 from trainer.tf.keeper import Keeper
 from trainer.tf.strategy import Ranks
@@ -21,7 +19,7 @@ class Guard(StepGuard):
         ranks: Ranks,
         keeper: Keeper,
         *,
-        on_loss: Callable[[TakenStep, float], None],
+        on_loss: OnStep,
         hint: str,
     ) -> None:
         super().__init__(ranks.world, ranks.notice, keeper, on_loss=on_loss, hint=hint)

@@ -65,7 +65,7 @@ def make_steps(net: str, what: str | None) -> Callable[..., None]:
         options=TrainingOptions(),
         recipe={},
     )
-    guard = Guard(ranks, CPU, keeper, on_loss=lambda _place, _loss: None, hint="")
+    guard = Guard(ranks, CPU, keeper, on_loss=lambda _place, _loss, _right: None, hint="")
 
     def steps(images: torch.Tensor, labels: torch.Tensor) -> None:
         for number in range(STEPS):

@@ -86,7 +86,11 @@ def train(options: Options, ranks: Ranks) -> None:
     position = keeper.restore(options.epochs)
     losses: list[float] = []
     guard = Guard(
-        ranks, CPU, keeper, on_loss=lambda _place, loss: losses.append(loss), hint="be careful"
+        ranks,
+        CPU,
+        keeper,
+        on_loss=lambda _place, loss, _right: losses.append(loss),
+        hint="be careful",
     )
     with contextlib.closing(keeper):
         while position.epoch < options.epochs:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from trainer.common.agreement import REPORT, Diverged, judge
+from trainer.common.agreement import REPORT, Diverged, accuracy_of, judge
 from trainer.common.errors import TrainingError
 from trainer.common.position import TakenStep
 from trainer.common.preemption import Preempted
@@ -37,6 +37,13 @@ FAILED = (2.0, 4, 0, 0, 0, 1)
 def test_loss_is_the_mean_over_all_samples():
     sums = total(good(3.0, 2), good(9.0, 1), good(0.0, 0))
     assert judge(sums, TAKEN, rank=0, hint=HINT) == 4.0
+    assert accuracy_of(sums) is None
+
+
+def test_accuracy_is_of_all_samples_and_changes_nothing_else():
+    sums = [*total(good(3.0, 2), good(9.0, 2)), 1.0 + 2.0]
+    assert judge(sums, TAKEN, rank=0, hint=HINT) == 3.0
+    assert accuracy_of(sums) == 0.75
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

@@ -24,7 +24,8 @@ class Alone(StepGuard):
         self.losses: list[float] = []
         self.clock = clock
 
-    def note(self, taken: TakenStep, loss: float) -> None:
+    def note(self, taken: TakenStep, loss: float, accuracy: float | None) -> None:
+        assert accuracy is None
         self.losses.append(loss)
         self.clock[0] += 2.0
 

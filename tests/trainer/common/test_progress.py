@@ -78,6 +78,20 @@ def test_metrics_are_means_since_the_line_before(tmp_path):
     ]
 
 
+def test_training_accuracy_is_a_metric_where_it_is_counted(tmp_path):
+    clock = Clock()
+    throughput = Throughput(num_warmup_steps=0, synchronise=lambda: None, clock=clock)
+    with Metrics(tmp_path / "metrics.jsonl", World()) as metrics:
+        sizes = {"log_every": 2, "num_batches": 4, "num_epochs": 1}
+        progress = Progress(metrics, World(), throughput, stream=io.StringIO(), **sizes)
+        for step, accuracy in enumerate([0.25, 0.5, 0.75, 1.0], 1):
+            progress.on_loss(TakenStep(step=step, epoch=1, batch=step), 1.0, accuracy)
+    assert [line for line in read(tmp_path) if line[3] == "accuracy"] == [
+        (2, 0.5, "train", "accuracy", 0.375),
+        (4, 1, "train", "accuracy", 0.875),
+    ]
+
+
 def test_log_gets_a_line_every_10_s_and_one_an_epoch(tmp_path):
     stream = io.StringIO()
     train(tmp_path, stream)

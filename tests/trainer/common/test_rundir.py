@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +57,29 @@ def test_what_the_disk_refuses_is_an_error_of_one_line(tmp_path):
         run_dir.write_summary({"epochs": 1})
     with pytest.raises(TrainingError, match=r"model` cannot be made: Not a directory"):
         RunDir.from_environment({}, cwd=tmp_path / "file").output("model")
+
+
+def test_an_output_dir_stands_for_outputs_and_leaves_declared_ones_where_they_are(tmp_path):
+    environ = {"TRAINYARD_OUTPUT_MODEL": str(tmp_path / "declared")}
+    run_dir = RunDir.from_environment(environ, cwd=tmp_path, output_dir=tmp_path / "results")
+    assert run_dir.output("predictions") == tmp_path / "results" / "predictions"
+    assert run_dir.metrics == tmp_path / "results" / "metrics.jsonl"
+    assert run_dir.output("model") == tmp_path / "declared"
+    beside = RunDir.from_environment({}, cwd=tmp_path, output_dir=Path("mine"))
+    assert beside.output("model") == tmp_path / "mine" / "model"
+
+
+def test_outputs_that_cannot_be_written_to_are_refused_before_anything_begins(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    of_dir = RunDir.from_environment({}, cwd=tmp_path, output_dir=tmp_path / "file")
+    with pytest.raises(
+        TrainingError, match=r"file` cannot be made: File exists \(hint: --output-d"
+    ):
+        of_dir.require_outputs()
+    environ = {"TRAINYARD_OUTPUT_MODEL": "/proc/self"}
+    declared = RunDir.from_environment(environ, cwd=tmp_path)
+    with pytest.raises(TrainingError, match=r"`/proc/self` cannot be written to: \w+"):
+        declared.require_outputs()
+    whole = RunDir.from_environment({}, cwd=tmp_path, output_dir=tmp_path / "new")
+    whole.require_outputs()
+    assert list((tmp_path / "new").iterdir()) == []

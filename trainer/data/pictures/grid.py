@@ -20,21 +20,29 @@ GAP = 12
 TEXT_HEIGHT = 46
 FONT_SIZE = 17
 NUM_COLUMNS = 4
-INK, RIGHT, WRONG = (30, 30, 30), (22, 120, 60), (190, 30, 30)
+INK = (30, 30, 30)
+INKS = {True: (22, 120, 60), False: (190, 30, 30), None: INK}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """An encoded picture, the class it was taken for and how surely (0 to 1), and its own class."""
+    """An encoded picture, the class it was taken for and how surely (0 to 1).
+
+    `about` is the line below; `is_right` is None where nobody knows the picture's own class.
+    """
 
     picture: bytes
     predicted: str
     share: float
-    true: str
+    about: str
+    is_right: bool | None = None
 
 
 def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Write the pictures in rows of four, right ones titled green, wrong ones red; whole or not."""
+    """Write the pictures in rows of four, right ones titled green, wrong ones red; whole or not.
+
+    Raises TrainingError for a picture that is none, and where the disk refuses.
+    """
     from PIL import Image, ImageDraw, ImageFont, ImageOps
 
     font = ImageFont.load_default(FONT_SIZE)
@@ -46,12 +54,12 @@ def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
     for number, each in enumerate(predictions):
         row, column = divmod(number, NUM_COLUMNS)
         left, top = GAP + column * (CELL + GAP), GAP + row * (CELL + TEXT_HEIGHT + GAP)
-        ink = RIGHT if each.predicted == each.true else WRONG
-        lines = f"predicted {each.predicted} {each.share:.0%}", f"true {each.true}"
+        ink = INKS[each.is_right]
+        lines = f"predicted {each.predicted} {each.share:.0%}", each.about
         for line, text in enumerate(lines):
             place = left, top + line * TEXT_HEIGHT // 2
             draw.text(place, _fit(draw, text, CELL, font), font=font, fill=INK if line else ink)
-        picture = decode_rgb(each.picture, f"a picture of {each.true}")
+        picture = decode_rgb(each.picture, f"the picture of {each.about}")
         cell = ImageOps.pad(picture, (CELL, CELL), color="white", centering=(0, 0))
         grid.paste(cell, (left, top + TEXT_HEIGHT))
     encoded = io.BytesIO()

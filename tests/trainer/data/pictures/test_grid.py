@@ -19,7 +19,13 @@ def read(path):
 
 
 def prediction(picture, predicted="ants", true="ants"):
-    return Prediction(picture=picture, predicted=predicted, share=0.9, true=true)
+    return Prediction(
+        picture=picture,
+        predicted=predicted,
+        share=0.9,
+        about=f"true {true}",
+        is_right=predicted == true,
+    )
 
 
 @pytest.mark.parametrize(("number", "size"), [(1, (248, 294)), (4, (956, 294)), (5, (956, 576))])

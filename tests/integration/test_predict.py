@@ -1,0 +1,215 @@
+"""Saved models look at new files: a table of what they find, and pictures of it, in every program."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests import needs
+from trainer.data.synthesize.coco import make_coco
+from trainer.data.synthesize.digits import make_default_digits
+from trainer.data.synthesize.stripes import INSECTS, make_pictures
+
+REPO = Path(__file__).parents[2]
+# Calls programs in one process, which loads PyTorch once; gives codes and what they said.
+PROGRAM = """
+import contextlib, importlib, io, json, sys
+sys.path.insert(0, sys.argv[2] + "/examples/own-model")
+found = []
+for module, arguments in json.loads(sys.argv[1]):
+    said, wrong = io.StringIO(), io.StringIO()
+    program = importlib.import_module(module)
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
+        try:
+            if module == "segmentation":
+                code = program.own.main(program.MINE, arguments)
+            else:
+                code = program.main(arguments)
+        except SystemExit as exit_:
+            code = exit_.code
+    found.append([code, (wrong.getvalue() or said.getvalue()).splitlines()[-1]])
+print(json.dumps(found))
+"""
+MNIST, CLASSIFIER = "trainer.pytorch.mnist", "trainer.pytorch.classifier"
+TRANSFER, MASKS = "trainer.pytorch.hymenoptera", "trainer.pytorch.maskrcnn"
+
+
+def call(folder: Path, *cases: tuple[str, list[str]]) -> Any:
+    """Run programs with these arguments, one after the other."""
+    done = subprocess.run(
+        [needs.runtime("pytorch"), "-c", PROGRAM, json.dumps(cases), str(REPO)],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    """The rows of a run's predictions."""
+    with (folder / "predictions" / "predictions.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A folder with data, and a small model of each program."""
+    folder = tmp_path_factory.mktemp("trained")
+    digits = make_default_digits(num_train=900, num_test=100, seed=1)
+    (folder / "digits").symlink_to(digits)
+    size = {"num_train": 40, "num_val": 9, "size": 48, "seed": 2}
+    make_pictures(folder / "insects", num_classes=2, names=INSECTS, **size)
+    make_pictures(folder / "stripes", num_classes=7, num_train=28, num_val=7, size=40, seed=3)
+    make_coco(folder / "shapes", num_train=8, num_val=3, seed=1)
+    short = ["--epochs", "1", "--output-dir"]
+    small = ["--image-size", "32", "--batch-per-rank", "8"]
+    shapes = ["--backbone", "resnet18", "--image-size", "64", "--regions-per-image", "8"]
+    shapes += ["--backbone-weights", "none", "--no-evaluate", "--max-steps", "1"]
+    cases = [
+        (MNIST, ["--data", "digits", *short, "mnist"]),
+        (TRANSFER, ["--data", "insects", "--weights", "none", *small, *short, "insect"]),
+        (CLASSIFIER, ["--data", "stripes", "--network", "resnet18", *small, *short, "stripe"]),
+        (MASKS, ["--data", "shapes", *shapes, *short, "shape"]),
+        ("segmentation", [*short, "disc"]),
+    ]
+    assert [code for code, _ in call(folder, *cases)] == [0] * len(cases)
+    return folder
+
+
+def test_every_program_predicts_new_pictures(trained, tmp_path):
+    """No data set is there, only a model's two files and pictures."""
+    model = "{}/model/{}.safetensors"
+    kinds = [
+        (MNIST, "mnist", "mnist"),
+        (TRANSFER, "insect", "hymenoptera"),
+        (CLASSIFIER, "stripe", "classifier"),
+        (CLASSIFIER, "insect", "hymenoptera"),
+        (MASKS, "shape", "maskrcnn"),
+        ("segmentation", "disc", "segmentation"),
+    ]
+    pictures = tmp_path / "pictures"
+    (pictures / "more").mkdir(parents=True)
+    for number, name in enumerate(["a.jpg", "a.png", "more/b.jpg"]):
+        Image.new("RGB", (60, 40), (80 * number, 90, 20)).save(pictures / name)
+    (pictures / ".hidden.png").write_bytes(b"no picture")
+    (pictures / "notes.txt").write_text("no picture")
+    look = ["--predict", str(pictures), "--output-dir"]
+    cases = [
+        (
+            module,
+            [*look, f"out-{number}", "--model", str(trained / model.format(folder, name))],
+        )
+        for number, (module, folder, name) in enumerate(kinds)
+    ]
+    for code, said in call(tmp_path, *cases):
+        assert (code, said.split(",")[0]) == (0, "3 files predicted"), said
+    names = ["a.jpg", "a.png", "more/b.jpg"]
+    classes = [{str(digit) for digit in range(10)}, set(INSECTS), None, set(INSECTS)]
+    for number, wanted in enumerate(classes):
+        out = tmp_path / f"out-{number}"
+        assert [path.name for path in out.iterdir()] == ["predictions"]
+        rows = table(out)
+        assert [row["picture"] for row in rows] == names
+        for row in rows:
+            shares = [float(value) for key, value in row.items() if key.startswith("probability")]
+            told = [value for key, value in row.items() if key.startswith("class")]
+            assert shares == sorted(shares, reverse=True)
+            assert (
+                len(set(told)) == len(told) == len(shares) == (2 if wanted == set(INSECTS) else 5)
+            )
+            assert wanted is None or set(told) <= wanted
+            assert 0 < sum(shares) <= 1.001
+        with Image.open(out / "predictions" / "predictions.png") as grid:
+            assert grid.size == (3 * 236 + 12, 46 + 236 + 12)
+    assert table(tmp_path / "out-1") == table(tmp_path / "out-3")
+    objects = table(tmp_path / "out-4")
+    assert {row["picture"] for row in objects} <= set(names)
+    drawn = tmp_path / "out-4" / "predictions"
+    assert {str(path.relative_to(drawn)) for path in drawn.rglob("*.png")} == {
+        *("a.jpg.png", "a.png.png", "more/b.png")
+    }
+    discs = table(tmp_path / "out-5")
+    assert [row["file"] for row in discs] == names
+    assert all(0 <= float(row["disc"]) <= 1 for row in discs)
+
+
+def test_a_prediction_is_that_of_the_evaluation(trained, tmp_path):
+    """Of each validation picture: as many surest classes are right as the training's summary says."""
+    model = str(trained / "insect" / "model" / "hymenoptera.safetensors")
+    place = ["--predict", str(trained / "insects" / "val"), "--output-dir", "out"]
+    assert call(tmp_path, (TRANSFER, [*place, "--model", model]))[0][0] == 0
+    rows = table(tmp_path / "out")
+    right = [row for row in rows if row["picture"].split("/")[0] == row["class"]]
+    summary = json.loads((trained / "insect" / "summary.json").read_text())
+    assert len(right) / len(rows) == pytest.approx(summary["val_top1"])
+    assert len(rows) == summary["val_images"] == 9
+
+
+def test_a_model_of_something_else_is_one_line_that_says_what_to_do(trained, tmp_path):
+    digit = Image.new("RGB", (60, 40))
+    digit.save(tmp_path / "digit.png")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "digit.png").read_bytes()[:60])
+    (tmp_path / "empty").mkdir()
+    mnist, stripe = (
+        str(trained / folder / "model" / f"{name}.safetensors")
+        for folder, name in (("mnist", "mnist"), ("stripe", "classifier"))
+    )
+    (tmp_path / "alone.safetensors").write_bytes(Path(mnist).read_bytes())
+    for name, text in {
+        "list": "[]",
+        "huge": '{"classes": ["a"], "image_size": 1000000000, "network": "resnet18"}',
+        "odd": '{"classes": [1], "image_size": 32}',
+    }.items():
+        (tmp_path / f"{name}.safetensors").write_bytes(Path(stripe).read_bytes())
+        (tmp_path / f"{name}.json").write_text(text)
+    other = json.loads(Path(stripe).with_suffix(".json").read_text())
+    other["classes"][0] = "zebra"
+    (tmp_path / "zebra.safetensors").write_bytes(Path(stripe).read_bytes())
+    (tmp_path / "zebra.json").write_text(json.dumps(other))
+    look = ["--predict", "digit.png", "--model"]
+    data = ["--data", str(trained / "stripes"), "--network", "resnet18", "--evaluate-only"]
+    data += ["--image-size", "32", "--batch-per-rank", "8", "--model", "zebra.safetensors"]
+    two = ["--rank", "0", "--world-size", "2", "--dist-url", "tcp://127.0.0.1:9"]
+    cases = [
+        (MNIST, ["--predict", "digit.png"], 2, "--predict needs --model FILE"),
+        (MASKS, ["--predict", "digit.png"], 2, "--predict needs --model FILE"),
+        (MNIST, [*look, mnist, "--evaluate-only"], 2, "--predict and --evaluate-only are two"),
+        (MNIST, ["--predict", "none", "--model", mnist], 1, "error: --predict `none` is not there"),
+        (MNIST, ["--predict", "empty", "--model", mnist], 1, "error: --predict `empty` holds no p"),
+        (
+            MNIST,
+            ["--predict", "cut.png", "--model", mnist],
+            1,
+            "error: `cut.png` is not a complete",
+        ),
+        (MNIST, [*look, stripe], 1, "classifier.safetensors` holds weights of another network"),
+        (CLASSIFIER, [*look, mnist], 1, "mnist.safetensors` holds weights of another network"),
+        (MASKS, [*look, "alone.safetensors"], 1, "error: `alone.safetensors` holds no weights of"),
+        (CLASSIFIER, [*look, "alone.safetensors"], 1, "error: `alone.json`, which says what"),
+        (CLASSIFIER, [*look, "list.safetensors"], 1, "error: `list.json` does not describe a m"),
+        (CLASSIFIER, [*look, "huge.safetensors"], 1, "error: `huge.json` does not describe a m"),
+        (CLASSIFIER, [*look, "odd.safetensors"], 1, "error: `odd.json` does not describe a model"),
+        (CLASSIFIER, [*look, "digit.png"], 1, "error: `digit.json`, which says what"),
+        (CLASSIFIER, data, 1, "error: `zebra.safetensors` tells other classes apart than the data"),
+        (MNIST, [*look, mnist, "--output-dir", "digit.png"], 1, "digit.png` cannot be made"),
+        (MNIST, [*look, mnist, *two], 1, "error: --predict is for one process, and these are 2 r"),
+    ]
+    said = call(tmp_path, *[(module, arguments) for module, arguments, _, _ in cases])
+    for (_, arguments, code, message), found in zip(cases, said, strict=True):
+        assert (found[0], message in found[1]) == (code, True), (arguments, found)
+        assert code == 2 or "(hint: " in found[1], found
