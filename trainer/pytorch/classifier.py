@@ -116,9 +116,7 @@ class Classifier(PictureTask[Options]):
             folder = make_on_each_node(made, ranks)
         else:
             folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
-        data, _, _ = open_loaders(
-            folder, ranks, self.device, size=options.image_size, workers=options.workers
-        )
+        data, _, _ = open_loaders(folder, ranks, self.device, options)
         return data
 
     def build(self) -> nn.Module:

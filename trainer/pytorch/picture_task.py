@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from trainer.common.metrics import MainFigure
@@ -149,10 +150,16 @@ class PictureTask(Task[OptionsT, Batch]):
         )
 
     def summary(self) -> dict[str, object]:
-        """Give the sizes of batch, pictures and sets."""
+        """Give the sizes of batch, pictures and sets, and how often a picture was skipped.
+
+        A collective.
+        """
+        skipped = self.data.corrupt.num_skipped if self.data.corrupt else 0
+        total = self.ranks.strategy.sum(torch.tensor(float(skipped), device=self.device))
         return {
             "batch_size": self.batch_size,
             "image_size": self.options.image_size,
             "train_images": self.data.num_train,
             "val_images": self.data.num_val,
+            "pictures_skipped": int(total),
         }

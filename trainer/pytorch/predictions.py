@@ -40,5 +40,5 @@ def predict_some(
             share=share,
             true=pictures.classes[pictures.labels[index]],
         )
-        for index, label, share in zip(shown, labels.tolist(), shares.tolist(), strict=True)
+        for index, label, share in zip(batch.samples, labels.tolist(), shares.tolist(), strict=True)
     ]
