@@ -36,6 +36,8 @@ PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 # Gives the part to see of picture `index`, which is so wide and high.
 CropOf = Callable[[int, int, int], Crop]
+# Changes the pixels of picture `index`, 3 x size x size bytes.
+Augment = Callable[[int, Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,9 @@ class Batch:
 class Source(Protocol):
     """A source of batches."""
 
-    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
+    def batches(
+        self, order: Iterable[Sequence[int]], crop_of: CropOf, augment: Augment | None = None, /
+    ) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order."""
         ...
 
@@ -145,16 +149,20 @@ class Loader:
         self._corrupt = corrupt
         self._is_filled = is_filled
 
-    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
+    def batches(
+        self, order: Iterable[Sequence[int]], crop_of: CropOf, augment: Augment | None = None, /
+    ) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
 
         Raises TrainingError, naming the file, for a picture that cannot be read, and for corrupt
         ones as `CorruptPictures` does.
         """
         known = announced(order, self._pictures.announce)
-        return read_ahead(known, lambda samples: self._begin(samples, crop_of), self._finish)
+        return read_ahead(
+            known, lambda samples: self._begin(samples, crop_of, augment), self._finish
+        )
 
-    def _begin(self, samples: Sequence[int], crop_of: CropOf) -> _Decoding:
+    def _begin(self, samples: Sequence[int], crop_of: CropOf, augment: Augment | None) -> _Decoding:
         # Rows of pixels with their three colours together: channels last once it is permuted.
         shape = (len(samples), self._size, self._size, 3)
         images = torch.empty(shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
@@ -162,20 +170,30 @@ class Loader:
         decoding = _Decoding(images=images, samples=samples, parts=[], corrupt={})
         decoding.parts.extend(
             self._threads.start(
-                self._fill, decoding, range(part, len(samples), num_parts), crop_of
+                self._fill, decoding, range(part, len(samples), num_parts), crop_of, augment
             )
             for part in range(num_parts)
         )
         return decoding
 
-    def _fill(self, decoding: _Decoding, places: Sequence[int], crop_of: CropOf) -> None:
+    def _fill(
+        self,
+        decoding: _Decoding,
+        places: Sequence[int],
+        crop_of: CropOf,
+        augment: Augment | None,
+    ) -> None:
         # The thread's own time: neither that of waiting for a file or a core, nor of other threads.
         began_s = time.thread_time()
         for place in places:
+            target, index = decoding.images[place], decoding.samples[place]
             try:
-                self._put(decoding.images[place], decoding.samples[place], crop_of)
+                self._put(target, index, crop_of)
             except CorruptPicture as error:
                 decoding.corrupt[place] = error
+                continue
+            if augment is not None:
+                target.copy_(augment(index, target.permute(2, 0, 1)).permute(1, 2, 0))
         self._threads.count(len(places), time.thread_time() - began_s)
 
     def _put(self, target: Tensor, index: int, crop_of: CropOf) -> None:
@@ -259,7 +277,9 @@ class Noise:
         self._images = images.to(device).permute(0, 3, 1, 2)
         self._labels = torch.randint(0, num_classes, (batch,), generator=generator).to(device)
 
-    def batches(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Iterator[Batch]:
+    def batches(
+        self, order: Iterable[Sequence[int]], _crop_of: CropOf, _augment: Augment | None = None, /
+    ) -> Iterator[Batch]:
         """Give the batch, or as much of its beginning, again and again."""
         for samples in order:
             number = len(samples)

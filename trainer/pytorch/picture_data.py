@@ -14,7 +14,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.options import MAY_CHANGE
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.jpeg_crop import open_cropper
-from trainer.data.pictures.splits import Pictures, open_splits
+from trainer.data.pictures.splits import Pictures, Repeated, open_splits
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
@@ -117,6 +117,7 @@ def open_loaders(
     options: PictureOptions,
     *,
     skips_corrupt: bool = True,
+    repeats: int = 1,
 ) -> tuple[Data, Pictures, Pictures]:
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
     train, val = open_splits(folder)
@@ -131,7 +132,7 @@ def open_loaders(
         corrupt=corrupt,
     )
     data = Data(
-        train=load(train, is_filled=True),
+        train=load(Repeated(train, repeats) if repeats > 1 else train, is_filled=True),
         val=load(val),
         num_train=len(train.labels),
         num_val=len(val.labels),

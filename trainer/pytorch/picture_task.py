@@ -16,7 +16,7 @@ from trainer.data.pictures.crops import Crop, picture_rng, random_crop
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.labels import LOSSES, mix
-from trainer.pytorch.loader import Batch, Source, normalise
+from trainer.pytorch.loader import Augment, Batch, Source, normalise
 from trainer.pytorch.loop import Loss, Part, Task
 from trainer.pytorch.picture_data import Data, PictureOptions, require_full_batch
 
@@ -27,6 +27,7 @@ class PictureTask(Task[OptionsT, Batch]):
     """Pictures of class folders as batches of crops; a program says which data and which network."""
 
     main_figure = MainFigure(split="val", name="top1", goal="max")
+    batch_option = "batch_per_rank"
 
     data: Data
 
@@ -57,6 +58,15 @@ class PictureTask(Task[OptionsT, Batch]):
     def val_source(self) -> Source:
         """The same of the validation set."""
         return self.data.val
+
+    @property
+    def repeats(self) -> int:
+        """How often each picture is in its batch."""
+        return 1
+
+    def augment(self, epoch: int) -> Augment | None:  # noqa: ARG002
+        """Give what changes the pixels of an epoch's crops, if anything does."""
+        return None
 
     def sees(self, images: Tensor) -> Tensor:
         """Turn a batch's pictures into what the part that trains takes."""
@@ -105,6 +115,7 @@ class PictureTask(Task[OptionsT, Batch]):
             epoch=epoch,
             shard_sizes=self.data.shard_sizes,
             first=position.batch,
+            repeats=self.repeats,
         )
 
         def crop_of(index: int, width: int, height: int) -> Crop:
@@ -114,8 +125,10 @@ class PictureTask(Task[OptionsT, Batch]):
         parts = (
             batch[start : start + size] for batch in mine for start in range(0, len(batch), size)
         )
-        for batch in self.train_source.batches(parts, crop_of):
-            yield Part(batch=batch, samples=batch.samples, num_samples=size * self.ranks.world.size)
+        number = self.data.num_train
+        for batch in self.train_source.batches(parts, crop_of, self.augment(epoch)):
+            samples = [each % number for each in batch.samples]
+            yield Part(batch=batch, samples=samples, num_samples=size * self.ranks.world.size)
 
     def loss(self, model: nn.Module, part: Part[Batch]) -> Loss:
         """Compute the cross entropy, of labels that are smoothed and mixed as the options say."""
